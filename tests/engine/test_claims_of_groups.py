@@ -95,13 +95,13 @@ def evicted(decision: Decision) -> set[str]:
     return {eviction.pod.name for eviction in decision.evictions}
 
 
-def test_the_end_of_its_members_does_not_free_what_a_group_has_reserved() -> None:
+def test_group_claim_stays_reserved_when_members_end() -> None:
     found = Scene().reserve()
     assert found is not None
     assert ({key.name for key in found.waits_for}, found.until) == ({"other"}, NOW + 60)
 
 
-def test_members_that_somebody_deletes_leave_their_claim_to_their_group() -> None:
+def test_deleted_members_keep_claim_reserved_for_group() -> None:
     scene = Scene()
     for member in scene.members:
         scene.cluster.apply(leaving(member, evicted=False))
@@ -112,14 +112,14 @@ def test_members_that_somebody_deletes_leave_their_claim_to_their_group() -> Non
     assert scene.abandoned() == []
 
 
-def test_members_that_are_evicted_leave_their_claim_to_who_waits() -> None:
+def test_evicted_members_release_group_claim() -> None:
     scene = Scene()
     for member in scene.members:
         scene.cluster.apply(leaving(member, evicted=True))
     assert (scene.ask().status, evicted(scene.ask())) == ("nominated", set())
 
 
-def test_one_eviction_is_enough_in_whatever_order_they_go() -> None:
+def test_one_evicted_member_is_enough_to_release_group_claim() -> None:
     for first in (0, 1):
         scene = Scene()
         evictions = dict(zip((0, 1), (True, False), strict=True))
@@ -133,7 +133,7 @@ def test_one_eviction_is_enough_in_whatever_order_they_go() -> None:
         assert scene.abandoned() == ["shared"]
 
 
-def test_what_is_left_of_a_group_that_lost_members_by_eviction_frees_its_claim_too() -> None:
+def test_remaining_members_of_evicted_group_release_claim_when_they_end() -> None:
     scene = Scene()
     scene.go(scene.members[0], evicted=True)
     found = scene.reserve()
@@ -141,7 +141,7 @@ def test_what_is_left_of_a_group_that_lost_members_by_eviction_frees_its_claim_t
     assert {key.name for key in found.waits_for} == {"old-1"}
 
 
-def test_a_group_of_which_a_member_starts_again_keeps_its_claim() -> None:
+def test_group_with_restarted_member_keeps_its_claim() -> None:
     scene = Scene()
     scene.go(scene.members[0], evicted=True)
     scene.cluster.apply(running("old-2", "n1", "shared", 10, "old"))
@@ -153,7 +153,7 @@ def test_a_group_of_which_a_member_starts_again_keeps_its_claim() -> None:
     assert scene.abandoned() == []
 
 
-def test_members_that_do_not_use_a_claim_do_not_keep_it_from_who_evicted_its_users() -> None:
+def test_members_without_the_claim_do_not_keep_it_reserved() -> None:
     scene = Scene()
     scene.cluster.apply(pod("old-2", group="old", node="n1"))
     for member in scene.members:

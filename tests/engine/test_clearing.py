@@ -103,7 +103,7 @@ def without(objects: list[Obj], names: list[str]) -> list[Obj]:
 
 @settings(deadline=None)
 @given(clusters(), st.data())
-def test_a_clearing_is_the_cluster_that_never_had_the_pods(
+def test_eviction_dry_run_equals_cluster_without_the_pods(
     case: tuple[list[Obj], list[str]], data: st.DataObject
 ) -> None:
     objects, names = case
@@ -123,7 +123,7 @@ def test_a_clearing_is_the_cluster_that_never_had_the_pods(
     assert clearing.snapshot() is base
 
 
-def test_what_is_not_concerned_is_shared_and_states_are_remembered() -> None:
+def test_eviction_dry_run_shares_unaffected_nodes() -> None:
     objects = [node("a"), node("b"), pod("p", node="a"), pod("q", node="a"), pod("r", node="b")]
     base = SchedulerCache.of(objects).snapshot()
     clearing = EvictionDryRun(base, [[base.pods["default/p"]], [base.pods["default/q"]]])
@@ -138,7 +138,7 @@ def test_what_is_not_concerned_is_shared_and_states_are_remembered() -> None:
     assert clearing.snapshot().nodes["a"] is base.nodes["a"]
 
 
-def test_a_search_can_allocate_what_was_freed() -> None:
+def test_allocation_in_dry_run_can_use_freed_devices() -> None:
     held = allocated(claim("c"), allocation("a", "gpu-0"), pod("p", node="a"))
     base = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), pod("p", node="a"), held]).snapshot()
     cleared = EvictionDryRun(base, [[base.pods["default/p"]]]).snapshot()
@@ -148,7 +148,7 @@ def test_a_search_can_allocate_what_was_freed() -> None:
     assert base.allocated.holders(DeviceId(DRIVER, "a", "gpu-0")) == ("default/c",)
 
 
-def test_who_must_go_for_a_claim_to_be_free() -> None:
+def test_claim_users_lists_pods_that_must_be_evicted() -> None:
     """Not freed: by a pending pod's reservation, by one of a pod that is gone, by a pod of the same name."""
     running, other = pod("p", node="a", claims=["c"]), pod("q", node="a", group="g", claims=["c"])
     to = allocation("a", "gpu-0")

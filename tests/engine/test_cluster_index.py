@@ -82,7 +82,7 @@ EVENTS = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
-def test_incremental_is_the_same_as_rebuilt(events: list[tuple[str, int, int, bool]]) -> None:
+def test_updated_cache_equals_rebuilt_cache(events: list[tuple[str, int, int, bool]]) -> None:
     cluster = SchedulerCache()
     live: dict[tuple[str, int], Obj] = {}
     earlier: list[tuple[Snapshot, Any]] = []
@@ -100,7 +100,7 @@ def test_incremental_is_the_same_as_rebuilt(events: list[tuple[str, int, int, bo
         assert digest(snapshot) == seen
 
 
-def test_a_snapshot_is_the_same_object_until_something_changes() -> None:
+def test_snapshot_is_reused_until_a_change() -> None:
     cluster = SchedulerCache.of([node("a")])
     first = cluster.snapshot()
     assert cluster.snapshot() is first
@@ -109,7 +109,7 @@ def test_a_snapshot_is_the_same_object_until_something_changes() -> None:
     assert first.node_names == ("a",)
 
 
-def test_an_assumed_pod_counts_until_the_watch_confirms_it() -> None:
+def test_assumed_pod_counts_until_watch_confirms_it() -> None:
     work = pod("p", cpu="2", group="g")
     cluster = SchedulerCache.of([node("a"), node("b"), pod_group("g", 1), work])
     key = PodKey("default", "p", "uid-p")
@@ -126,7 +126,7 @@ def test_an_assumed_pod_counts_until_the_watch_confirms_it() -> None:
     assert not cluster.snapshot().nodes["a"].pods
 
 
-def test_a_forgotten_pod_gives_its_room_back() -> None:
+def test_forgotten_pod_releases_its_resources() -> None:
     cluster = SchedulerCache.of([node("a"), pod("p")])
     key = PodKey("default", "p", "uid-p")
     cluster.assume_pod(key, "a")
@@ -136,7 +136,7 @@ def test_a_forgotten_pod_gives_its_room_back() -> None:
     assert cluster.snapshot().pods["default/p"].node == ""
 
 
-def test_a_replaced_pod_is_not_assumed() -> None:
+def test_replaced_pod_is_not_assumed() -> None:
     cluster = SchedulerCache.of([node("a"), pod("p")])
     with pytest.raises(KeyError, match="deleted or replaced"):
         cluster.assume_pod(PodKey("default", "p", "another-uid"), "a")
@@ -147,7 +147,7 @@ def test_a_replaced_pod_is_not_assumed() -> None:
     assert cluster.snapshot().pods["default/p"].node == ""
 
 
-def test_a_claim_in_flight_holds_its_devices_until_the_watch_shows_an_allocation() -> None:
+def test_claim_in_flight_holds_devices_until_watch_shows_allocation() -> None:
     device = DeviceId("gpu.example.com", "a", "gpu-0")
     cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
     cluster.assume_claim(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")))
@@ -165,7 +165,7 @@ def test_a_claim_in_flight_holds_its_devices_until_the_watch_shows_an_allocation
 
 
 @pytest.mark.parametrize(("seen", "held"), [("4", False), ("2", True)])
-def test_a_written_claim_stands_until_the_watch_has_caught_up(seen: str, held: bool) -> None:
+def test_written_claim_is_kept_until_watch_catches_up(seen: str, held: bool) -> None:
     cluster = SchedulerCache.of([claim("c")])
     written = allocated(claim("c"), allocation("a", "gpu-0"), pod("p"))
     written["metadata"] = {**written["metadata"], "resourceVersion": "3"}
@@ -182,7 +182,7 @@ def at_revision(obj: Obj, revision: int) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
-def test_what_was_written_last_counts_again_when_the_attempt_after_it_fails() -> None:
+def test_last_written_claim_counts_after_failed_attempt() -> None:
     """The watch still shows an allocation that was taken back meanwhile: nobody may rely on it."""
     old = at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 2)
     cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), old])
@@ -199,7 +199,7 @@ def test_what_was_written_last_counts_again_when_the_attempt_after_it_fails() ->
     assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-0")}
 
 
-def test_old_news_of_an_allocation_does_not_end_an_attempt() -> None:
+def test_older_claim_event_does_not_end_attempt() -> None:
     cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), at_revision(claim("c"), 1)])
     cluster.assume_claim(at_revision(claim("c"), 3), written=True)
     attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 3)
@@ -211,7 +211,7 @@ def test_old_news_of_an_allocation_does_not_end_an_attempt() -> None:
     assert "default/c" not in cluster.snapshot().in_flight
 
 
-def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
+def test_pods_of_deleted_node_count_when_it_returns() -> None:
     cluster = SchedulerCache.of([node("a"), pod("p", cpu="2", node="a")])
     cluster.remove(node("a"))
     assert cluster.snapshot().node_names == ()
@@ -222,7 +222,7 @@ def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
     assert "a" not in cluster.snapshot().nodes
 
 
-def test_an_overlay_takes_everything_back() -> None:
+def test_overlay_rollback_restores_snapshot() -> None:
     snapshot = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), pod("p"), claim("c")]).snapshot()
     before = digest(snapshot)
     overlay = Overlay(snapshot)
@@ -239,7 +239,7 @@ def test_an_overlay_takes_everything_back() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=40))
-def test_frozen_maps_keep_their_contents(steps: list[tuple[int, bool]]) -> None:
+def test_frozen_maps_keep_their_contents_after_changes(steps: list[tuple[int, bool]]) -> None:
     live: CowMap[int] = CowMap()
     plain: dict[str, int] = {}
     frozen: list[tuple[Any, dict[str, int]]] = []
@@ -256,12 +256,12 @@ def test_frozen_maps_keep_their_contents(steps: list[tuple[int, bool]]) -> None:
         assert values_of(copy, keys) == values_of(contents, keys) == [contents.get(key) for key in keys]
 
 
-def test_a_patched_map_shows_changes_over_its_base() -> None:
+def test_patched_map_shows_changes_over_its_base() -> None:
     patched = Patched({"a": 1, "b": 2}, {"b": None, "c": 3})
     assert (dict(patched), len(patched), "b" in patched) == ({"a": 1, "c": 3}, 2, False)
 
 
-def test_amounts_are_integers_rounded_up() -> None:
+def test_quantities_are_integers_rounded_up() -> None:
     made = PodInfo.of(pod("p", cpu="100m"))
     assert made.requests == {"cpu": 100}
     made = PodInfo.of(pod("p", cpu="0.0001"))

@@ -50,16 +50,16 @@ def chosen(objects: list[Obj], cpu: str, *claims: Obj) -> str:
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [("2", "n0"), ("16", "n1")])
-def test_work_goes_where_cpu_for_each_card_is_like_its_own(cpu: str, expected: str) -> None:
+def test_pod_is_placed_on_node_with_matching_cpu_per_card(cpu: str, expected: str) -> None:
     assert chosen(cluster(["16", "64"], [4, 4]), cpu, claim("c")) == expected
 
 
-def test_work_without_cards_leaves_cpu_to_nodes_with_cards() -> None:
+def test_pod_without_cards_avoids_nodes_with_cards() -> None:
     assert chosen(cluster(["16", "64", "8"], [4, 4, 0]), "8") == "n2"
     assert chosen(cluster(["16", "64"], [4, 1]), "8") == "n1"
 
 
-def test_a_part_fills_a_card_that_is_in_use() -> None:
+def test_shared_card_in_use_is_filled_first() -> None:
     objects = cluster(["16", "16"], [[{"name": "a", **SHARED}], [{"name": "b", **SHARED}]])
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     half = [{"name": "gpu", "exactly": {**exactly, "capacity": {"requests": {"memory": "50Gi"}}}}]
@@ -78,18 +78,18 @@ def share(on: str, device: str, memory: str) -> Obj:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_fits_does_not_depend_on_it(case: Case) -> None:
+def test_expected_profile_does_not_change_feasibility(case: Case) -> None:
     plain, expected = (run_case(case, profile=profile) for profile in (DEFAULT_PROFILE, EXPECTED_PROFILE))
     assert expected.status == plain.status
 
 
-def test_the_profile_is_written_to_a_log_and_read_again() -> None:
+def test_expected_profile_survives_journal_round_trip() -> None:
     again = profile_from(json.loads(json.dumps(plain(EXPECTED_PROFILE))))
     assert again.expected == EXPECTED_PROFILE.expected
     assert profile_from(plain(DEFAULT_PROFILE)).remaining is None
 
 
-def test_what_is_kept_between_decisions_changes_none() -> None:
+def test_feasibility_cache_does_not_change_placements() -> None:
     """Devices that are given back without a change of their node are seen by work without cards too."""
 
     def nodes(*, remember: bool) -> list[str]:

@@ -92,7 +92,7 @@ def only(decision: Decision) -> MemberDecision:
 # -- one pod ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_gets_devices_of_the_class_behind_its_resource() -> None:
+def test_pod_gets_devices_of_class_behind_extended_resource() -> None:
     decision = decide_all([*dra_nodes(4), asking(gpu=2)])
     member = only(decision)
     [one] = member.allocations
@@ -139,7 +139,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize(("what", "where", "mapping", "containers", "expected"), VARIANTS, ids=lambda v: str(v)[:30])
-def test_each_node_has_a_variant_of_its_own(
+def test_extended_resource_request_depends_on_node(
     what: str, where: Obj, mapping: dict[str, str], containers: list[Obj], expected: list[str] | None
 ) -> None:
     classes = [typed(kind, next((r for r, c in mapping.items() if c == kind), "")) for kind in ("gpu", "nic")]
@@ -155,7 +155,7 @@ def test_each_node_has_a_variant_of_its_own(
     assert (member.extended is None) == (not expected)
 
 
-def test_init_containers_come_first_and_have_devices_of_their_own() -> None:
+def test_init_container_requests_come_first_with_own_devices() -> None:
     work = pod("p", containers=[container("main", gpu=2)], initContainers=[container("warm-up", gpu=3)])
     member = only(decide_all([*dra_nodes(8), work]))
     assert requests_of(made_for(member)) == [("container-0-request-1", "gpu", 3), ("container-1-request-1", "gpu", 2)]
@@ -165,18 +165,18 @@ def test_init_containers_come_first_and_have_devices_of_their_own() -> None:
     assert decide_all([*dra_nodes(4), work]).status == "unschedulable"
 
 
-def test_requests_are_sorted_by_name_as_text() -> None:
+def test_generated_requests_are_sorted_by_name_as_text() -> None:
     work = pod("p", containers=[container(f"c{i}", cpu="100m", gpu=1) for i in range(11)])
     names = [name for name, _, _ in requests_of(made_for(only(decide_all([*dra_nodes(11), work]))))]
     assert names[:4] == [f"container-{i}-request-1" for i in (0, 1, 10, 2)]
 
 
-def test_pod_level_resources_are_ignored() -> None:
+def test_pod_level_extended_resources_are_ignored() -> None:
     work = pod("p", containers=[container("main", gpu=1)], resources={"requests": {"cpu": "2", GPU: "7"}})
     assert requests_of(made_for(only(decide_all([*dra_nodes(1), work])))) == [("container-0-request-1", "gpu", 1)]
 
 
-def test_every_class_has_an_implicit_name() -> None:
+def test_implicit_extended_resource_name_of_class_works() -> None:
     containers = [{"name": "c", "resources": {"requests": {IMPLICIT: "2"}}}]
     objects = [typed("gpu"), node("a"), devices("a", gpu=2), pod("p", containers=containers)]
     assert requests_of(made_for(only(decide_all(objects)))) == [("container-0-request-0", "gpu", 2)]
@@ -201,7 +201,7 @@ WINNERS = [
 
 
 @pytest.mark.parametrize(("classes", "winner"), WINNERS)
-def test_the_newest_class_wins(classes: list[tuple[str, str | None]], winner: str) -> None:
+def test_newest_class_of_an_extended_resource_wins(classes: list[tuple[str, str | None]], winner: str) -> None:
     cluster = SchedulerCache.of([aged(*entry) for entry in classes])
     assert cluster.snapshot().extended_resources == {GPU: winner}
     for name, created in classes:
@@ -212,12 +212,12 @@ def test_the_newest_class_wins(classes: list[tuple[str, str | None]], winner: st
     assert explicit_classes({}) == {}
 
 
-def test_with_the_gate_off_a_class_serves_no_resource() -> None:
+def test_gate_off_makes_extended_resource_insufficient() -> None:
     decision = decide_all([*dra_nodes(4), asking(gpu=1)], extended_resources=False)
     assert decision.message == "0/1 nodes are available: 1 Insufficient example.com/gpu."
 
 
-def test_the_special_claim_is_the_last_of_the_claims() -> None:
+def test_extended_resource_claim_comes_after_other_claims() -> None:
     work = pod("p", claims=["own"], containers=[container("main", gpu=1)])
     member = only(decide_all([*dra_nodes(2), claim("own"), work]))
     assert [a.claim_name for a in member.allocations] == ["own", "p-extended-resources-"]
@@ -226,7 +226,7 @@ def test_the_special_claim_is_the_last_of_the_claims() -> None:
     assert short.message == "0/1 nodes are available: 1 cannot allocate all claims."
 
 
-def test_too_few_devices_are_told_with_the_request() -> None:
+def test_too_few_devices_for_extended_resource_are_reported() -> None:
     decision = decide_all([*dra_nodes(1), asking(gpu=2)])
     assert decision.message == "0/1 nodes are available: 1 cannot allocate all claims."
     assert decision.members[0].plugins == ("DynamicResources",)
@@ -235,7 +235,7 @@ def test_too_few_devices_are_told_with_the_request() -> None:
 # -- several nodes and pods ------------------------------------------------------------------------------------------
 
 
-def test_a_mixed_cluster_serves_by_plugin_and_by_class() -> None:
+def test_mixed_cluster_uses_device_plugin_and_device_class() -> None:
     cluster = SchedulerCache.of([*dra_nodes(2), with_plugin("plugin", gpu="2")])
     places: list[tuple[str, int]] = []
     for i in range(5):
@@ -279,7 +279,9 @@ GANGS = [
 
 
 @pytest.mark.parametrize(("what", "objects", "work", "placed"), GANGS, ids=lambda v: v if isinstance(v, str) else "")
-def test_gangs(what: str, objects: list[Obj], work: list[Obj], placed: int) -> None:
+def test_gang_with_extended_resources_fits_as_expected(
+    what: str, objects: list[Obj], work: list[Obj], placed: int
+) -> None:
     decision = decide_all([*objects, *work], "g")
     assert len(decision.placed) == placed
     taken = [(m.node, device) for m in decision.placed for device in given(m)]
@@ -287,7 +289,7 @@ def test_gangs(what: str, objects: list[Obj], work: list[Obj], placed: int) -> N
     assert decision.status == ("scheduled" if placed else "unschedulable")
 
 
-def test_a_small_member_leaves_the_whole_node_to_the_big_one() -> None:
+def test_small_member_leaves_whole_node_to_large_member() -> None:
     objects = [typed("gpu", GPU), node("whole"), devices("whole", gpu=8), node("part"), devices("part", gpu=1)]
     big, small = asking("big", "g", gpu=8), asking("small", "g", gpu=1)
     small["spec"]["priority"] = 1
@@ -296,7 +298,7 @@ def test_a_small_member_leaves_the_whole_node_to_the_big_one() -> None:
         assert {m.pod.name: m.node for m in decision.placed} == {"small": "part", "big": "whole"}
 
 
-def test_members_ask_each_node_for_its_own_variant_when_packed() -> None:
+def test_packing_uses_the_variant_of_each_node() -> None:
     """A node with a plugin takes as many as the plugin has, beside one whose devices are allocated."""
     objects = [typed("gpu", GPU), with_plugin("a", gpu="3"), node("b"), devices("b", gpu=4), with_plugin("c", gpu="1")]
     first = pod("first", group="g", containers=[container("main", gpu=4)], priority=1)
@@ -307,7 +309,7 @@ def test_members_ask_each_node_for_its_own_variant_when_packed() -> None:
     assert len(places) == 4
 
 
-def test_random_gangs_agree_with_counting() -> None:
+def test_random_gangs_fit_exactly_by_count() -> None:
     """How many members fit is plain arithmetic here: the sum over nodes of what each serves."""
     rng = random.Random(5)
     for _ in range(60):
@@ -339,7 +341,7 @@ def special(name: str, owner: Obj, count: int, node_name: str = "", *held: str, 
     return made
 
 
-def test_an_allocated_claim_of_an_earlier_attempt_is_a_reservation() -> None:
+def test_allocated_claim_of_earlier_attempt_is_reused() -> None:
     work = asking(gpu=1)
     left = special("p-extended-resources-abcde", work, 1, "n1", "gpu-0")
     for seed in range(6):
@@ -350,13 +352,13 @@ def test_an_allocated_claim_of_an_earlier_attempt_is_a_reservation() -> None:
         assert member.extended.mappings[0]["requestName"] == "container-0-request-1"
 
 
-def test_it_keeps_others_from_the_devices() -> None:
+def test_allocated_extended_resource_claim_blocks_its_devices() -> None:
     left = special("p-extended-resources-abcde", asking(gpu=1), 1, "n0", "gpu-0")
     decision = decide_all([*dra_nodes(1), left, asking("q", gpu=1)])
     assert decision.message == "0/1 nodes are available: 1 cannot allocate all claims."
 
 
-def test_it_binds_whatever_became_of_the_class() -> None:
+def test_allocated_claim_is_bound_even_without_its_class() -> None:
     work = asking(gpu=1)
     left = special("p-extended-resources-abcde", work, 1, "n0", "gpu-0")
     assert only(decide_all([node("n0"), devices("n0", gpu=1), work, left])).node == "n0"
@@ -370,9 +372,7 @@ TIED = [
 
 
 @pytest.mark.parametrize(("what", "objects", "where", "count"), TIED, ids=lambda v: v if isinstance(v, str) else "")
-def test_a_reservation_that_cannot_be_used_is_in_the_way_until_it_is_given_up(
-    what: str, objects: list[Obj], where: str, count: int
-) -> None:
+def test_unusable_claim_blocks_pod_until_deallocated(what: str, objects: list[Obj], where: str, count: int) -> None:
     work = asking(gpu=1)
     left = special("p-extended-resources-abcde", work, count, where, *(f"gpu-{i}" for i in range(count)))
     decision = decide_all([*objects, work, left])
@@ -381,7 +381,7 @@ def test_a_reservation_that_cannot_be_used_is_in_the_way_until_it_is_given_up(
     assert only(decide_all([*objects, work])).node == "n0"
 
 
-def test_a_claim_that_was_made_but_not_allocated_is_used_again() -> None:
+def test_unallocated_claim_of_earlier_attempt_is_reused() -> None:
     work = asking(gpu=1)
     left = special("p-extended-resources-abcde", work, 1)
     [one] = only(decide_all([*dra_nodes(1), work, left])).allocations
@@ -405,7 +405,9 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("names", "marks", "chosen", "what"), CHOICES, ids=lambda v: v if isinstance(v, str) else "")
-def test_which_of_several_claims_is_the_pods(names: list[str], marks: dict[str, str], chosen: str, what: str) -> None:
+def test_recorded_or_oldest_claim_is_the_pods_own(
+    names: list[str], marks: dict[str, str], chosen: str, what: str
+) -> None:
     work = asking(gpu=1)
     if "recorded" in marks:
         work["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": marks["recorded"]}
@@ -421,7 +423,7 @@ def test_which_of_several_claims_is_the_pods(names: list[str], marks: dict[str, 
     assert (use.claim["metadata"]["name"] if use else "") == chosen
 
 
-def test_the_index_of_special_claims_follows_their_events() -> None:
+def test_index_of_extended_resource_claims_follows_events() -> None:
     work = asking(gpu=1)
     cluster = SchedulerCache.of([special("a", work, 1), special("b", work, 1), claim("c", owner=work)])
     assert cluster.snapshot().special["uid-p"] == {"default/a", "default/b"}
@@ -435,7 +437,7 @@ def test_the_index_of_special_claims_follows_their_events() -> None:
 # -- making room -----------------------------------------------------------------------------------------------------
 
 
-def test_a_more_important_pod_gets_the_devices_of_a_less_important_one() -> None:
+def test_higher_priority_pod_preempts_holder_of_extended_resource() -> None:
     low = asking("low", gpu=2)
     low["spec"] |= {"nodeName": "n0", "priority": 0}
     recorded = {"resourceClaimName": "low-extended-resources-x", "requestMappings": []}

@@ -29,7 +29,9 @@ def group(minimum: int | None, annotations: dict[str, str]) -> Obj:
         (4, {"haru.dev/count-succeeded": "false"}, 1, 4),
     ],
 )
-def test_how_many_are_needed(minimum: int, annotations: Any, succeeded: int, expected: int) -> None:
+def test_succeeded_members_reduce_min_count_when_annotated(
+    minimum: int, annotations: Any, succeeded: int, expected: int
+) -> None:
     given = group(minimum, annotations)
     seen = as_needed(given, succeeded)
     assert seen["spec"]["schedulingPolicy"]["gang"]["minCount"] == expected
@@ -37,13 +39,13 @@ def test_how_many_are_needed(minimum: int, annotations: Any, succeeded: int, exp
     assert seen["metadata"] == given["metadata"]
 
 
-def test_the_basic_policy_needs_no_number() -> None:
+def test_basic_policy_is_unchanged_by_succeeded_members() -> None:
     given = group(None, COUNTING)
     assert as_needed(given, 3) is given
 
 
 @pytest.mark.parametrize("annotations", [COUNTING, {}])
-def test_a_cluster_that_is_read_as_a_whole(annotations: Any) -> None:
+def test_succeeded_members_count_in_snapshot_of_files(annotations: Any) -> None:
     done = {**pod("done", group="g", node="n"), "status": {"phase": "Succeeded"}}
     new = pod("new", group="g")
     objects = [node("n"), group(3, annotations), done, pod("runs", group="g", node="n"), new]

@@ -89,7 +89,7 @@ def either(order: tuple[Obj, Obj], how_many: int) -> list[Obj]:
 
 @pytest.mark.parametrize("order", [(WHOLE, HALVES), (HALVES, WHOLE)], ids=["whole first", "halves first"])
 @pytest.mark.parametrize("seed", range(4))
-def test_only_the_mix_of_one_whole_and_two_halves_fits(order: tuple[Obj, Obj], seed: int) -> None:
+def test_gang_with_alternatives_gets_one_whole_and_two_half_cards(order: tuple[Obj, Obj], seed: int) -> None:
     """Of three cards one is not to be cut, and of the two others only a half each is left."""
     in_use = claim("used", requests=[{"name": "gpu", "exactly": {**HALVES, "deviceClassName": "half"}}])
     taken = allocated(in_use, allocation("n", "card-0-half-0", "card-1-half-0"), pod("old"))
@@ -103,7 +103,7 @@ def test_only_the_mix_of_one_whole_and_two_halves_fits(order: tuple[Obj, Obj], s
 
 
 @pytest.mark.parametrize("order", [(WHOLE, HALVES), (HALVES, WHOLE)], ids=["whole first", "halves first"])
-def test_the_mix_may_be_spread_over_nodes(order: tuple[Obj, Obj]) -> None:
+def test_gang_with_alternatives_may_spread_over_nodes(order: tuple[Obj, Obj]) -> None:
     """One node has only whole cards, the other only halves; neither has enough for all."""
     base = [*CLASSES, node("a"), *cards("a", card(0, "whole")), node("b"), *cards("b", card(1, "half-0", "half-1"))]
     decision = run([*base, *either(order, 2)])
@@ -131,7 +131,7 @@ SHARED = {"name": "link", "resourceClaimName": "link"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_first_device_of_a_shared_claim_blocks_the_gang_and_the_second_does_not(seed: int) -> None:
+def test_shared_claim_moves_to_device_where_gang_fits(seed: int) -> None:
     objects = [*racks(a=2, b=4, c=3), pod_group("g", 4, claims=[SHARED]), claim("link", requests=CHANNEL)]
     objects += [pod(f"p{i}", group="g", claims=["link"]) for i in range(4)]
     decision = run(objects, seed=seed)
@@ -141,7 +141,7 @@ def test_the_first_device_of_a_shared_claim_blocks_the_gang_and_the_second_does_
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_shared_and_own_claims_together(seed: int) -> None:
+def test_gang_with_shared_and_own_claims_chooses_rack_with_both(seed: int) -> None:
     """A channel for all and a card for each: the rack with the most nodes lacks cards."""
     objects = racks(a=5, b=4, c=3)
     for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "b-3", "c-0", "c-1", "c-2"):
@@ -162,7 +162,7 @@ def test_shared_and_own_claims_together(seed: int) -> None:
     assert consumers == {"default/link": "podgroups", **{f"default/p{i}-gpu": "pods" for i in range(4)}}
 
 
-def test_more_members_share_a_claim_than_it_has_room_for_reservations() -> None:
+def test_claim_of_257_members_is_reserved_for_the_group() -> None:
     """A claim is reserved for 256 users at most; the group is one."""
     objects = [device_class(), node("n", cpu="400"), resource_slice("n", 1)]
     objects[1]["status"]["allocatable"]["pods"] = "400"
@@ -206,7 +206,7 @@ def gangs(names: str, size: int, minimum: int | None = None, **kwargs: Any) -> l
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_gangs_that_could_each_hold_half(seed: int) -> None:
+def test_one_of_two_gangs_that_could_each_hold_half_is_placed(seed: int) -> None:
     objects = [device_class(), *(o for i in range(2) for o in (node(f"n{i}"), resource_slice(f"n{i}", 2)))]
     assert settle([*objects, *gangs("ab", 4)], "ab", seed) == {"a": 4, "b": 0}
     assert settle([*objects, *gangs("ab", 4)], "ba", seed) == {"b": 4, "a": 0}
@@ -214,14 +214,14 @@ def test_two_gangs_that_could_each_hold_half(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("order", ["abcd", "dcba", "bdac"])
-def test_four_interleaved_gangs(order: str, seed: int) -> None:
+def test_two_of_four_interleaved_gangs_are_placed(order: str, seed: int) -> None:
     """Twelve members in turn, room for seven: two gangs are whole, and the one place left stays free."""
     objects = [device_class(), node("n0"), resource_slice("n0", 4), node("n1"), resource_slice("n1", 3)]
     ends = settle([*objects, *gangs("abcd", 3)], order, seed)
     assert ends == {**dict.fromkeys(order[:2], 3), **dict.fromkeys(order[2:], 0)}
 
 
-def test_a_failed_member_of_a_running_gang_is_replaced_alone() -> None:
+def test_failed_member_of_running_gang_is_replaced_alone() -> None:
     objects: list[Obj] = [device_class(), pod_group("g", 2)]
     for name, place in (("stays", "n0"), ("failed", "n1")):
         objects += [node(place, cpu="2"), resource_slice(place, 1), *member_with_claim(name, "g", node=place)]
@@ -239,14 +239,14 @@ def test_a_failed_member_of_a_running_gang_is_replaced_alone() -> None:
 
 
 @pytest.mark.parametrize(("devices", "placed"), [(1, 0), (2, 2), (3, 3), (4, 4), (9, 5)])
-def test_extras_beyond_min_count_take_what_is_there(devices: int, placed: int) -> None:
+def test_members_beyond_min_count_use_remaining_devices(devices: int, placed: int) -> None:
     objects = [device_class(), node("n"), resource_slice("n", devices), *gangs("g", 5, minimum=2)]
     decision = run(objects)
     assert (decision.status, len(decision.placed)) == ("scheduled" if placed else "unschedulable", placed)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_members_of_mixed_priorities(seed: int) -> None:
+def test_members_of_mixed_priorities_are_placed_by_priority(seed: int) -> None:
     """The gang needs all three; whoever is more important chooses first, and nobody is left out for it."""
     objects: list[Obj] = [device_class(), pod_group("g", 3)]
     for name, count in (("n0", 4), ("n1", 2), ("n2", 1)):

@@ -190,7 +190,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_cycle(case: Case) -> None:
+def test_podgroup_cycle_has_expected_status_and_placements(case: Case) -> None:
     decision = run_case(case)
     assert decision.status == case.status
     assert len(decision.placed) == case.placed
@@ -224,7 +224,7 @@ def run(objects: list[Obj], group: str, **kwargs: Any) -> Decision:
     return decision
 
 
-def test_members_go_by_priority_then_in_the_given_order() -> None:
+def test_members_are_ordered_by_priority_then_input_order() -> None:
     objects = [*gpu_nodes(1), pod_group("g", None)]
     for name, priority in (("a", 0), ("b", 5), ("c", 10), ("d", 10)):
         objects += member_with_claim(name, "g", priority=priority)
@@ -233,7 +233,7 @@ def test_members_go_by_priority_then_in_the_given_order() -> None:
     assert [m.pod.name for m in decision.placed] == ["c"]
 
 
-def test_a_failed_gang_leaves_the_room_to_others() -> None:
+def test_failed_gang_leaves_resources_to_others() -> None:
     objects = [*gpu_nodes(8, 8), pod_group("a", 3), *members("a", 3, count=8), pod_group("b", 2)]
     objects += members("b", 2, count=8)
     snapshot = SchedulerCache.of(objects).snapshot()
@@ -243,7 +243,7 @@ def test_a_failed_gang_leaves_the_room_to_others() -> None:
         assert decide(snapshot, own, group=group, options=options()).status == status
 
 
-def test_two_gangs_and_room_for_one_never_give_halves() -> None:
+def test_one_of_two_gangs_is_placed_whole_and_none_half() -> None:
     base = [*gpu_nodes(8, 8, 8)]
     for name in "ab":
         base += [pod_group(name, 2), *members(name, 2, count=8)]
@@ -263,7 +263,7 @@ def test_two_gangs_and_room_for_one_never_give_halves() -> None:
         assert ends == [2, 0]
 
 
-def test_a_shared_claim_is_allocated_once_and_joined_by_the_others() -> None:
+def test_shared_claim_is_allocated_once_and_reserved_for_group() -> None:
     shared = {"name": "gpu", "resourceClaimName": "gpu"}
     objects = [*gpu_nodes(1, 1), pod_group("g", 3, claims=[shared]), claim("gpu")]
     objects += [pod(f"p{i}", group="g", claims=["gpu"]) for i in range(3)]
@@ -277,7 +277,7 @@ def test_a_shared_claim_is_allocated_once_and_joined_by_the_others() -> None:
     assert all(entry.reserve_for == consumer for entry in (*given, *joined))
 
 
-def test_a_claim_of_the_group_in_another_shape_is_the_pods_own() -> None:
+def test_claim_in_other_form_than_group_entry_belongs_to_pod() -> None:
     shared = {"name": "gpu", "resourceClaimTemplateName": "one"}
     objects = [*gpu_nodes(2), pod_group("g", 1, claims=[shared])]
     made = member_with_claim("p", "g")
@@ -286,7 +286,7 @@ def test_a_claim_of_the_group_in_another_shape_is_the_pods_own() -> None:
     assert given.reserve_for == {"resource": "pods", "name": "p", "uid": "uid-p"}
 
 
-def test_a_shared_claim_moves_to_where_enough_members_fit() -> None:
+def test_shared_claim_is_allocated_where_enough_members_fit() -> None:
     """The greedy first choice would pin the gang to a node with room for one."""
     objects: list[Obj] = [device_class(), pod_group("g", 3), claim("gpu")]
     for name, cpu in (("n0", "1"), ("n1", "3"), ("n2", "1")):
@@ -297,7 +297,7 @@ def test_a_shared_claim_moves_to_where_enough_members_fit() -> None:
     assert len(decision.placed) == 3
 
 
-def test_a_small_member_does_not_take_the_big_ones_place() -> None:
+def test_small_member_does_not_take_the_place_of_a_large_one() -> None:
     """The small member comes first and, greedily, would break up the only whole node."""
     objects: list[Obj] = [device_class(), pod_group("g", 2)]
     objects += [node("whole"), resource_slice("whole", 8), node("part"), resource_slice("part", 1)]
@@ -308,7 +308,7 @@ def test_a_small_member_does_not_take_the_big_ones_place() -> None:
         assert {m.pod.name: m.node for m in decision.placed} == {"small": "part", "big": "whole"}
 
 
-def test_giving_up_is_an_error_and_not_a_no() -> None:
+def test_exhausted_placement_budget_is_an_error() -> None:
     objects: list[Obj] = [device_class(), pod_group("g", 2)]
     for i in range(6):
         objects += [node(f"n{i}", cpu=str(i + 2)), resource_slice(f"n{i}", 1 + i % 2)]
@@ -319,13 +319,13 @@ def test_giving_up_is_an_error_and_not_a_no() -> None:
     assert decision.reasons[0].type == "GaveUp"
 
 
-def test_the_same_seed_gives_the_same_decision() -> None:
+def test_same_seed_gives_same_decision() -> None:
     objects = [*gpu_nodes(8, 8, 8, 8), pod_group("g", 2), *members("g", 2, count=3)]
     assert run(objects, "g", seed=7) == run(objects, "g", seed=7)
     assert len({tuple(m.node for m in run(objects, "g", seed=s).placed) for s in range(20)}) > 1
 
 
-def test_topology_keeps_the_group_in_one_domain() -> None:
+def test_topology_constraint_keeps_group_in_one_domain() -> None:
     objects: list[Obj] = [device_class()]
     for i, rack in enumerate("aabbb"):
         objects += [node(f"n{i}", labels={"rack": rack}), resource_slice(f"n{i}", 8)]
@@ -339,12 +339,12 @@ def test_topology_keeps_the_group_in_one_domain() -> None:
     assert decision.message.startswith("0/2 placements are available, first placement status: ")
 
 
-def test_switched_off_gangs_behave_like_basic_groups() -> None:
+def test_gang_scheduling_off_treats_gang_as_basic_group() -> None:
     objects = [*gpu_nodes(8), pod_group("g", 2), *members("g", 2, count=8)]
     assert len(run(objects, "g", gang_scheduling=False).placed) == 1
 
 
-def test_a_claim_in_flight_makes_others_wait() -> None:
+def test_claim_in_flight_makes_other_pods_wait() -> None:
     objects = [*gpu_nodes(2), claim("c"), pod("p", claims=["c"])]
     cluster = SchedulerCache.of(objects)
     cluster.assume_claim(allocated(claim("c"), allocation("n0", "gpu-0"), pod("other")))
@@ -365,7 +365,7 @@ HOLDS = [
 
 
 @pytest.mark.parametrize(("work", "expected"), HOLDS, ids=lambda v: str(v)[:40])
-def test_pre_enqueue(work: Obj, expected: str | None) -> None:
+def test_pre_enqueue_gates_incomplete_groups(work: Obj, expected: str | None) -> None:
     objects = [node("a"), pod_group("small", 2), pod_group("basic", None), work]
     reason = pre_enqueue(SchedulerCache.of(objects).snapshot(), work)
     assert (reason.type if reason else None) == expected
@@ -383,28 +383,28 @@ def test_pre_enqueue(work: Obj, expected: str | None) -> None:
         ("", "GenericWorkload", None),
     ],
 )
-def test_members_wait_while_a_gate_of_gangs_is_off(group: str, gate: str, expected: str | None) -> None:
+def test_members_are_gated_while_gang_feature_is_off(group: str, gate: str, expected: str | None) -> None:
     work = pod("p", group=group)
     snapshot = SchedulerCache.of([node("a"), pod_group("small", 2), pod_group("basic", None), work]).snapshot()
     reason = pre_enqueue(snapshot, work, gang_scheduling=False, gate_off=gate)
     assert (reason.type if reason else None) == expected
 
 
-def test_a_claim_that_needs_no_object_is_passed_over() -> None:
+def test_claim_entry_without_object_is_ignored() -> None:
     work = pod("p", claims=[("gpu", "t", "")])
     work["status"]["resourceClaimStatuses"] = [{"name": "gpu"}]
     decision: Decision = decide_all([node("a"), work])
     assert decision.status == "scheduled"
 
 
-def test_a_full_claim_takes_no_further_user() -> None:
+def test_claim_with_256_consumers_refuses_another() -> None:
     users = [pod(f"u{i}") for i in range(256)]
     objects = [*gpu_nodes(1), allocated(claim("c"), allocation("n0", "gpu-0"), *users), pod("p", claims=["c"])]
     decision: Decision = decide_all(objects)
     assert decision.reasons[0].type == "ClaimReservedFull"
 
 
-def test_members_that_have_a_place_are_passed_over() -> None:
+def test_bound_members_are_skipped() -> None:
     objects = [*gpu_nodes(8), pod_group("g", 1), *members("g", 1)]
     cluster = SchedulerCache.of(objects)
     member = next(o for o in objects if o["kind"] == "Pod")
@@ -414,11 +414,11 @@ def test_members_that_have_a_place_are_passed_over() -> None:
     assert (again.members, again.status) == ((), "unschedulable")
 
 
-def test_options_are_a_value() -> None:
+def test_options_are_immutable_and_replaceable() -> None:
     assert replace(options(), seed=3).seed == 3
 
 
-def test_members_that_need_company_wait_for_each_other() -> None:
+def test_members_with_pod_affinity_to_each_other_are_placed() -> None:
     """The first member by priority wants to be with the second, which greedily comes too late."""
     term = {"labelSelector": {"matchLabels": {"app": "leader"}}, "topologyKey": "kubernetes.io/hostname"}
     company = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -430,7 +430,7 @@ def test_members_that_need_company_wait_for_each_other() -> None:
         assert len(decision.placed) == 2
 
 
-def test_spreading_members_find_their_domains() -> None:
+def test_members_with_topology_spread_use_all_domains() -> None:
     rule = {
         "maxSkew": 1,
         "topologyKey": "zone",
@@ -447,7 +447,7 @@ def test_spreading_members_find_their_domains() -> None:
     assert sorted(m.node or "" for m in decision.placed) == ["n0", "n1", "n2", "n3"]
 
 
-def test_a_fabric_device_is_given_once_across_nodes() -> None:
+def test_device_visible_from_several_nodes_is_allocated_once() -> None:
     objects: list[Obj] = [device_class(), pod_group("g", 2)]
     objects += [node("n0", cpu="1"), node("n1", cpu="1"), resource_slice("", 2, pool="fabric", allNodes=True)]
     work = members("g", 2)

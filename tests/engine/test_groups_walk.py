@@ -104,7 +104,9 @@ def _sets(demand: Obj, free: list[tuple[Device, str]]) -> list[frozenset[Device]
 @pytest.mark.usefixtures("_looked_up")
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
-def test_a_gang_on_a_fabric_is_bound_iff_a_placement_exists(case: tuple[list[Obj], list[tuple[Obj, int]], int]) -> None:
+def test_gang_with_shared_devices_is_bound_iff_a_placement_exists(
+    case: tuple[list[Obj], list[tuple[Obj, int]], int],
+) -> None:
     objects, kinds, min_count = case
     most = most_that_fit(objects, kinds)
     decision: Decision = decide_all(objects + gang(kinds, min_count), "g")
@@ -121,7 +123,7 @@ def test_a_gang_on_a_fabric_is_bound_iff_a_placement_exists(case: tuple[list[Obj
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(inventories(), st.lists(st.tuples(demands(), st.integers(1, 2)), min_size=2, max_size=3), st.data())
-def test_what_is_within_reach_does_not_end_a_search_too_early(
+def test_capacity_bound_does_not_end_search_too_early(
     inventory: list[Obj], kinds: list[tuple[Obj, int]], data: st.DataObject
 ) -> None:
     min_count = data.draw(st.integers(1, sum(count for _, count in kinds)))
@@ -144,7 +146,7 @@ def big(count: int, cards: int, nodes: int = 3) -> list[Obj]:
     return objects
 
 
-def test_a_gang_that_asks_for_more_than_there_is_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_larger_than_capacity_is_refused_without_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was searched for twenty thousand questions, and then nobody knew."""
     asked = []
     spend = search_budget.SearchBudget.spend
@@ -160,7 +162,7 @@ def test_a_gang_that_asks_for_more_than_there_is_is_refused_at_once(monkeypatch:
     assert sum(asked) < 4 * search_budget.BOUND_AFTER
 
 
-def test_what_is_taken_in_another_order_is_the_same() -> None:
+def test_symmetric_devices_are_searched_once() -> None:
     """Seven of eight cards can be had, by eight members: in 5,040 orders, which were more than could be asked about."""
     objects = big(8, 8, nodes=1)
     [pool] = [o for o in objects if o["kind"] == "ResourceSlice"]
@@ -170,7 +172,7 @@ def test_what_is_taken_in_another_order_is_the_same() -> None:
     assert not [reason for reason in decision.reasons if reason.type == "GaveUp"]
 
 
-def test_shares_of_a_device_are_counted() -> None:
+def test_consumed_shares_are_counted_per_device() -> None:
     """Two of one and one of another is not what one of the one and two of the other is."""
 
     def taken(*names: str) -> list[Obj]:

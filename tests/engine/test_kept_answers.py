@@ -137,7 +137,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_with_history_decides_like_fresh_cluster(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(seed)
     kept_some = False
     for number in range(14):
@@ -161,7 +161,7 @@ def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int, monkeypatch: 
     assert kept_some
 
 
-def test_two_clusters_keep_apart_what_they_learn() -> None:
+def test_caches_of_two_clusters_are_separate() -> None:
     """Decisions in turn on clusters that look alike and are not."""
     few = [device_class(), node("a"), resource_slice("a", 1), pod_group("g", 2)]
     many = [device_class(), node("a"), resource_slice("a", 2), pod_group("g", 2)]
@@ -173,7 +173,7 @@ def test_two_clusters_keep_apart_what_they_learn() -> None:
         assert found == ["unschedulable", "scheduled"]
 
 
-def test_one_memory_for_two_clusters_is_right_too() -> None:
+def test_decision_cache_shared_by_two_clusters_changes_nothing() -> None:
     """Notes compare what they have seen with what they are shown, wherever that comes from."""
     notes = DecisionCache()
     work = [obj for i in range(2) for obj in member_with_claim(f"m{i}", "g")]

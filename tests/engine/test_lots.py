@@ -114,7 +114,7 @@ def told(
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes(), st.sampled_from(sorted(PODS)), st.booleans())
-def test_a_lot_answers_as_each_of_its_nodes(found: list[Obj], kind: str, touched: bool) -> None:
+def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj], kind: str, touched: bool) -> None:
     snapshot = SchedulerCache.of([*found, device_class(), *PODS[kind]()]).snapshot()
     info, boards = snapshot.pods["default/p"], []
     for one_by_one in (False, True):
@@ -144,7 +144,7 @@ LOADS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12)
 
 
 @given(LOADS, LOADS)
-def test_one_load_for_nodes_that_are_loaded_alike(one: list[Any], other: list[Any]) -> None:
+def test_equally_loaded_nodes_share_one_load_object(one: list[Any], other: list[Any]) -> None:
     def loaded(steps: list[Any]) -> NodeInfo:
         info = NodeInfo.empty("n")
         for adds, number in steps:

@@ -87,7 +87,7 @@ AMOUNTS = [
 
 
 @pytest.mark.parametrize(("what", "device", "consumed", "expected"), AMOUNTS, ids=lambda v: v if type(v) is str else "")
-def test_what_an_allocation_takes(what: str, device: Obj, consumed: Obj, expected: Obj) -> None:
+def test_allocation_maps_to_node_allocatable_amounts(what: str, device: Obj, consumed: Obj, expected: Obj) -> None:
     snapshot = SchedulerCache.of([resource_slice("a", [device])]).snapshot()
     given = allocation("a", "gpu-0")
     if consumed:
@@ -96,7 +96,7 @@ def test_what_an_allocation_takes(what: str, device: Obj, consumed: Obj, expecte
     assert {name: str(amount) for name, amount in found.items()} == expected
 
 
-def test_a_capacity_that_the_allocation_does_not_tell_is_an_error() -> None:
+def test_capacity_missing_in_allocation_is_an_error() -> None:
     snapshot = SchedulerCache.of([resource_slice("a", [mapped("gpu-0", cpu=("cores", "1"))])]).snapshot()
     with pytest.raises(
         AllocationError, match="claim ns/c, device gpu-0: ConsumedCapacity is nil, but Capacity key 'cores'"
@@ -112,7 +112,7 @@ def cards(name: str, count: int, cores: str = "8", **mappings: Any) -> list[Obj]
     return [node(name, cpu=cores), resource_slice(name, [mapped(f"gpu-{i}", **mappings) for i in range(count)])]
 
 
-def test_amounts_are_added_to_what_the_pod_requests() -> None:
+def test_mapped_amounts_are_added_to_pod_requests() -> None:
     objects = [device_class(), *cards("a", 2, memory="30Gi"), claim("c", 2)]
     member = only(run([*objects, user("p", "c")]))
     assert member.claimed == (entry("c", "main", memory="60Gi"),)
@@ -129,14 +129,14 @@ def test_amounts_are_added_to_what_the_pod_requests() -> None:
     }
 
 
-def test_with_the_gate_off_nothing_changes() -> None:
+def test_gate_off_ignores_node_allocatable_mappings() -> None:
     objects = [device_class(), *cards("a", 2, memory="40Gi"), claim("c", 2), user("p", "c")]
     member = only(run(objects, node_allocatable=False))
     assert member.claimed == ()
     assert run(objects).status == "unschedulable"
 
 
-def test_whether_any_device_counts_is_known_of_the_inventory() -> None:
+def test_inventory_knows_whether_any_device_is_mapped() -> None:
     cluster = SchedulerCache.of([node("a"), resource_slice("a", 2)])
     assert not cluster.snapshot().devices.mapped
     cluster.apply(resource_slice("b", [mapped("gpu-0", cpu="1")]))
@@ -148,7 +148,7 @@ def test_whether_any_device_counts_is_known_of_the_inventory() -> None:
     assert not cluster.snapshot().devices.mapped
 
 
-def test_what_devices_of_pods_take_counts_on_their_node() -> None:
+def test_mapped_amounts_of_bound_pods_count_on_their_node() -> None:
     objects = [device_class(), *cards("a", 4, memory="30Gi"), claim("c"), user("p", "c")]
     there = user("there", "d", where="a")
     there["status"]["nodeAllocatableResourceClaimStatuses"] = [entry("d", "main", memory="40Gi")]
@@ -157,7 +157,7 @@ def test_what_devices_of_pods_take_counts_on_their_node() -> None:
     assert SchedulerCache.of([node("a"), there]).snapshot().nodes["a"].requested["memory"] == 40 * GI
 
 
-def test_an_assumed_pod_counts_with_its_devices_until_the_watch_shows_it() -> None:
+def test_assumed_pod_counts_with_mapped_amounts_until_watch_confirms() -> None:
     cluster = SchedulerCache.of([device_class(), *cards("a", 1, memory="40Gi"), claim("c"), user("p", "c")])
     decision = decide(cluster.snapshot(), [user("p", "c")], group=None, options=options(node_allocatable=True))
     member = only(decision)
@@ -174,14 +174,14 @@ def test_an_assumed_pod_counts_with_its_devices_until_the_watch_shows_it() -> No
     assert cluster.snapshot().nodes["a"].requested["memory"] == 40 * GI
 
 
-def test_what_the_status_says_of_an_earlier_attempt_is_not_asked_for_again() -> None:
+def test_mapped_amounts_of_earlier_attempt_are_replaced() -> None:
     work = user("p", "c")
     work["status"]["nodeAllocatableResourceClaimStatuses"] = [entry("c", "main", memory="50Gi")]
     member = only(run([device_class(), *cards("a", 1, memory="40Gi"), claim("c"), work]))
     assert member.claimed == (entry("c", "main", memory="40Gi"),)
 
 
-def test_claims_are_told_by_name_with_their_containers() -> None:
+def test_status_lists_claims_by_name_with_their_containers() -> None:
     containers = [
         {"name": "one", "resources": {"claims": [{"name": "b"}, {"name": "a"}]}},
         {"name": "two", "resources": {"claims": [{"name": "a", "request": "gpu"}]}},
@@ -195,7 +195,7 @@ def test_claims_are_told_by_name_with_their_containers() -> None:
     assert member.claimed == (entry("a", "one", "two", cpu="2"), entry("b", "init", "one", cpu="2"))
 
 
-def test_a_claim_that_no_container_uses_is_refused() -> None:
+def test_mapped_claim_without_container_is_refused() -> None:
     decision = run([device_class(), *cards("a", 1, cpu="2"), claim("c"), pod("p", claims=["c"])])
     assert decision.message == (
         "0/1 nodes are available: 1 claim c: node-allocatable resource claim not referenced by any container within "
@@ -212,7 +212,7 @@ LEVELS = [
 
 
 @pytest.mark.parametrize(("what", "level", "fits"), LEVELS, ids=lambda v: v if type(v) is str else "")
-def test_requests_of_the_pods_own_level_bound_both(what: str, level: Obj, fits: bool) -> None:
+def test_pod_level_requests_must_cover_mapped_amounts(what: str, level: Obj, fits: bool) -> None:
     work = user("p", "c", resources={"requests": level})
     work["spec"]["containers"][0]["resources"]["requests"]["memory"] = "10Gi"
     objects = [device_class(), *cards("a", 1, memory="30Gi"), claim("c")]
@@ -228,7 +228,7 @@ def test_requests_of_the_pods_own_level_bound_both(what: str, level: Obj, fits: 
         )
 
 
-def test_an_allocated_claim_counts_as_well() -> None:
+def test_mapped_amounts_of_allocated_claim_count() -> None:
     objects = [device_class(), *cards("a", 2, memory="30Gi"), *cards("b", 2, memory="30Gi")]
     held = allocated(claim("c"), allocation("a", "gpu-0"), user("p", "c"))
     assert only(run([*objects, held, user("p", "c")])).claimed == (entry("c", "main", memory="30Gi"),)
@@ -241,7 +241,7 @@ def test_an_allocated_claim_counts_as_well() -> None:
     ]
 
 
-def test_extended_resources_count_as_well() -> None:
+def test_mapped_amounts_of_extended_resources_count() -> None:
     work = pod("p", containers=[{"name": "main", "resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}}}])
     objects = [device_class(extendedResourceName="example.com/gpu"), *cards("a", 2, cpu="3")]
     member = only(run([*objects, work]))
@@ -254,7 +254,7 @@ def test_extended_resources_count_as_well() -> None:
 # -- sharing ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_that_counts_is_not_shared() -> None:
+def test_mapped_claim_is_not_shared_between_pods() -> None:
     objects = [device_class(), *cards("a", 1, cpu="1")]
     there = user("there", "c", where="a")
     held = allocated(claim("c"), allocation("a", "gpu-0"), there)
@@ -267,7 +267,7 @@ def test_a_claim_that_counts_is_not_shared() -> None:
     assert only(run([*plain, held, there, user("p", "c")], only=[user("p", "c")])).claimed == ()
 
 
-def test_members_of_one_decision_do_not_share_it_either() -> None:
+def test_mapped_claim_is_not_shared_within_one_decision() -> None:
     objects = [device_class(), *cards("a", 1, cpu="1"), claim("c"), pod_group("g", 1)]
     members = [user(f"m{i}", "c", group="g") for i in range(3)]
     decision = run([*objects, *members], "g")
@@ -278,7 +278,7 @@ def test_members_of_one_decision_do_not_share_it_either() -> None:
     assert len(run(plain, "g").placed) == 3
 
 
-def test_nor_do_members_share_the_claim_of_their_group() -> None:
+def test_mapped_claim_of_group_is_not_shared_by_members() -> None:
     entry_of_group = {"name": "c", "resourceClaimName": "c"}
     objects = [device_class(), *cards("a", 1, cpu="1"), claim("c"), pod_group("g", 1, claims=[entry_of_group])]
     members = [user(f"m{i}", "c", group="g") for i in range(2)]
@@ -312,7 +312,7 @@ GANGS = [
 
 
 @pytest.mark.parametrize(("what", "nodes", "size", "placed"), GANGS, ids=lambda v: v if type(v) is str else "")
-def test_gangs_fit_with_all_that_their_devices_take(what: str, nodes: list[list[Obj]], size: int, placed: int) -> None:
+def test_gang_fits_with_mapped_amounts(what: str, nodes: list[list[Obj]], size: int, placed: int) -> None:
     objects = [device_class(), *(o for part in nodes for o in part), pod_group("g", size)]
     work = [o for i in range(size) for o in own(f"m{i}", "g")]
     for seed in range(5):
@@ -322,7 +322,7 @@ def test_gangs_fit_with_all_that_their_devices_take(what: str, nodes: list[list[
             assert bool(member.claimed) == (what != "no mapping")
 
 
-def test_the_packing_counts_what_devices_take() -> None:
+def test_packing_counts_mapped_amounts() -> None:
     """The first member, greedily, would take the node on which the second alone finds enough memory."""
     objects = [device_class(), *cards("small", 1, memory="60Gi"), *cards("large", 2, memory="20Gi")]
     big = own("big", "g", 2)
@@ -334,7 +334,7 @@ def test_the_packing_counts_what_devices_take() -> None:
         assert {m.pod.name: m.node for m in decision.placed} == {"little": "small", "big": "large"}
 
 
-def test_shares_count_by_what_they_take() -> None:
+def test_consumed_shares_count_by_mapped_amounts() -> None:
     objects = [device_class(), node("a", cpu="6"), resource_slice("a", [shared("gpu-0", 100, cpu=("cores", "1"))])]
     works: list[Obj] = []
     for i, cores in enumerate(("2", "2")):
@@ -346,7 +346,7 @@ def test_shares_count_by_what_they_take() -> None:
     assert run([*objects, pod_group("g", 3), *works, *more], "g").status == "unschedulable"
 
 
-def test_the_search_passes_over_devices_that_take_too_much() -> None:
+def test_search_skips_devices_with_too_large_mapped_amounts() -> None:
     """The first member could leave the second its device only by taking one for which no node has the memory."""
 
     wanted: Obj = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}

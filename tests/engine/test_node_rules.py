@@ -161,7 +161,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_rules(case: Case) -> None:
+def test_pod_is_placed_only_on_feasible_nodes(case: Case) -> None:
     pods = [o for o in case.objects if o["kind"] == "Pod" and o["metadata"]["name"] == "p"]
     for seed in range(3):
         decision: Decision = decide_all(case.objects, seed=seed, only=pods)
@@ -170,7 +170,7 @@ def test_rules(case: Case) -> None:
         assert decision.message == case.message
 
 
-def test_the_emptier_node_is_better() -> None:
+def test_least_allocated_node_is_preferred() -> None:
     objects = [node("a"), node("b"), pod("o", cpu="4", node="a"), pod("p", cpu="1")]
     decision: Decision = decide_all(objects, only=[objects[-1]])
     assert decision.placed[0].node == "b"
@@ -178,7 +178,7 @@ def test_the_emptier_node_is_better() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.sampled_from(["x", "y", "z"]), max_size=2), max_size=5))
-def test_message_grammar(refusals: list[list[str]]) -> None:
+def test_message_counts_reasons_as_kube_scheduler(refusals: list[list[str]]) -> None:
     failures: list[list[FilterFailure]] = [[refuse("P", "NodeTaints", text) for text in row] for row in refusals]
     message = unavailable_message(len(refusals), weighed(failures))
     if not refusals:

@@ -14,7 +14,7 @@ KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
 CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
 
 
-def test_notes_keep_what_was_used_last() -> None:
+def test_decision_cache_keeps_most_recently_used() -> None:
     notes = DecisionCache()
     first: list[int] = notes.entry("topic", 1, list, limit=2)
     notes.entry("topic", 2, list, limit=2)
@@ -25,7 +25,7 @@ def test_notes_keep_what_was_used_last() -> None:
     assert notes.entry("other", 1, list, limit=2) is not first
 
 
-def test_notes_go_with_a_cluster_and_not_to_another() -> None:
+def test_decision_cache_belongs_to_its_cluster() -> None:
     cluster, other = SchedulerCache.of([node("a")]), SchedulerCache.of([node("a")])
     before = cluster.snapshot().notes
     cluster.apply(pod("p"))
@@ -34,7 +34,7 @@ def test_notes_go_with_a_cluster_and_not_to_another() -> None:
 
 
 @given(st.lists(CHANGES, max_size=4), CHANGES, CHANGES, CHANGES)
-def test_maps_know_how_they_differ(history: list[dict], first: dict, second: dict, late: dict) -> None:  # type: ignore[type-arg]
+def test_difference_of_map_versions_is_exact(history: list[dict], first: dict, second: dict, late: dict) -> None:  # type: ignore[type-arg]
     live: CowMap[int] = CowMap()
     frozen = [live.freeze()]
     for changes in [*history, late]:

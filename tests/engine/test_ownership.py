@@ -39,7 +39,7 @@ def reserved(name: str, users: set[str], shared: bool) -> Obj:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_owners_are_followed(steps: list[Any]) -> None:
+def test_workload_owners_follow_pods_and_claims(steps: list[Any]) -> None:
     cluster = SchedulerCache()
     for what, pod_name, claim_name, owner, phase, uid, users, shared in steps:
         made = pod(pod_name, node="n")
@@ -77,7 +77,7 @@ def test_owners_are_followed(steps: list[Any]) -> None:
         ({"kind": "ReplicaSet", "name": "web-5c9"}, {}, "replicaset/web-5c9"),
     ],
 )
-def test_pods_go_by_the_name_of_their_workload(more: Obj, labels: Obj, expected: str) -> None:
+def test_pod_is_attributed_to_its_workload(more: Obj, labels: Obj, expected: str) -> None:
     made = pod("p")
     made["metadata"]["labels"] = labels
     if more:
@@ -85,11 +85,11 @@ def test_pods_go_by_the_name_of_their_workload(more: Obj, labels: Obj, expected:
     assert workload_of(PodInfo.of(made)) == expected
 
 
-def test_a_member_of_a_gang_goes_by_its_group() -> None:
+def test_gang_member_is_attributed_to_its_group() -> None:
     assert workload_of(PodInfo.of(pod("p", group="g"))) == "podgroup/g"
 
 
-def test_a_pod_that_is_adopted_is_another_workloads() -> None:
+def test_adopted_pod_is_attributed_to_new_owner() -> None:
     made = pod("a", node="n")
     cluster = SchedulerCache.of([made, reserved("x", {"a"}, shared=False)])
     before = cluster.snapshot()

@@ -21,20 +21,20 @@ def devices(decision: Decision) -> list[str]:
     return [result["device"] for allocation in given for result in allocation["devices"]["results"]]
 
 
-def test_a_pod_gets_the_smallest_device_that_suffices() -> None:
+def test_packing_profile_chooses_smallest_sufficient_device() -> None:
     objects = [*CARDS, claim("c"), pod("p", claims=["c"])]
     assert devices(decide_all(objects)) == ["gpu-80"]
     assert devices(decide_all(objects, profile=PACKING_PROFILE)) == ["gpu-24"]
 
 
-def test_each_member_of_a_gang_sees_what_the_others_took() -> None:
+def test_packing_profile_gives_each_member_another_device() -> None:
     gang = [o for i in range(3) for o in member_with_claim(f"g-{i}", "g")]
     decision = decide_all([*CARDS, pod_group("g", 3), *gang], group="g", profile=PACKING_PROFILE)
     assert (decision.status, devices(decision)) == ("scheduled", ["gpu-24", "gpu-40", "gpu-80"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_fits_does_not_depend_on_it(case: Case) -> None:
+def test_packing_profile_does_not_change_feasibility(case: Case) -> None:
     plain, packed = (run_case(case, profile=profile) for profile in (DEFAULT_PROFILE, PACKING))
     assert (packed.status, packed.message) == (plain.status, plain.message)
     assert [m.status for m in packed.members] == [m.status for m in plain.members]

@@ -39,7 +39,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(clusters(), st.data())
-def test_every_node_answers_as_the_plain_rules_say(objects: list[Obj], data: st.DataObject) -> None:
+def test_filters_agree_with_plain_reimplementation(objects: list[Obj], data: st.DataObject) -> None:
     cluster = SchedulerCache.of(objects)
     work = data.draw(pods("p", [], False))
     check(objects, work, Overlay(cluster.snapshot()), None)
@@ -47,14 +47,16 @@ def test_every_node_answers_as_the_plain_rules_say(objects: list[Obj], data: st.
 
 @settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
 @given(clusters(), st.data())
-def test_what_is_kept_follows_every_change(objects: list[Obj], data: st.DataObject) -> None:
+def test_cached_filters_agree_with_plain_reimplementation_after_changes(
+    objects: list[Obj], data: st.DataObject
+) -> None:
     follow(objects, data)
 
 
 @pytest.mark.nightly
 @settings(max_examples=3000, deadline=None, suppress_health_check=SLOW)
 @given(clusters(), st.data())
-def test_what_is_kept_follows_every_change_at_length(objects: list[Obj], data: st.DataObject) -> None:
+def test_cached_filters_agree_with_plain_reimplementation_in_long_runs(objects: list[Obj], data: st.DataObject) -> None:
     follow(objects, data)
 
 

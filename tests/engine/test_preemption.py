@@ -85,7 +85,7 @@ A1 = [
 ]
 
 
-def test_the_worked_example_with_a_budget() -> None:
+def test_disruption_budget_example_evicts_two_low_priority_pods() -> None:
     """Two unimportant pods die rather than one important one; the guarded one is spared first, on its node."""
     decision = ask([*A1, pod("p", cpu="4", priority=100)])
     assert (decision.status, decision.members[0].node, evicted(decision)) == ("nominated", "n2", ["c", "d"])
@@ -112,19 +112,19 @@ def test_the_worked_example_with_a_budget() -> None:
     ],
     ids=["start time", "highest priority", "priority before number", "sum", "sum of negative ones", "budget first"],
 )
-def test_the_node_is_chosen_by_what_dies_there(objects: list[Obj], victims: list[str]) -> None:
+def test_node_is_chosen_by_its_victims(objects: list[Obj], victims: list[str]) -> None:
     decision = ask([node("a", cpu="4"), node("b", cpu="4"), *objects, pod("p", cpu="4", priority=100)])
     assert evicted(decision) == victims
 
 
-def test_no_more_than_needed_on_the_node_and_the_most_important_stay() -> None:
+def test_fewest_and_least_important_pods_are_evicted() -> None:
     three = [running(f"r{i}", "a", i, "2") for i in range(3)]
     decision = ask([node("a", cpu="6"), *three, pod("p", cpu="2", priority=9)])
     assert evicted(decision) == ["r0"]
     assert [e.node for e in decision.evictions] == ["a"]
 
 
-def test_equal_priority_is_not_lower() -> None:
+def test_pod_of_equal_priority_is_not_evicted() -> None:
     decision = ask([node("a", cpu="4"), running("r", "a", 9), pod("p", cpu="4", priority=9)])
     assert decision.status == "unschedulable"
     assert decision.message == (
@@ -134,7 +134,7 @@ def test_equal_priority_is_not_lower() -> None:
     assert decision.members[0].message == decision.message
 
 
-def test_the_message_counts_what_each_node_says() -> None:
+def test_message_counts_preemption_results_per_node() -> None:
     """Filter summary, then what preemption says: not helpful, no victims, or what is still in the way."""
     taint = [{"key": "k", "effect": "NoSchedule"}]
     objects = [
@@ -155,14 +155,14 @@ def test_the_message_counts_what_each_node_says() -> None:
     )
 
 
-def test_nodes_that_can_never_take_the_pod_lose_nobody() -> None:
+def test_node_that_can_never_fit_has_no_victims() -> None:
     taint = [{"key": "k", "effect": "NoSchedule"}]
     decision = ask([node("a", cpu="4", taints=taint), running("r", "a"), pod("p", cpu="4", priority=9)])
     assert not decision.evictions
     assert decision.message.endswith("0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
 
 
-def test_a_pod_that_must_never_preempt() -> None:
+def test_preemption_policy_never_is_not_eligible() -> None:
     waiting = pod("p", cpu="4", priority=9, preemptionPolicy="Never")
     decision = ask([node("a", cpu="4"), running("r", "a"), waiting])
     assert (decision.status, decision.evictions) == ("unschedulable", ())
@@ -172,7 +172,7 @@ def test_a_pod_that_must_never_preempt() -> None:
     )
 
 
-def test_the_gate_of_pods_and_that_of_groups_are_two() -> None:
+def test_preemption_gates_of_pods_and_groups_are_independent() -> None:
     objects = [node("a", cpu="4"), running("r", "a"), pod("p", cpu="4", priority=9)]
     assert ask(objects, preempt_for_pods=False).message == "0/1 nodes are available: 1 Insufficient cpu."
     work = [node("a"), running("r", "a", cpu="8"), *gang("g", 1, 1)]
@@ -180,7 +180,7 @@ def test_the_gate_of_pods_and_that_of_groups_are_two() -> None:
     assert evicted(ask(work, "g", preempt_for_pods=False)) == ["r"]
 
 
-def test_a_whole_group_goes_whole_for_a_single_pod_too() -> None:
+def test_single_pod_evicts_whole_pod_group_by_disruption_mode() -> None:
     """1.36 evicts the one pod that is in the way and leaves half a group; Haru evicts the group, on every node."""
     objects = [node("a", cpu="4"), node("b", cpu="4"), whole("w")]
     objects += [running("w-0", "a", group="w"), running("w-1", "b", group="w")]
@@ -190,7 +190,7 @@ def test_a_whole_group_goes_whole_for_a_single_pod_too() -> None:
     assert {e.node for e in decision.evictions} == {"a", "b"}
 
 
-def test_the_priority_of_the_group_protects_its_pods_from_single_pods_too() -> None:
+def test_priority_of_group_protects_its_pods() -> None:
     """In 1.36 a single pod goes by the pod's own priority, and breaks a gang that is more important than itself."""
     objects = [node("a", cpu="4"), pod_group("w", 1, priority=1000), running("w-0", "a", 0, group="w")]
     assert not ask([*objects, pod("p", cpu="4", priority=500)]).evictions
@@ -198,7 +198,7 @@ def test_the_priority_of_the_group_protects_its_pods_from_single_pods_too() -> N
     assert evicted(ask([*objects, *gang("g", 1, 1, 2000, "4")], "g")) == ["w-0"]
 
 
-def test_a_device_is_worth_an_eviction() -> None:
+def test_pod_holding_needed_device_is_evicted() -> None:
     """cpu is plenty; the pod that holds the device goes, not the cheaper one that holds none."""
     held = running("holder", "a", 5, "1", claims=["held"])
     objects = [device_class(), node("a"), resource_slice("a", 1), held, running("cheap", "a", 1, "1")]
@@ -209,7 +209,7 @@ def test_a_device_is_worth_an_eviction() -> None:
     assert [r["device"] for r in given.allocation["devices"]["results"]] == ["gpu-0"]
 
 
-def test_a_device_that_is_seen_from_several_nodes_is_freed_wherever_its_holder_runs() -> None:
+def test_holder_of_shared_fabric_device_is_evicted_on_its_node() -> None:
     term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
     fabric = resource_slice("", [{"name": "switch"}], pool="rack", nodeSelector={"nodeSelectorTerms": [term]})
     held = running("holder", "n0", 5, "1", claims=["held"])
@@ -226,7 +226,7 @@ def test_a_device_that_is_seen_from_several_nodes_is_freed_wherever_its_holder_r
     assert (evicted(decision), decision.members[0].node) == (["holder"], "n1")
 
 
-def test_a_claim_with_a_consumer_that_stays_is_not_freed() -> None:
+def test_claim_with_remaining_consumer_is_not_freed() -> None:
     one, two = running("low", "a", 1, "1", claims=["shared"]), running("high", "a", 50, "1", claims=["shared"])
     objects = [device_class(), node("a"), resource_slice("a", 1), one, two]
     objects += [allocated(claim("shared"), allocation("a", "gpu-0"), one, two)]
@@ -258,7 +258,7 @@ def worked_b1(second_mode: str, second_priority: int) -> list[Obj]:
         ("Pod", 200, ["t1-0", "t1-1", "t1-2", "t1-3"]),
     ],
 )
-def test_b1_the_mode_decides(mode: str, priority: int, victims: list[str]) -> None:
+def test_disruption_mode_decides_victims(mode: str, priority: int, victims: list[str]) -> None:
     decision = ask(worked_b1(mode, priority), "g")
     assert evicted(decision) == victims
     assert (decision.status, len(decision.nominated)) == ("nominated", 2)
@@ -267,7 +267,7 @@ def test_b1_the_mode_decides(mode: str, priority: int, victims: list[str]) -> No
     assert whole_units == ({"t2"} if (mode, priority) == ("PodGroup", 100) else {"t1"} if priority == 200 else set())
 
 
-def test_b2_priority_comes_before_size() -> None:
+def test_lower_priority_group_is_evicted_before_smaller_pods() -> None:
     """Eight little pods of priority 20 stay, a large group of priority 10 goes for eight places."""
     objects: list[Obj] = [node(f"n{i}") for i in range(1, 10)]
     objects += [whole("l", 10), *(running(f"l-{i}", f"n{1 + i // 8}", 10, "1", group="l") for i in range(64))]
@@ -276,7 +276,7 @@ def test_b2_priority_comes_before_size() -> None:
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_b3_a_gang_that_will_not_fit_evicts_nobody(on: bool) -> None:
+def test_gang_that_cannot_fit_evicts_no_pod(on: bool) -> None:
     """With the gate off 1.36 lets each member evict for itself, in vain; Haru's groups evict nobody then."""
     objects = [node("n0"), node("n1"), node("n2"), running("r1", "n1", cpu="8"), running("r2", "n2", cpu="8")]
     decision = ask([*objects, *gang("g", 4, 4)], "g", preempt_for_groups=on)
@@ -284,7 +284,7 @@ def test_b3_a_gang_that_will_not_fit_evicts_nobody(on: bool) -> None:
     assert decision.message == "pod group is unschedulable"
 
 
-def test_b4_a_budget_protects_more_than_priority_does() -> None:
+def test_disruption_budget_outweighs_priority() -> None:
     objects = [node("a"), node("b"), budget("pdb", 0, {"matchLabels": {"app": "u1"}})]
     objects += [running("u1", "a", 10, "8", labels={"app": "u1"}), running("u2", "b", 50, "8", labels={"app": "u2"})]
     assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == ["u2"]
@@ -311,20 +311,20 @@ def test_b4_a_budget_protects_more_than_priority_does() -> None:
         "elsewhere",
     ],
 )
-def test_which_pods_a_budget_guards(guard: Obj, victims: list[str]) -> None:
+def test_disruption_budget_selector_guards_pods(guard: Obj, victims: list[str]) -> None:
     objects = [node("a"), node("b"), guard]
     objects += [running("x", "a", 1, "8", labels={"app": "x"}), running("y", "b", 5, "8", labels={"app": "y"})]
     assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == victims
 
 
-def test_one_disruption_that_is_left_goes_to_the_most_important() -> None:
+def test_last_allowed_disruption_is_used_by_highest_priority_pod() -> None:
     """Two guarded pods, one disruption: the more important one uses it up, the other violates and is spared first."""
     objects = [node("a"), node("b"), budget("pdb", 1, {"matchLabels": {"app": "x"}})]
     objects += [running(n, on, p, "8", labels={"app": "x"}) for n, on, p in (("high", "a", 5), ("low", "b", 1))]
     assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == ["high"]
 
 
-def test_what_is_free_is_used_first_and_all_members_are_nominated() -> None:
+def test_free_resources_are_used_first_and_all_members_nominated() -> None:
     """Two of four members would fit at once: none is bound, all wait for the same evictions."""
     objects = [node("a"), node("b"), running("r", "b", cpu="8")]
     decision = ask([*objects, *gang("g", 4, 4, cpu="4")], "g")
@@ -333,7 +333,7 @@ def test_what_is_free_is_used_first_and_all_members_are_nominated() -> None:
     assert not decision.placed
 
 
-def test_extras_that_would_fit_are_nominated_too_and_cost_victims() -> None:
+def test_members_beyond_min_count_are_nominated_with_victims() -> None:
     """As many members as fit with everybody gone: the quorum alone would need one eviction."""
     objects = [node("a"), node("b"), node("c", cpu="1")]
     objects += [running("r", "a", cpu="8"), running("s", "b", cpu="8")]
@@ -342,7 +342,7 @@ def test_extras_that_would_fit_are_nominated_too_and_cost_victims() -> None:
     assert [member.status for member in decision.members] == ["nominated", "nominated", "unschedulable"]
 
 
-def test_extras_of_a_group_that_has_its_quorum_wait() -> None:
+def test_members_beyond_min_count_of_placed_gang_do_not_preempt() -> None:
     objects = [node("a"), node("b"), running("r", "b", cpu="8")]
     decision = ask([*objects, *gang("g", 2, 1)], "g")
     assert (decision.status, len(decision.placed), decision.evictions) == ("scheduled", 1, ())
@@ -353,12 +353,12 @@ def test_extras_of_a_group_that_has_its_quorum_wait() -> None:
     assert not ask(basic, "g").evictions
 
 
-def test_a_gang_below_its_quorum_evicts_for_the_replacement() -> None:
+def test_gang_below_min_count_preempts_for_replacement() -> None:
     objects = [node("a"), node("b"), running("r", "b", cpu="8"), running("g-9", "a", 1000, "8", group="g")]
     assert evicted(ask([*objects, *gang("g", 1, 2)], "g")) == ["r"]
 
 
-def test_any_pending_member_may_forbid_to_preempt() -> None:
+def test_one_member_with_policy_never_prevents_preemption() -> None:
     objects = [node("a"), running("r", "a", cpu="8"), *gang("g", 1, 1)]
     held_back = pod("g-9", group="g", preemptionPolicy="Never", schedulingGates=[{"name": "gate"}])
     decision = ask([*objects, held_back], "g")
@@ -366,12 +366,12 @@ def test_any_pending_member_may_forbid_to_preempt() -> None:
     assert decision.message == "pod group is unschedulable, not eligible due to preemptionPolicy=Never."
 
 
-def test_nobody_less_important() -> None:
+def test_no_lower_priority_pod_gives_no_victims() -> None:
     decision = ask([node("a"), running("r", "a", 1000, "8"), *gang("g", 1, 1)], "g")
     assert decision.message == "pod group is unschedulable, No preemption victims found for incoming preemptor"
 
 
-def test_a_topology_constraint_is_no_obstacle() -> None:
+def test_gang_with_topology_constraint_evicts_in_one_rack() -> None:
     """1.36 refuses to preempt for such groups; Haru frees the rack whose most important victim is least."""
     racks = [node(f"{rack}{i}", labels={"rack": rack}) for rack in "ab" for i in range(2)]
     work = [running(f"r-{n['metadata']['name']}", n["metadata"]["name"], i, "8") for i, n in enumerate(racks)]
@@ -381,7 +381,7 @@ def test_a_topology_constraint_is_no_obstacle() -> None:
     assert {member.node for member in decision.nominated} == {"a0", "a1"}
 
 
-def test_company_that_would_have_to_go_is_no_help() -> None:
+def test_affinity_to_a_victim_prevents_preemption() -> None:
     """The group wants to be near a pod that is among the candidates: without it there is no place, so nobody goes."""
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "friend"}}}]}}  # fmt: skip
@@ -391,7 +391,7 @@ def test_company_that_would_have_to_go_is_no_help() -> None:
     assert evicted(ask([*objects, pod_group("g", 1, priority=5), member], "g")) == ["r"]
 
 
-def test_whoever_keeps_others_away_can_be_evicted() -> None:
+def test_pod_with_anti_affinity_is_evicted() -> None:
     away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "p"}}}]}}  # fmt: skip
     objects = [node("a", labels={"rack": "r"}), node("b", cpu="1", labels={"rack": "r"})]
@@ -400,7 +400,7 @@ def test_whoever_keeps_others_away_can_be_evicted() -> None:
     assert (evicted(decision), decision.members[0].node) == (["hermit"], "a")
 
 
-def test_giving_up_evicts_nobody() -> None:
+def test_exhausted_preemption_budget_is_error_without_evictions() -> None:
     """Four kinds of members on three nodes, and hardly any questions allowed: an error, not a verdict."""
     objects = [device_class(), *(node(f"n{i}") for i in range(3)), *(resource_slice(f"n{i}", 2) for i in range(3))]
     for i in range(3):
@@ -418,7 +418,7 @@ def test_giving_up_evicts_nobody() -> None:
 
 
 @pytest.mark.parametrize(("priority", "status"), [(0, "nominated"), (5000, "unschedulable")])
-def test_who_is_going_anyway_is_waited_for(priority: int, status: str) -> None:
+def test_terminating_pod_is_waited_for_without_evictions(priority: int, status: str) -> None:
     """A pod that is being deleted uses its room until it is gone, but nobody is evicted in its stead.
 
     As in 1.36 only the room of less important pods is kept for whoever waits for it.
@@ -433,7 +433,7 @@ def test_who_is_going_anyway_is_waited_for(priority: int, status: str) -> None:
 
 
 @pytest.mark.parametrize(("pending", "victims"), [(1, []), (2, ["r-a", "r-b"]), (3, ["r-a", "r-b"])])
-def test_a_member_that_is_going_is_not_counted_on(pending: int, victims: list[str]) -> None:
+def test_terminating_member_does_not_count_for_min_count(pending: int, victims: list[str]) -> None:
     """Two are needed, and the one that runs will be gone: room is made for two, or for nobody."""
     going = running("g-old", "c", 1000, "8", group="g")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -445,7 +445,7 @@ def test_a_member_that_is_going_is_not_counted_on(pending: int, victims: list[st
     assert decision.status == ("nominated" if victims else "unschedulable")
 
 
-def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
+def test_assumed_pod_is_not_evicted() -> None:
     objects = [node("a", cpu="4"), pod("new", cpu="4"), pod("p", cpu="4", priority=9)]
     cluster = SchedulerCache.of(objects)
     cluster.assume_pod(PodKey("default", "new", "uid-new"), "a")
@@ -453,7 +453,7 @@ def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
     assert not decision.evictions
 
 
-def test_a_group_that_goes_whole_is_left_alone_while_a_pod_of_it_is_being_bound() -> None:
+def test_pod_group_with_assumed_member_is_not_evicted() -> None:
     """It could only go in part: the pod that is being bound would stay behind."""
     late = pod("w-1", cpu="4", group="w")
     objects = [node("a", cpu="4"), node("b", cpu="4"), whole("w"), running("w-0", "a", group="w"), late]
@@ -468,7 +468,7 @@ def test_a_group_that_goes_whole_is_left_alone_while_a_pod_of_it_is_being_bound(
 
 
 @pytest.mark.parametrize(("nodes", "members", "bound"), [(125, 64, 100), (125, 1, 30)])
-def test_a_thousand_candidates_cost_few_questions(
+def test_preemption_among_thousand_candidates_needs_few_checks(
     monkeypatch: pytest.MonkeyPatch, nodes: int, members: int, bound: int
 ) -> None:
     """The number of questions grows with the victims, not with the candidates."""

@@ -133,14 +133,14 @@ def check_places(situation: Situation, decision: Decision, evicted: frozenset[st
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_victims_are_those_of_the_definition(block: int) -> None:
+def test_victims_equal_definition(block: int) -> None:
     for seed in range(100 * block, 100 * block + 100):
         check(situation(seed))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(20))
-def test_victims_are_those_of_the_definition_in_many_situations(block: int) -> None:
+def test_victims_equal_definition_in_20000_situations(block: int) -> None:
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         check(situation(seed))
         check_single(situation(seed))
@@ -148,17 +148,17 @@ def test_victims_are_those_of_the_definition_in_many_situations(block: int) -> N
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_victims_of_single_pods_are_those_of_the_definition(block: int) -> None:
+def test_victims_of_single_pods_equal_definition(block: int) -> None:
     for seed in range(100 * block, 100 * block + 100):
         check_single(situation(seed))
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_later_work_fits_now_and_then(block: int) -> None:
+def test_later_work_fits_now_and_after_evictions(block: int) -> None:
     assert sum(check_later_work(situation(seed), seed) for seed in range(100 * block, 100 * block + 100)) > 15
 
 
-def test_counting_and_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_agrees_with_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The general search answers what counting node by node answers."""
     monkeypatch.setattr(podgroup_preemption, "member_capacity_for", lambda *arguments: None)
     for seed in range(60):
@@ -166,7 +166,7 @@ def test_counting_and_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         check_single(situation(seed))
 
 
-def test_situations_are_of_all_kinds() -> None:
+def test_generated_situations_cover_all_outcomes() -> None:
     """The generator makes what the tests are about: evictions of some, of several, and refusals."""
     outcomes = [(one, *one.outcome()) for one in map(situation, range(150)) if one.most(frozenset()) < one.minimum]
     assert sum(bool(gone) for _, _, gone in outcomes) > 40

@@ -149,13 +149,13 @@ def statuses(seed: int) -> Iterator[str]:
             world.cluster.remove(obj)
 
 
-def test_decisions_are_those_of_who_knows_nothing() -> None:
+def test_preemption_with_cache_equals_preemption_without() -> None:
     found = {status for seed in range(8) for status in statuses(seed)}
     assert found >= {"scheduled", "nominated", "unschedulable"}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(10))
-def test_decisions_are_those_of_who_knows_nothing_for_long(block: int) -> None:
+def test_preemption_with_cache_equals_preemption_without_in_long_runs(block: int) -> None:
     found = {status for seed in range(100 * block, 100 * block + 100) for status in statuses(seed)}
     assert "nominated" in found

@@ -55,7 +55,7 @@ def promised(*objects: Obj, priority: int = 5) -> SchedulerCache:
     return cluster
 
 
-def test_others_fit_where_there_is_room_now_and_then() -> None:
+def test_other_pod_must_fit_now_and_after_pending_evictions() -> None:
     """4 + 2 fits now, 6 + 2 fits later; 3 would fit now, but not later; 4 + 6 + 2 never have to fit at once."""
     cluster = promised(pod("too-much", cpu="3"))
     assert ask(cluster, "late").status == "scheduled"
@@ -64,7 +64,7 @@ def test_others_fit_where_there_is_room_now_and_then() -> None:
     assert decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_room_that_will_be_there_is_not_there_yet() -> None:
+def test_resources_of_pending_victims_are_not_free_yet() -> None:
     """Once `low` is gone there are 2 cpu more than `first` needs, but now there are none: `late` waits.
 
     It has no place kept for it either: it is not more important than `low`.
@@ -78,17 +78,17 @@ def test_room_that_will_be_there_is_not_there_yet() -> None:
 
 
 @pytest.mark.parametrize(("priority", "status"), [(5, "unschedulable"), (4, "unschedulable"), (6, "scheduled")])
-def test_a_promise_holds_against_those_who_are_no_more_important(priority: int, status: str) -> None:
+def test_nominated_placement_blocks_pods_of_equal_or_lower_priority(priority: int, status: str) -> None:
     cluster = promised(pod("other", cpu="3", priority=priority))
     assert ask(cluster, "other").status == status
 
 
-def test_a_promise_may_hold_against_everybody() -> None:
+def test_nominated_placement_can_block_every_priority() -> None:
     cluster = promised(pod("other", cpu="3", priority=1000), priority=FROM_EVERYBODY)
     assert ask(cluster, "other").status == "unschedulable"
 
 
-def test_a_place_that_is_known_from_the_status_counts_beside_all_that_runs() -> None:
+def test_nominated_node_from_status_counts_beside_running_pods() -> None:
     """The API knows the node, not what is waited for: the promised pod counts besides all that is there."""
     first = pod("first", cpu="3", priority=5)
     first["status"]["nominatedNodeName"] = "a"
@@ -102,14 +102,14 @@ def test_a_place_that_is_known_from_the_status_counts_beside_all_that_runs() -> 
     assert ask(cluster, "late").status == "scheduled"
 
 
-def test_a_promise_to_a_node_that_is_gone_holds_nothing() -> None:
+def test_nominated_placement_on_deleted_node_blocks_nothing() -> None:
     cluster = promised()
     cluster.apply(node("b"))
     cluster.remove(node("a"))
     assert ask(cluster, "late").members[0].node == "b"
 
 
-def test_promises_end_with_the_pod_its_placement_or_on_request() -> None:
+def test_nominated_placement_ends_with_pod_binding_or_request() -> None:
     for end in ("removed", "bound", "deleted", "replaced", "forgotten", "succeeded"):
         cluster = promised()
         assert set(cluster.snapshot().nominations) == {"default/first"}
@@ -134,19 +134,19 @@ def test_promises_end_with_the_pod_its_placement_or_on_request() -> None:
         assert not cluster.snapshot().nominations, end
 
 
-def test_an_update_of_the_pod_keeps_the_promise() -> None:
+def test_pod_update_keeps_nominated_placement() -> None:
     cluster = promised()
     cluster.apply({**pod("first", cpu="6", priority=5), "status": {"phase": "Pending", "nominatedNodeName": "a"}})
     assert set(cluster.snapshot().nominations) == {"default/first"}
     assert ask(cluster, "late").status == "scheduled"
 
 
-def test_a_pod_that_is_not_there_cannot_be_nominated() -> None:
+def test_nominating_missing_pod_raises_key_error() -> None:
     with pytest.raises(KeyError, match="pod default/nobody"):
         cluster_of(node("a")).nominate([Nomination(key("nobody"), "a", 0)])
 
 
-def test_who_goes_for_a_less_important_pod_is_the_first_to_go() -> None:
+def test_victims_of_lower_priority_nomination_are_evicted_first() -> None:
     """`low` is on its way out, for `first`; a gang that is more important than `first` takes that place.
 
     `less` would be evicted before `low` by its priority, and is left alone: nobody goes where waiting will do.
@@ -161,12 +161,12 @@ def test_who_goes_for_a_less_important_pod_is_the_first_to_go() -> None:
     assert [p.name for p in displaced(cluster.snapshot(), decision, 10)] == ["first"]
 
 
-def test_who_goes_for_a_less_important_pod_is_the_first_to_go_of_a_node() -> None:
+def test_victims_of_lower_priority_nomination_are_preferred_on_node() -> None:
     cluster = promised(pod("less", cpu="2", node="a", priority=-1), pod("urgent", cpu="4", priority=10))
     assert [e.pod.name for e in ask(cluster, "urgent").evictions] == ["low"]
 
 
-def test_a_later_preemptor_does_not_count_on_earlier_victims() -> None:
+def test_later_preemptor_does_not_rely_on_earlier_victims() -> None:
     cluster = promised(pod("cheap", cpu="2", node="a", priority=-1), pod("second", cpu="4", priority=3))
     decision = ask(cluster, "second")
     assert (decision.status, decision.evictions) == ("unschedulable", ())
@@ -175,7 +175,7 @@ def test_a_later_preemptor_does_not_count_on_earlier_victims() -> None:
     assert [e.pod.name for e in ask(cluster, "second").evictions] == ["other"]
 
 
-def test_whoever_was_promised_room_waits_for_it_and_evicts_nobody_else() -> None:
+def test_nominated_pod_waits_and_evicts_no_more() -> None:
     """The retry while the victims drain: nominated again, to the same place, with no new evictions."""
     cluster = promised()
     cluster.apply(node("b", cpu="6"))
@@ -190,7 +190,7 @@ def test_whoever_was_promised_room_waits_for_it_and_evicts_nobody_else() -> None
     assert ask(cluster, "first").placed[0].node == "a"
 
 
-def test_a_promise_stands_as_long_as_anybody_leaves_whoever_that_is() -> None:
+def test_nomination_stays_while_any_pod_terminates() -> None:
     """Half of the room is that of an equal, who is deleted anyway; it goes last."""
     low, equal = pod("low", cpu="4", node="a"), pod("equal", cpu="4", node="a", priority=5)
     equal["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -203,7 +203,7 @@ def test_a_promise_stands_as_long_as_anybody_leaves_whoever_that_is() -> None:
     assert (again.status, again.evictions) == ("nominated", ())
 
 
-def test_room_that_is_left_over_is_kept_for_who_is_more_important_than_the_victim() -> None:
+def test_remaining_resources_of_eviction_are_kept_for_higher_priority() -> None:
     cluster = cluster_of(node("a"), pod("low", cpu="8", node="a"), pod("first", cpu="6", priority=5))
     cluster.apply(pod("next", cpu="2", priority=3))
     cluster.nominate(nominations_of(ask(cluster, "first"), 5))
@@ -214,7 +214,7 @@ def test_room_that_is_left_over_is_kept_for_who_is_more_important_than_the_victi
     assert ask(cluster, "first").status == ask(cluster, "next").status == "scheduled"
 
 
-def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
+def test_failed_nomination_is_replaced() -> None:
     cluster = promised()
     cluster.apply(node("b", cpu="6"))
     cluster.apply(pod("cheaper", cpu="6", node="b", priority=-5))
@@ -223,7 +223,7 @@ def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
     assert (decision.members[0].node, [e.pod.name for e in decision.evictions]) == ("b", ["cheaper"])
 
 
-def test_a_more_important_pod_takes_the_place_and_the_promise_is_void() -> None:
+def test_higher_priority_pod_takes_nominated_place() -> None:
     cluster = promised(pod("urgent", cpu="8", priority=50))
     decision = ask(cluster, "urgent")
     assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["low"])
@@ -262,7 +262,7 @@ def nominated(cluster: SchedulerCache, priority: int = 9) -> Decision:
     return decision
 
 
-def test_promised_devices_are_nobody_elses() -> None:
+def test_nominated_devices_are_not_allocated_to_others() -> None:
     """One device is free now, but promised; without the promise it would be taken."""
     cluster = devices()
     assert ask(cluster, "late").status == "scheduled"
@@ -279,7 +279,7 @@ def test_promised_devices_are_nobody_elses() -> None:
     assert refused.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
 
 
-def test_members_keep_their_promised_places_and_the_group_waits_as_one() -> None:
+def test_nominated_members_keep_places_and_group_waits() -> None:
     cluster = devices()
     nominated(cluster)
     again = ask(cluster, "g-0", "g-1", group="g")
@@ -287,7 +287,7 @@ def test_members_keep_their_promised_places_and_the_group_waits_as_one() -> None
     assert again.message == "pod group is waiting for preemption to complete"
 
 
-def test_the_gang_is_placed_once_the_victims_are_gone() -> None:
+def test_gang_is_placed_after_victims_have_ended() -> None:
     cluster = devices()
     nominated(cluster)
     cluster.remove(pod("low"))
@@ -296,7 +296,7 @@ def test_the_gang_is_placed_once_the_victims_are_gone() -> None:
     assert (decision.status, len(decision.placed)) == ("scheduled", 2)
 
 
-def test_a_claim_that_is_promised_to_others_is_waited_for() -> None:
+def test_claim_nominated_for_others_is_waited_for() -> None:
     """A pod that shares a claim with a nominated pod must not have it allocated elsewhere meanwhile."""
     low = pod("low", node="a", claims=["held"])
     cluster = cluster_of(
@@ -320,7 +320,7 @@ def test_a_claim_that_is_promised_to_others_is_waited_for() -> None:
         assert decision.members[0].reasons[0].message == f"resource claim {path} is in the process of being allocated"
 
 
-def test_nobody_is_evicted_for_who_relies_on_a_claim_that_is_promised_to_others() -> None:
+def test_pod_relying_on_claim_nominated_for_others_evicts_nobody() -> None:
     """It may come to nothing; once the claim is allocated there is time enough."""
     cluster = cluster_of(
         device_class(),
@@ -348,7 +348,7 @@ def test_nobody_is_evicted_for_who_relies_on_a_claim_that_is_promised_to_others(
     assert (second.status, len(second.evictions)) == ("nominated", 1)
 
 
-def test_partitions_fit_beside_both_states() -> None:
+def test_partition_must_fit_now_and_after_pending_evictions() -> None:
     """Four quarters of a card: `low` holds one, the promise takes two others' room; one quarter is free both times."""
     counters = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
     sizes = {"quarter-0": 1, "quarter-1": 1, "quarter-2": 1, "quarter-3": 1, "big": 3}
@@ -398,7 +398,7 @@ def test_partitions_fit_beside_both_states() -> None:
     assert ask(cluster, "late").placed[0].node == "a"
 
 
-def test_a_share_beside_one_that_goes_must_fit_beside_what_is_promised() -> None:
+def test_share_must_fit_beside_nominated_partition() -> None:
     """A card of 4: `low` has a share of what takes 3 of it. When `low` is gone, a part that takes 2 was promised."""
     parts: list[Obj] = [
         {
@@ -437,7 +437,7 @@ def test_a_share_beside_one_that_goes_must_fit_beside_what_is_promised() -> None
     assert ask(cluster, "late").status == "unschedulable"
 
 
-def test_who_takes_a_promised_place_evicts_for_it_itself() -> None:
+def test_preemptor_taking_nominated_place_evicts_its_victims_itself() -> None:
     """Nobody would see to it that `low` goes once the place of `first` is taken: it has not been seen to go yet."""
     cluster = promised(pod("urgent", cpu="6", priority=9))
     decision = ask(cluster, "urgent")
@@ -449,7 +449,7 @@ def test_who_takes_a_promised_place_evicts_for_it_itself() -> None:
     assert ask(cluster, "urgent").evictions == ()
 
 
-def test_devices_are_promised_for_a_claim_that_others_leave_first() -> None:
+def test_devices_are_nominated_for_claim_released_by_terminating_pod() -> None:
     """`going` is deleted by somebody, and frees the claim that `first` shares with it and takes to another node."""
     going = pod("going", node="b", claims=["shared"])
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

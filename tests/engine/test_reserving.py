@@ -82,7 +82,7 @@ def waits_for(found: BackfillReservation | None) -> set[str]:
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def test_the_earliest_start_follows_from_run_time_limits() -> None:
+def test_earliest_start_follows_run_time_limits() -> None:
     cluster = SchedulerCache.of(
         [
             *(node(name) for name in ("a", "b", "c")),
@@ -100,7 +100,7 @@ def test_the_earliest_start_follows_from_run_time_limits() -> None:
     assert sorted(place.node for place in found.places) == ["a", "b"]
 
 
-def test_a_grace_period_comes_on_top() -> None:
+def test_grace_period_is_added_to_earliest_start() -> None:
     work = running("soon", "a", "8", ends=60)
     del work["spec"]["terminationGracePeriodSeconds"]
     found = head(SchedulerCache.of([node("a"), work, pod("big", cpu="8")]), "big")
@@ -108,7 +108,7 @@ def test_a_grace_period_comes_on_top() -> None:
     assert found.until == NOW + 90
 
 
-def test_work_without_a_limit_is_waited_for_if_nothing_else_helps_the_oldest_first() -> None:
+def test_oldest_work_without_limit_is_waited_for_last() -> None:
     old = running("old", "a", "8")
     old["status"]["startTime"] = "2025-01-01T00:00:00Z"
     objects = [node("a"), node("b"), old, running("new", "b", "8"), pod("big", cpu="8")]
@@ -117,26 +117,26 @@ def test_work_without_a_limit_is_waited_for_if_nothing_else_helps_the_oldest_fir
     assert (waits_for(found), found.until) == ({"old"}, None)
 
 
-def test_known_ends_are_preferred_to_unknown_ones() -> None:
+def test_known_end_is_preferred_to_unknown_end() -> None:
     objects = [node("a"), node("b"), running("open", "a", "8"), running("long", "b", "8", ends=9000)]
     found = head(SchedulerCache.of([*objects, pod("big", cpu="8")]), "big")
     assert found is not None
     assert (waits_for(found), found.until) == ({"long"}, NOW + 9000)
 
 
-def test_nobody_waits_for_what_a_controller_keeps_running() -> None:
+def test_pod_of_long_running_controller_is_not_waited_for() -> None:
     objects = [node("a"), service(running("web", "a", "8")), pod("big", cpu="8")]
     assert head(SchedulerCache.of(objects), "big") is None
 
 
-def test_a_deadline_ends_a_service_too() -> None:
+def test_pod_with_deadline_is_waited_for_even_with_controller() -> None:
     objects = [node("a"), service(running("web", "a", "8", ends=60)), pod("big", cpu="8")]
     found = head(SchedulerCache.of(objects), "big")
     assert found is not None
     assert found.until == NOW + 60
 
 
-def test_who_is_about_to_start_gets_a_moment_for_it() -> None:
+def test_assumed_pod_gets_time_to_start() -> None:
     """It is on its way to its node: its time does not run yet."""
     cluster = SchedulerCache.of([node("a"), short("soon", "8", 20), pod("big", cpu="8")])
     cluster.assume_pod(cluster.snapshot().pods["default/soon"].key, "a")
@@ -145,7 +145,7 @@ def test_who_is_about_to_start_gets_a_moment_for_it() -> None:
     assert (waits_for(found), found.until) == ({"soon"}, NOW + 25)
 
 
-def test_a_claim_that_somebody_is_about_to_join_is_not_free_when_the_others_end() -> None:
+def test_claim_about_to_be_joined_is_not_free_when_other_users_end() -> None:
     """It is on its way and not in `reservedFor` yet; nobody knows when it ends."""
     first = running("first", "a", "1", ends=20, claims=["taken"])
     objects = [
@@ -171,7 +171,7 @@ def test_a_claim_that_somebody_is_about_to_join_is_not_free_when_the_others_end(
     assert (waits_for(found), found.until) == ({"first"}, NOW + 20)
 
 
-def test_nobody_is_evicted_for_who_would_keep_a_claim_from_the_head() -> None:
+def test_pod_that_would_keep_reserved_claim_causes_no_eviction() -> None:
     """`joins` would hold the card beyond the end of `first`, when the head is to have it."""
     first = running("first", "a", "1", ends=20, claims=["taken"], priority=5)
     objects = [
@@ -193,7 +193,7 @@ def test_nobody_is_evicted_for_who_would_keep_a_claim_from_the_head() -> None:
     assert ask(cluster, "joins", preempt_for_pods=True).status == "nominated"
 
 
-def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
+def test_nominated_pod_waiting_for_victims_has_unknown_end() -> None:
     """`first` starts when `low` has gone, and runs for a minute from then on."""
     low = running("low", "a", "8", priority=-1)
     cluster = SchedulerCache.of([node("a"), service(low), short("first", "8", 60, priority=5), pod("big", cpu="8")])
@@ -205,14 +205,14 @@ def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
     assert (waits_for(found), found.until) == ({"first"}, None)
 
 
-def test_nothing_is_kept_for_what_never_fits_or_runs_already() -> None:
+def test_pod_that_never_fits_or_group_that_runs_gets_no_reservation() -> None:
     assert head(SchedulerCache.of([node("a"), running("x", "a", ends=5), pod("huge", cpu="9")]), "huge") is None
     members = [running("g0", "a", "6", ends=5), pod("g1", cpu="6", group="g")]
     members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     assert head(SchedulerCache.of([node("a"), pod_group("g", 1), *members]), "g1", group="g") is None
 
 
-def test_devices_are_kept_too() -> None:
+def test_devices_are_reserved_for_head_of_queue() -> None:
     user = running("user", "a", "1", ends=60)
     objects = [
         device_class(),
@@ -233,7 +233,7 @@ def test_devices_are_kept_too() -> None:
     assert ask(cluster, "one").status == "scheduled"
 
 
-def test_the_deadline_of_a_job_counts_from_its_start() -> None:
+def test_job_deadline_counts_from_job_start() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
     work = running("train-0", "a", "8", terminationGracePeriodSeconds=10)
     work["metadata"]["ownerReferences"] = [owner]
@@ -249,7 +249,7 @@ def test_the_deadline_of_a_job_counts_from_its_start() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("1h30m", 5400), ("0s", None), ("soon", None), ("-5m", None)]
 )
-def test_a_promised_limit_is_a_duration(text: str, seconds: float | None) -> None:
+def test_run_time_limit_annotation_is_a_duration(text: str, seconds: float | None) -> None:
     made = running("p", "a", terminationGracePeriodSeconds=0)
     made["metadata"]["annotations"] = {ANNOTATION: text}
     snapshot = SchedulerCache.of([made]).snapshot()
@@ -260,7 +260,7 @@ def test_a_promised_limit_is_a_duration(text: str, seconds: float | None) -> Non
             parse_limit(text)
 
 
-def test_a_group_may_promise_for_its_members_and_a_limit_that_has_passed_is_none() -> None:
+def test_group_run_time_limit_applies_to_members_until_it_has_passed() -> None:
     group = pod_group("g", 1)
     group["metadata"]["annotations"] = {ANNOTATION: "1m"}
     made = running("p", "a", terminationGracePeriodSeconds=0)
@@ -307,7 +307,7 @@ def short(name: str, cpu: str, seconds: int, **spec: Any) -> Obj:
     ],
     ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else value,
 )
-def test_smaller_work_goes_first_only_where_it_does_not_delay_the_head(pod_: Obj, status: str) -> None:
+def test_backfill_starts_only_pods_that_do_not_delay_head(pod_: Obj, status: str) -> None:
     """6 of 8 cpu are kept on the node that is free; the head starts in 100 s at the latest."""
     cluster = waiting(pod_)
     decision = ask(cluster, pod_["metadata"]["name"])
@@ -316,7 +316,7 @@ def test_smaller_work_goes_first_only_where_it_does_not_delay_the_head(pod_: Obj
         assert decision.members[0].node == "b"
 
 
-def test_a_group_goes_first_only_if_all_its_members_end_in_time() -> None:
+def test_group_is_backfilled_only_if_all_members_end_in_time() -> None:
     group = pod_group("h", 2)
     cluster = waiting(group, short("h0", "4", 10, group="h"), short("h1", "4", 10, group="h"))
     assert ask(cluster, "h0", "h1", group="h").status == "scheduled"
@@ -325,7 +325,7 @@ def test_a_group_goes_first_only_if_all_its_members_end_in_time() -> None:
 
 
 @pytest.mark.parametrize(("shared", "status"), [(True, "unschedulable"), (False, "scheduled")])
-def test_a_group_does_not_go_first_with_a_claim_that_outlasts_its_members(shared: bool, status: str) -> None:
+def test_group_with_shared_claim_is_not_backfilled(shared: bool, status: str) -> None:
     """What is reserved for a PodGroup stays with it when its members have ended: until it goes (KEP-5729)."""
     user = running("user", "a", "1", ends=60)
     named = [{"name": "cards", "resourceClaimName": "cards"}]
@@ -348,7 +348,7 @@ def test_a_group_does_not_go_first_with_a_claim_that_outlasts_its_members(shared
     assert ask(cluster, "h0", group="h").status == status
 
 
-def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None:
+def test_no_backfill_into_reserved_nodes_while_start_is_unknown() -> None:
     cluster = SchedulerCache.of([node("a"), node("b"), running("open", "a", "8"), short("quick", "3", 1)])
     for obj in (pod_group("g", 2), pod("g0", cpu="6", group="g"), pod("g1", cpu="6", group="g")):
         cluster.apply(obj)
@@ -357,7 +357,7 @@ def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None
 
 
 @pytest.mark.parametrize(("cpu", "status"), [("1", "scheduled"), ("2", "unschedulable")])
-def test_what_was_promised_counts_before_what_is_waited_for_has_ended(cpu: str, status: str) -> None:
+def test_nominated_resources_count_before_waited_pods_end(cpu: str, status: str) -> None:
     """`low` goes for `urgent`; when it is gone, 1 cpu is left until `open` ends, for which the head waits."""
     cluster = SchedulerCache.of(
         [
@@ -376,7 +376,7 @@ def test_what_was_promised_counts_before_what_is_waited_for_has_ended(cpu: str, 
     assert ask(cluster, "other").status == status
 
 
-def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
+def test_preemptor_does_not_rely_on_pods_that_have_yet_to_end() -> None:
     """`other` could have node `a` after `now`, were it not the head's; on `c` it evicts who is less important."""
     more = [node("c", cpu="4"), running("low", "c", "4", priority=-5), pod("other", cpu="4")]
     decision = ask(waiting(*more), "other", preempt_for_pods=True)
@@ -386,7 +386,7 @@ def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 
-def test_a_share_that_the_head_is_to_have_is_not_there_yet() -> None:
+def test_share_of_card_reserved_for_head_is_not_allocated() -> None:
     """The card is in use as a part until `now` ends: no other share of it fits beside that, whatever the head is given.
 
     The head waits for the part and has the whole share; `other` would need a share of it and the room of `low`.
@@ -411,7 +411,7 @@ def test_a_share_that_the_head_is_to_have_is_not_there_yet() -> None:
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 
-def test_a_share_beside_one_that_ends_first_is_not_there_for_long() -> None:
+def test_share_that_would_delay_head_is_not_allocated() -> None:
     """`now` has a share of the card until the head is to have a part of it: who joins in would keep that part away."""
     user = running("now", "a", "1", ends=100)
     share = [{"name": "gpu", "exactly": {"deviceClassName": "any", "capacity": {"requests": {"memory": "1"}}}}]
@@ -437,7 +437,7 @@ def test_a_share_beside_one_that_ends_first_is_not_there_for_long() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["1", "7"])
-def test_nobody_joins_a_claim_that_is_about_to_be_free_for_the_head(cpu: str) -> None:
+def test_claim_about_to_be_released_for_head_is_not_joined(cpu: str) -> None:
     """Its only user has ended: nobody has to end any more for the head to start."""
     first = running("first", "a", "1", claims=["taken"])
     first["status"]["phase"] = "Succeeded"
@@ -462,14 +462,14 @@ def test_nobody_joins_a_claim_that_is_about_to_be_free_for_the_head(cpu: str) ->
     assert ask(cluster, "joins", preempt_for_pods=True).status in ("scheduled", "nominated")
 
 
-def test_nobody_is_evicted_for_kept_places_whoever_ends_in_time() -> None:
+def test_backfilled_pod_does_not_evict_in_reserved_places() -> None:
     """`quick` could end before the head starts, but not if `low` takes its time to go: then it would not start."""
     more = [running("low", "b", "2", priority=-5), short("quick", "8", 60)]
     decision = ask(waiting(*more), "quick", preempt_for_pods=True)
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 
-def test_the_head_itself_takes_its_places_as_soon_as_they_are_free() -> None:
+def test_head_takes_its_places_once_they_are_free() -> None:
     cluster = waiting()
     cluster.remove(running("now", "a", "8", ends=100))
     assert ask(cluster, "g0", "g1", group="g").status == "scheduled"
@@ -577,7 +577,7 @@ def remove(cluster: SchedulerCache, info: PodInfo) -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_start_is_the_earliest_and_nothing_that_goes_first_delays_it(block: int) -> None:
+def test_reservation_is_earliest_and_backfill_does_not_delay_it(block: int) -> None:
     kept = sum(
         check(replace(situation(seed), priority=8, ending=True), seed) for seed in range(100 * block, 100 * block + 100)
     )
@@ -586,6 +586,6 @@ def test_the_start_is_the_earliest_and_nothing_that_goes_first_delays_it(block: 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(20))
-def test_the_start_is_the_earliest_in_many_situations(block: int) -> None:
+def test_reservation_is_earliest_in_20000_situations(block: int) -> None:
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         check(replace(situation(seed), ending=True), seed)

@@ -34,7 +34,7 @@ def decided(*objects: Obj, **more: Any) -> RoundResult:
     return run_round(SchedulerCache.of(objects), options(**{**BOTH, **more}))
 
 
-def test_more_important_then_older_then_by_name() -> None:
+def test_queue_order_is_priority_then_age_then_name() -> None:
     work = [aged(pod("b", cpu="4"), 1), aged(pod("a", cpu="4"), 1), aged(pod("old", cpu="4"), 0)]
     assert set(decided(node("n", cpu="4"), *work).bindings) == {"default/old"}
     assert set(decided(node("n"), *work).bindings) == {"default/old", "default/a"}
@@ -42,7 +42,7 @@ def test_more_important_then_older_then_by_name() -> None:
     assert set(decided(node("n", cpu="4"), *work, important).bindings) == {"default/z"}
 
 
-def test_a_group_goes_where_its_first_pod_stands() -> None:
+def test_group_is_ordered_by_its_highest_priority_pod() -> None:
     """One member of priority 9 pulls its gang before priority 5, whatever the PodGroup's own priority is."""
     work = [pod_group("g", 2), pod("g-0", cpu="4", group="g"), pod("g-1", cpu="4", group="g", priority=9)]
     result = decided(node("n"), *work, pod("single", cpu="4", priority=5), **dict.fromkeys(BOTH, False))
@@ -50,7 +50,7 @@ def test_a_group_goes_where_its_first_pod_stands() -> None:
     assert result.groups == {"default/g": "Scheduled"}
 
 
-def test_what_was_bound_counts_for_the_next_and_devices_are_given_once() -> None:
+def test_earlier_placements_count_and_devices_are_allocated_once() -> None:
     work = [o for i in range(3) for o in member_with_claim(f"p{i}", "")]
     result = decided(device_class(), node("n"), resource_slice("n", 2), *work)
     assert set(result.bindings) == {"default/p0", "default/p1"}
@@ -59,7 +59,7 @@ def test_what_was_bound_counts_for_the_next_and_devices_are_given_once() -> None
     assert result.pending["default/p2"].reasons[0].type == "DevicesUnavailable"
 
 
-def test_a_claim_that_two_pods_share_is_allocated_once() -> None:
+def test_claim_shared_by_two_pods_is_allocated_once() -> None:
     work = [claim("c"), pod("p0", claims=["c"]), pod("p1", claims=["c"])]
     cluster = SchedulerCache.of([device_class(), node("a"), node("b"), *(resource_slice(n, 1) for n in "ab"), *work])
     result = run_round(cluster, options())
@@ -69,14 +69,14 @@ def test_a_claim_that_two_pods_share_is_allocated_once() -> None:
     assert users == ["p0", "p1"]
 
 
-def test_what_waits_for_company_is_tried_again() -> None:
+def test_pod_with_affinity_is_tried_again_after_its_target() -> None:
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "friend"}}}]}}  # fmt: skip
     work = [pod("first", priority=9, affinity=near), pod("friend")]
     assert set(decided(node("n"), *work).bindings) == {"default/first", "default/friend"}
 
 
-def test_nominated_places_are_left_alone_for_the_rest_of_the_round() -> None:
+def test_nominated_places_are_kept_for_rest_of_round() -> None:
     """Also by pods that are more important than the member that holds the place: the group came first."""
     low = pod("low", cpu="8", node="n")
     work = [pod_group("g", 2, priority=9), pod("g-0", cpu="4", group="g", priority=9), pod("g-1", cpu="4", group="g")]
@@ -87,7 +87,7 @@ def test_nominated_places_are_left_alone_for_the_rest_of_the_round() -> None:
     assert result.groups == {"default/g": "WaitingOnPreemption"}
 
 
-def test_every_preemptor_needs_victims_of_its_own() -> None:
+def test_every_preemptor_needs_its_own_victims() -> None:
     work = [aged(pod(f"p{i}", cpu="4", priority=9), i) for i in range(3)]
     running = [pod(f"low{i}", cpu="4", node=f"n{i}", priority=i) for i in range(2)]
     result = decided(node("n0", cpu="4"), node("n1", cpu="4"), *running, *work)
@@ -96,7 +96,7 @@ def test_every_preemptor_needs_victims_of_its_own() -> None:
     assert set(result.pending) == {"default/p2"}
 
 
-def test_pods_that_were_bound_in_the_round_are_no_candidates() -> None:
+def test_pods_bound_in_this_round_are_not_evicted() -> None:
     """The group's pods come later in the queue than the pod that is less important than the group."""
     work = [pod_group("g", 1, priority=100), pod("g-0", cpu="4", group="g"), pod("quick", cpu="4", priority=5)]
     result = decided(node("n", cpu="4"), *work)
@@ -104,7 +104,7 @@ def test_pods_that_were_bound_in_the_round_are_no_candidates() -> None:
     assert not result.evictions
 
 
-def test_work_that_is_not_ours_is_left_alone() -> None:
+def test_pods_of_other_schedulers_and_finished_pods_are_ignored() -> None:
     ended, going = pod("ended"), pod("going")
     ended["status"]["phase"] = "Succeeded"
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -123,13 +123,13 @@ HELD: list[tuple[str, list[Obj], str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "objects", "state", "reason"), HELD, ids=[case[0] for case in HELD])
-def test_how_a_group_that_waits_ends(name: str, objects: list[Obj], state: str, reason: str) -> None:
+def test_pending_group_has_expected_state_and_reason(name: str, objects: list[Obj], state: str, reason: str) -> None:
     result = decided(node("n"), *objects)
     assert result.groups == {"default/g": state}
     assert result.pending["default/p"].reasons[0].type == reason
 
 
-def test_a_group_that_runs_is_scheduled_whatever_its_extras_do() -> None:
+def test_running_group_stays_scheduled_with_pending_extra_members() -> None:
     running = [pod(f"r{i}", cpu="4", node="n", group="g") for i in range(2)]
     gated = pod("gated", group="g", schedulingGates=[{"name": "x"}])
     result = decided(node("n"), pod_group("g", 2), *running, pod("extra", cpu="4", group="g"), gated)
@@ -137,7 +137,7 @@ def test_a_group_that_runs_is_scheduled_whatever_its_extras_do() -> None:
     assert set(result.pending) == {"default/extra", "default/gated"}
 
 
-def test_without_the_gate_of_groups_pods_go_one_by_one() -> None:
+def test_gate_off_schedules_group_members_one_by_one() -> None:
     work = [pod_group("g", 2), pod("p0", cpu="4", group="g"), pod("p1", cpu="8", group="g")]
     assert not decided(node("n"), *work).bindings
     result = decided(node("n"), *work, groups=False)
@@ -145,14 +145,14 @@ def test_without_the_gate_of_groups_pods_go_one_by_one() -> None:
     assert set(decided(node("n"), *work, gang_scheduling=False).bindings) == {"default/p0"}
 
 
-def test_without_groups_whole_units_are_single_pods() -> None:
+def test_gate_off_ignores_disruption_mode() -> None:
     low = [pod(f"low{i}", cpu="4", node="n", group="w") for i in range(2)]
     objects = [node("n"), pod_group("w", 1, disruptionMode="PodGroup"), *low, pod("p", cpu="4", priority=9)]
     assert len(decided(*objects).evictions) == 2
     assert len(decided(*objects, groups=False).evictions) == 1
 
 
-def test_an_error_is_told() -> None:
+def test_error_is_reported_without_bindings() -> None:
     work = [o for i in range(3) for o in member_with_claim(f"g-{i}", "g", cpu=str(1 + i))]
     held = pod("low", node="n", claims=["held"])
     objects = [device_class(), node("n"), resource_slice("n", 3), held, pod_group("g", 3, priority=9), *work]

@@ -154,11 +154,13 @@ def check(cases: list[Obj], checker: ModuleType, seeds: range) -> int:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_decisions_are_possible(cases: list[Obj], checker: ModuleType, block: int) -> None:
+def test_random_decisions_pass_invariant_checker(cases: list[Obj], checker: ModuleType, block: int) -> None:
     assert check(cases, checker, range(80 * block, 80 * block + 80)) > 5
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(20))
-def test_decisions_on_many_variations_are_possible(cases: list[Obj], checker: ModuleType, block: int) -> None:
+def test_random_decisions_pass_invariant_checker_on_20000_variations(
+    cases: list[Obj], checker: ModuleType, block: int
+) -> None:
     check(cases, checker, range(1000 * (block + 1), 1000 * (block + 2)))

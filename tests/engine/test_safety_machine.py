@@ -20,10 +20,10 @@ def histories(examples: int, steps: int, *, derandomize: bool) -> settings:
     )
 
 
-def test_random_histories_are_safe() -> None:
+def test_random_histories_keep_safety_properties() -> None:
     run_state_machine_as_test(SafetyMachine, settings=histories(20, 20, derandomize=True))
 
 
 @pytest.mark.nightly
-def test_ten_thousand_random_histories_are_safe() -> None:
+def test_ten_thousand_random_histories_keep_safety_properties() -> None:
     run_state_machine_as_test(SafetyMachine, settings=histories(10_000, 25, derandomize=False))

@@ -68,7 +68,7 @@ def place(cluster: SchedulerCache, objects: list[Obj]) -> Decision:
 
 
 @pytest.mark.parametrize("size", [TENTH, WHOLE])
-def test_many_small_gangs(work: Work, size: float) -> None:
+def test_thousand_small_gangs_need_few_node_checks(work: Work, size: float) -> None:
     """A thousand gangs of three on five thousand nodes: a decision asks what the one before has changed."""
     nodes = int(5000 * size)
     cluster = SchedulerCache.of([node(f"n{i:04}") for i in range(nodes)])
@@ -82,7 +82,7 @@ def test_many_small_gangs(work: Work, size: float) -> None:
 
 @pytest.mark.parametrize("members", [4, 1000])
 @pytest.mark.parametrize("size", [TENTH, WHOLE])
-def test_gangs_in_racks(work: Work, size: float, members: int) -> None:
+def test_gang_in_racks_tries_few_domains(work: Work, size: float, members: int) -> None:
     """Fifty racks of a hundred nodes: hardly any but the one that is chosen is tried."""
     per_rack, members = int(100 * size), max(4, int(members * size))
     cluster = SchedulerCache.of([obj for number in range(50) for obj in rack(f"r{number:02}", per_rack, cpu="8")])
@@ -97,7 +97,7 @@ def test_gangs_in_racks(work: Work, size: float, members: int) -> None:
 
 
 @pytest.mark.parametrize("size", [TENTH, WHOLE])
-def test_preemptors_do_not_slow_down_the_others(work: Work, size: float) -> None:
+def test_preemptors_do_not_increase_node_checks_of_others(work: Work, size: float) -> None:
     """Four unimportant pods on each of five thousand nodes; who preempts, who cannot fit, and others, in turn."""
     nodes = int(5000 * size)
     cluster = SchedulerCache.of([node(f"n{i:04}", cpu="4500m") for i in range(nodes)])

@@ -72,7 +72,7 @@ FITS: list[tuple[str, FitStrategy, PodInfo, NodeInfo, int]] = [
 
 
 @pytest.mark.parametrize(("strategy", "work", "where", "score"), [f[1:] for f in FITS], ids=[f[0] for f in FITS])
-def test_fit(strategy: FitStrategy, work: PodInfo, where: NodeInfo, score: int) -> None:
+def test_resources_fit_score(strategy: FitStrategy, work: PodInfo, where: NodeInfo, score: int) -> None:
     assert fit_score(strategy, work)(where) == score
 
 
@@ -87,13 +87,13 @@ def test_fit(strategy: FitStrategy, work: PodInfo, where: NodeInfo, score: int) 
     ],
     ids=["kept", "spoilt", "mended", "mended a little", "one resource is always even"],
 )
-def test_balance_rewards_the_change(work: PodInfo, where: NodeInfo, score: int) -> None:
+def test_balanced_allocation_scores_the_change(work: PodInfo, where: NodeInfo, score: int) -> None:
     balance = balance_score(("cpu", "memory"), work)
     assert balance is not None
     assert balance(where) == score
 
 
-def test_balance_of_three_resources_is_their_deviation() -> None:
+def test_balanced_allocation_of_three_resources_uses_deviation() -> None:
     balance = balance_score(("cpu", "memory", "example.com/card"), asking(cpu="1", **{"example.com_card": "1"}))
     assert balance is not None
     where = having(cpu="2", memory="1Gi", **{"example.com_card": "1"})
@@ -101,7 +101,7 @@ def test_balance_of_three_resources_is_their_deviation() -> None:
     assert balance(where) == 50 + (50 + int((1 - deviation) * 100) - 100) // 2
 
 
-def test_a_pod_that_asks_for_nothing_is_not_balanced() -> None:
+def test_pod_without_requests_has_no_balance_score() -> None:
     assert balance_score(("cpu", "memory"), asking()) is None
 
 
@@ -116,11 +116,11 @@ def test_a_pod_that_asks_for_nothing_is_not_balanced() -> None:
         ([1000 * MEBI, 0], [1.0, 1.0], 100 * (1000 - 23) // (2000 - 23)),
     ],
 )
-def test_images(sizes: list[int], shares: list[float], score: int) -> None:
+def test_image_locality_score(sizes: list[int], shares: list[float], score: int) -> None:
     assert image_score(sizes, shares) == score
 
 
-def test_normalisation() -> None:
+def test_score_normalisation() -> None:
     assert normalised([0, 1, 4]) == [0, 25, 100]
     assert normalised([0, 1, 4], reverse=True) == [100, 75, 0]
     assert normalised([0, 0], reverse=True) == [100, 100]
@@ -133,7 +133,7 @@ def test_normalisation() -> None:
     assert [rounded(value) for value in (0.0, 0.49999999999999994, 0.5, 1.5, 2.4)] == [0, 0, 1, 2, 2]
 
 
-def test_the_emptier_node_is_better() -> None:
+def test_least_allocated_node_is_preferred() -> None:
     objects = [node("a"), node("b"), pod("o", cpu="4", node="a"), pod("p", cpu="1")]
     assert placed_on(objects) == {"b"}
 
@@ -151,7 +151,7 @@ def with_images(obj: Obj, **sizes: int) -> Obj:
     return obj
 
 
-def test_the_node_that_has_the_image_is_better() -> None:
+def test_node_with_image_is_preferred() -> None:
     objects = [with_images(node("a")), with_images(node("b"), model_latest=2000 * MEBI), pod("p", cpu="0")]
     objects[-1]["spec"]["containers"][0]["image"] = "model"
     assert placed_on(objects) == {"b"}
@@ -159,7 +159,7 @@ def test_the_node_that_has_the_image_is_better() -> None:
     assert placed_on(objects) == {"a", "b"}
 
 
-def test_a_profile_packs() -> None:
+def test_most_allocated_profile_packs() -> None:
     objects = [node("a"), node("b"), pod("o", cpu="4", node="a"), pod("p", cpu="1")]
     weights = {"NodeResourcesFit": 1}
     assert placed_on(objects, profile=Profile(weights=weights, fit=MOST)) == {"a"}
@@ -179,14 +179,14 @@ Totals = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), min_size=
 
 
 @given(Totals, st.integers(), st.text(max_size=5))
-def test_choice_is_among_the_best(totals: dict[str, int], seed: int, salt: str) -> None:
+def test_choice_is_among_best_nodes(totals: dict[str, int], seed: int, salt: str) -> None:
     chosen = ranking(totals).choose(seed, salt)
     assert totals[chosen] == max(totals.values())
     assert chosen == ranking(dict(reversed(totals.items()))).choose(seed, salt)
 
 
 @given(Totals, Totals)
-def test_a_ranking_forgets_what_is_taken_out(first: dict[str, int], second: dict[str, int]) -> None:
+def test_score_index_equals_rebuilt_index_after_changes(first: dict[str, int], second: dict[str, int]) -> None:
     kept = ranking(first)
     for name in first:
         kept.drop(name)
@@ -196,7 +196,7 @@ def test_a_ranking_forgets_what_is_taken_out(first: dict[str, int], second: dict
     assert kept.best_first() == sorted(second, key=lambda name: (-second[name], name))
 
 
-def test_equals_are_chosen_evenly() -> None:
+def test_equal_nodes_are_chosen_evenly() -> None:
     equal = ranking(dict.fromkeys("abcd", 1))
     counts = Counter(equal.choose(seed, "ns/p") for seed in range(4000))
     assert all(900 < count < 1100 for count in counts.values())

@@ -39,7 +39,7 @@ def greatest(weights: Sequence[int], room: int) -> list[int]:
 
 
 @given(st.lists(st.integers(0, 5), max_size=9), st.integers(0, 25), st.lists(st.integers(0, 3), min_size=9, max_size=9))
-def test_the_spared_set_is_the_greatest(weights: list[int], room: int, levels: list[int]) -> None:
+def test_reprieved_set_equals_greedy_definition(weights: list[int], room: int, levels: list[int]) -> None:
     falling = sorted(levels, reverse=True)
     expected = greatest(weights, room)
     assert reprieve(range(len(weights)), Room(weights, room), lambda number: falling[number]) == expected
@@ -61,13 +61,13 @@ def test_the_spared_set_is_the_greatest(weights: list[int], room: int, levels: l
     ],
     ids=["none", "the last", "the last of many", "the first", "the only one that weighs", "here and there"],
 )
-def test_questions_are_about_victims_times_the_logarithm_of_units(weights: list[int], room: int, victims: int) -> None:
+def test_number_of_fit_checks_is_victims_times_logarithm(weights: list[int], room: int, victims: int) -> None:
     ground = Room(weights, room)
     assert len(reprieve(range(len(weights)), ground, lambda number: number // -100)) == victims
     assert ground.questions <= 2 * (victims + 1) * ceil(log2(len(weights))) + 2
 
 
-def test_adjacent_victims_cost_one_question_each() -> None:
+def test_adjacent_victims_cost_one_fit_check_each() -> None:
     ground = Room([1] * 1_000, 900)
     assert len(reprieve(range(1_000), ground, lambda number: 0)) == 100
     assert ground.questions <= 100 + ceil(log2(1_000)) + 1
@@ -78,7 +78,7 @@ def test_adjacent_victims_cost_one_question_each() -> None:
     [(lambda number: 0, [1_000, 500, 750, 625]), (lambda number: -(number // 300), [1_000, 600, 900, 750])],
     ids=["one level", "four levels"],
 )
-def test_the_first_halving_is_between_levels_of_priority(level: Callable[[int], int], first: list[int]) -> None:
+def test_first_split_is_between_priority_levels(level: Callable[[int], int], first: list[int]) -> None:
     asked: list[int] = []
 
     class Asked(Room):
@@ -90,7 +90,7 @@ def test_the_first_halving_is_between_levels_of_priority(level: Callable[[int], 
     assert asked[:4] == first
 
 
-def test_nothing_to_spare() -> None:
+def test_no_candidates_need_no_fit_check() -> None:
     ground = Room([], 0)
     assert reprieve(range(0), ground, lambda number: 0) == []
     assert ground.questions == 0

@@ -15,7 +15,7 @@ steps = st.one_of(
 
 
 @given(begun=st.lists(texts, max_size=300), history=st.lists(steps, max_size=12))
-def test_they_are_sets(begun: list[str], history: list[tuple[str, list[str]]]) -> None:
+def test_text_sets_behave_like_sets(begun: list[str], history: list[tuple[str, list[str]]]) -> None:
     found, expected = TextSet(begun), set(begun)
     kept = [(found, frozenset(expected))]
     for what, named in history:
@@ -32,13 +32,13 @@ def test_they_are_sets(begun: list[str], history: list[tuple[str, list[str]]]) -
         assert all(text in one for text in told) and "none" not in one
 
 
-def test_what_changes_nothing_is_the_same_set() -> None:
+def test_unchanged_text_set_is_the_same_object() -> None:
     found = TextSet(map(str, range(1_000)))
     assert found.with_text("7") is found and found.without(["a"]) is found
     assert not found.without(map(str, range(1_000)))
 
 
-def test_a_change_touches_one_bucket_of_many() -> None:
+def test_change_copies_one_bucket() -> None:
     found = TextSet()
     for number in range(10_000):
         found = found.with_text(str(number))

@@ -39,7 +39,7 @@ def gpu_pods(name: str, size: int, gpus: int, min_count: int) -> list[Obj]:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_all_members_are_in_one_rack_whatever_the_load(seed: int) -> None:
+def test_gang_is_placed_in_one_rack_at_any_load(seed: int) -> None:
     rng = random.Random(seed)
     objects = [*rack("a", 4, cpu="1"), *rack("b", 4, cpu="1")]
     room = {"a": 4, "b": 4}
@@ -56,7 +56,7 @@ def test_all_members_are_in_one_rack_whatever_the_load(seed: int) -> None:
         assert room[racks_of(decision).pop()] == 4
 
 
-def test_a_gang_larger_than_every_rack_is_not_bound() -> None:
+def test_gang_larger_than_every_rack_is_unschedulable() -> None:
     objects = [*rack("a", 4, cpu="1"), *rack("b", 4, cpu="1"), *gang("g", 5)]
     decision = decide_all(objects, "g")
     assert decision.status == "unschedulable"
@@ -82,7 +82,7 @@ def three_racks() -> list[Obj]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_fullest_rack_that_takes_the_gang_is_chosen(seed: int) -> None:
+def test_fullest_rack_that_fits_gang_is_chosen(seed: int) -> None:
     decision = decide_all([*three_racks(), *gpu_pods("g", 4, 2, 4)], "g", seed=seed)
     assert racks_of(decision) == {"a"}
     # With six members of which four suffice the full rack wins with four: 100 + 66 against 62 + 100.
@@ -93,7 +93,7 @@ def test_the_fullest_rack_that_takes_the_gang_is_chosen(seed: int) -> None:
     assert (racks_of(decision), len(decision.placed)) == ({"b"}, 6)
 
 
-def test_weights_decide_between_full_racks_and_many_members() -> None:
+def test_placement_weights_decide_between_full_rack_and_more_members() -> None:
     objects = [*three_racks(), *gpu_pods("g", 6, 2, 4)]
     many = replace(DEFAULT_PROFILE, placement_weights={"NodeResourcesFit": 1, "PodGroupPodsCount": 3})
     decision = decide_all(objects, "g", profile=many)
@@ -104,7 +104,7 @@ def test_weights_decide_between_full_racks_and_many_members() -> None:
     assert racks_of(decide_all(objects, "g", profile=by_cpu)) == {"c"}
 
 
-def test_devices_count_in_how_full_a_rack_is() -> None:
+def test_devices_count_in_rack_utilization() -> None:
     """Rack b has the more cpu in use, rack a the more cards."""
     objects = [device_class(), *rack("a", 2, cpu="8", devices=4), *rack("b", 2, cpu="8", devices=4)]
     objects += [*holds("a-0", "gpu-0", "gpu-1"), runs("busy", "b-0", cpu="7")]
@@ -123,7 +123,7 @@ def test_equal_racks_are_chosen_evenly() -> None:
     assert racks_of(decide_all(objects, "g", seed=7)) == racks_of(first)
 
 
-def test_nodes_without_the_label_are_in_no_domain() -> None:
+def test_nodes_without_topology_label_are_in_no_domain() -> None:
     decision = decide_all([*rack(None, 4), *gang("g", 2)], "g")
     assert (decision.status, decision.message) == ("unschedulable", "0/0 placements are available")
     assert [member.status for member in decision.members] == ["unschedulable"] * 2
@@ -132,7 +132,7 @@ def test_nodes_without_the_label_are_in_no_domain() -> None:
     assert decide_all(gang("g", 2), "g").message == "0/0 placements are available"
 
 
-def test_the_empty_value_is_a_domain() -> None:
+def test_empty_label_value_is_a_domain() -> None:
     objects = [*rack("", 2, cpu="2"), *rack("a", 1, cpu="2"), *gang("g", 4)]
     assert racks_of(decide_all(objects, "g")) == {"empty"}
     running = runs("r", "empty-0", group="g")
@@ -140,7 +140,7 @@ def test_the_empty_value_is_a_domain() -> None:
     assert racks_of(decision) == {"empty"}
 
 
-def test_running_members_settle_the_domain() -> None:
+def test_running_members_determine_the_domain() -> None:
     full = [*rack("a", 2, cpu="1"), *rack("b", 4), runs("r", "a-0", group="g"), runs("other", "a-1")]
     decision = decide_all([*full, *gang("g", 2, 1)], "g")
     assert decision.status == "unschedulable"
@@ -149,7 +149,7 @@ def test_running_members_settle_the_domain() -> None:
     assert racks_of(decision) == {"a"}
 
 
-def test_members_in_two_domains_are_an_error() -> None:
+def test_members_running_in_two_domains_are_an_error() -> None:
     running = [runs("r0", "a-0", group="g"), runs("r1", "b-0", group="g")]
     objects = [*rack("a", 2), *rack("b", 2), *running, *gang("g", 1)]
     decision = decide_all(objects, "g")
@@ -159,20 +159,20 @@ def test_members_in_two_domains_are_an_error() -> None:
     assert decision.reasons[0].data["domains"] == ["a", "b"]
 
 
-def test_a_member_on_a_node_without_the_label_is_an_error() -> None:
+def test_member_on_node_without_label_is_an_error() -> None:
     objects = [*rack(None, 1), *rack("a", 2), runs("r", "loose-0", group="g"), *gang("g", 1)]
     decision = decide_all(objects, "g")
     assert (decision.status, decision.message) == ("error", "no topology domain found for pod default/r")
 
 
-def test_a_member_on_a_node_that_is_gone_is_an_error() -> None:
+def test_member_on_deleted_node_is_an_error() -> None:
     objects = [*rack("a", 2), runs("r", "gone", group="g"), *gang("g", 1)]
     decision = decide_all(objects, "g")
     assert decision.status == "error"
     assert decision.message.startswith("getting node for pod default/r: ")
 
 
-def test_when_all_members_are_gone_the_choice_is_free_again() -> None:
+def test_domain_is_free_again_after_all_members_ended() -> None:
     ended = runs("r", "a-0", group="g")
     ended["status"]["phase"] = "Succeeded"
     objects = [*rack("a", 1, cpu="1"), *rack("b", 2), ended, *gang("g", 2)]
@@ -180,26 +180,26 @@ def test_when_all_members_are_gone_the_choice_is_free_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_without_a_constraint_the_gate_changes_nothing(seed: int) -> None:
+def test_topology_gate_changes_nothing_without_constraint(seed: int) -> None:
     objects = [*rack("a", 3), *rack("b", 3), *rack(None, 2), pod_group("g", 4)]
     objects += [pod(f"g-{i}", cpu="2", group="g") for i in range(6)]
     assert decide_all(objects, "g", seed=seed, topology=True) == decide_all(objects, "g", seed=seed, topology=False)
 
 
-def test_with_the_gate_off_the_constraint_is_not_read() -> None:
+def test_gate_off_ignores_topology_constraint() -> None:
     objects = [*rack("a", 1, cpu="1"), *rack("b", 1, cpu="1"), *gang("g", 2)]
     assert decide_all(objects, "g").status == "unschedulable"
     assert racks_of(decide_all(objects, "g", topology=False)) == {"a", "b"}
 
 
-def test_basic_groups_stay_in_one_domain_too() -> None:
+def test_basic_group_stays_in_one_domain() -> None:
     objects = [*rack("a", 2, cpu="1"), *rack("b", 3, cpu="1"), *gang("g", 5, None)]
     decision = decide_all(objects, "g")
     assert (racks_of(decision), len(decision.placed)) == ({"b"}, 3)
     assert decide_all([*rack("a", 2, cpu="500m"), *gang("g", 2, None)], "g").status == "unschedulable"
 
 
-def test_an_error_in_one_domain_does_not_keep_the_group_from_another() -> None:
+def test_error_in_one_domain_does_not_exclude_another() -> None:
     """A selector that fails on the devices of one rack."""
     objects: list[Obj] = [device_class(expressions=["device.attributes['gpu.example.com'].size >= 1"])]
     objects += [*rack("a", 1), *rack("b", 1)]
@@ -224,7 +224,7 @@ def fabric(name: str, devices: int) -> Obj:
     return resource_slice("", listed, pool=f"fabric-{name}", nodeSelector={"nodeSelectorTerms": [term]})
 
 
-def test_a_shared_claim_and_the_members_are_in_the_same_rack() -> None:
+def test_shared_claim_and_members_are_in_one_rack() -> None:
     # Rack a has the devices but no room for all, rack b room but no devices, rack c both.
     objects = [device_class(), *rack("a", 2, cpu="1"), *rack("b", 4), *rack("c", 4, cpu="1")]
     objects += [fabric("a", 2), fabric("c", 2)]
@@ -235,7 +235,7 @@ def test_a_shared_claim_and_the_members_are_in_the_same_rack() -> None:
     assert len(given) == 1
 
 
-def test_a_rack_that_fails_leaves_no_allocation_behind() -> None:
+def test_failed_rack_leaves_no_allocation() -> None:
     """The claim is allocated in the fuller rack first, where the members do not fit; then in the other."""
     objects = [device_class(), *rack("a", 2, cpu="2"), *rack("b", 3, cpu="2"), fabric("a", 1), fabric("b", 1)]
     objects += [runs("load", "a-0", cpu="1")]
@@ -248,7 +248,7 @@ def test_a_rack_that_fails_leaves_no_allocation_behind() -> None:
     assert not cluster.snapshot().allocated.devices
 
 
-def test_an_allocated_claim_settles_which_domains_do() -> None:
+def test_allocated_claim_determines_the_domain() -> None:
     objects = [device_class(), *rack("a", 2), *rack("b", 2), fabric("a", 1), fabric("b", 1)]
     work = shared_gang(2, 1)
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "fabric-b", "device": "link-0"}
@@ -262,7 +262,7 @@ DOMAINS = ["nvlinkDomain", "pcieRoot", "numaNode"]
 
 
 @pytest.mark.parametrize("attribute", DOMAINS)
-def test_devices_of_one_domain_are_searched_for_in_each_rack(attribute: str) -> None:
+def test_devices_with_match_attribute_are_searched_in_each_rack(attribute: str) -> None:
     """Members want two devices that share a domain; the fuller rack has as many devices, but scattered."""
 
     def devices(*domains: int) -> list[Obj]:
@@ -293,7 +293,7 @@ def test_devices_of_one_domain_are_searched_for_in_each_rack(attribute: str) -> 
         assert first == second
 
 
-def test_a_shared_claim_of_one_link_domain_chooses_the_rack_with_it() -> None:
+def test_shared_claim_with_match_attribute_determines_rack() -> None:
     """All devices of a claim on one NVLink domain, and the members where they can be used."""
     objects = [device_class(), *rack("a", 2), *rack("b", 2)]
     for name, domains in (("a", "xyz"), ("b", "xyy")):
@@ -310,13 +310,13 @@ def test_a_shared_claim_of_one_link_domain_chooses_the_rack_with_it() -> None:
     assert [r["device"] for r in given.allocation["devices"]["results"]] == ["link-1", "link-2"]
 
 
-def test_devices_that_many_nodes_see_count_in_every_rack() -> None:
+def test_devices_visible_from_all_nodes_count_in_every_rack() -> None:
     objects = [device_class(), *rack("a", 2), *rack("b", 2), resource_slice("", 3, pool="everywhere", allNodes=True)]
     assert len(decide_all([*objects, *gpu_gang("g", 3)], "g").placed) == 3
     assert decide_all([*objects, *gpu_gang("g", 4)], "g").status == "unschedulable"
 
 
-def test_a_request_with_alternatives_is_not_held_to_the_first() -> None:
+def test_request_with_alternatives_is_not_limited_to_the_first() -> None:
     objects = [device_class(), device_class("rare", ["false"]), *rack("a", 1, devices=2)]
     made = gpu_gang("g", 2)
     alternatives = [{"name": name, "deviceClassName": name, "count": 1} for name in ("rare", "gpu")]
@@ -326,7 +326,7 @@ def test_a_request_with_alternatives_is_not_held_to_the_first() -> None:
     assert len(decide_all([*objects, *made], "g").placed) == 2
 
 
-def test_resources_that_the_profile_ignores_refuse_no_rack() -> None:
+def test_resource_ignored_by_profile_excludes_no_rack() -> None:
     objects = [*rack("a", 2), *gang("g", 2)]
     for obj in objects[-2:]:
         obj["spec"]["containers"][0]["resources"]["requests"]["example.com/magic"] = "1"
@@ -341,7 +341,7 @@ def test_resources_that_the_profile_ignores_refuse_no_rack() -> None:
     assert len(decide_all(objects, "g", profile=without).placed) == 2
 
 
-def test_a_resource_with_a_class_behind_it_refuses_no_rack_that_has_the_devices() -> None:
+def test_extended_resource_excludes_no_rack_with_devices() -> None:
     objects = [device_class(extendedResourceName="example.com/gpu"), *rack("a", 1), *rack("b", 2, devices=1)]
     work = gang("g", 2)
     for obj in work[1:]:
@@ -349,7 +349,7 @@ def test_a_resource_with_a_class_behind_it_refuses_no_rack_that_has_the_devices(
     assert racks_of(decide_all([*objects, *work], "g")) == {"b"}
 
 
-def test_cordoned_and_tainted_nodes_stay_in_their_rack_and_take_nobody() -> None:
+def test_unschedulable_and_tainted_nodes_fit_no_member() -> None:
     taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
     objects = [*rack("a", 2, cpu="1", unschedulable=True), *rack("b", 2, cpu="1", taints=[taint]), *gang("g", 2)]
     decision = decide_all(objects, "g")
@@ -359,7 +359,7 @@ def test_cordoned_and_tainted_nodes_stay_in_their_rack_and_take_nobody() -> None
     assert racks_of(decide_all([*objects, *rack("c", 2, cpu="1")], "g")) == {"c"}
 
 
-def test_every_node_may_be_a_domain_of_its_own() -> None:
+def test_hostname_topology_tries_few_of_60_domains() -> None:
     """With the host name as the label hardly any domain is tried."""
     objects = [device_class()]
     for i in range(60):

@@ -134,7 +134,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 @SETTINGS
 @given(clusters(), groups())
-def test_the_sieve_refuses_no_domain_that_takes_the_group(inventory: list[Obj], work: list[Obj]) -> None:
+def test_domain_prefilter_excludes_no_domain_that_fits(inventory: list[Obj], work: list[Obj]) -> None:
     snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
     found, members, needed = placements(snapshot, work)
     for domain in found.values:
@@ -147,7 +147,7 @@ def test_the_sieve_refuses_no_domain_that_takes_the_group(inventory: list[Obj], 
 
 @SETTINGS
 @given(clusters(), groups(), st.integers(0, 3))
-def test_the_choice_is_that_of_trying_every_domain(inventory: list[Obj], work: list[Obj], seed: int) -> None:
+def test_chosen_domain_equals_choice_after_trying_all(inventory: list[Obj], work: list[Obj], seed: int) -> None:
     snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
     found, members, needed = placements(snapshot, work, seed=seed)
     fits: dict[str, int] = {}
@@ -192,7 +192,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Obj]]:
 
 @settings(max_examples=60, deadline=None)
 @given(histories())
-def test_sums_keep_up_with_the_cluster(history: list[tuple[str, Obj]]) -> None:
+def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) -> None:
     cluster = SchedulerCache.of(copy.deepcopy(CLASSES))
     work = [pod_group("g", 1), *member_with_claim("m", "g")]
     work[2]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = SELECTOR

@@ -40,7 +40,7 @@ def spreading(**more: Any) -> list[Obj]:
     ]
 
 
-def test_spreading_over_zones_holds_for_the_whole_cluster_and_not_for_a_rack() -> None:
+def test_topology_spread_is_evaluated_in_whole_cluster() -> None:
     """1.36 sees one zone in a rack and calls it even; two members more in one of two zones are not."""
     objects = zoned([*rack("a", 4), *rack("b", 4)], a="z1", b="z2")
     work = labelled(gang("g", 2), topologySpreadConstraints=spreading())
@@ -56,13 +56,13 @@ def test_spreading_over_zones_holds_for_the_whole_cluster_and_not_for_a_rack() -
     assert racks_of(decide_all([*objects, *outside, *work], "g")) == {"a"}
 
 
-def test_min_domains_counts_the_domains_of_the_cluster() -> None:
+def test_min_domains_counts_domains_of_whole_cluster() -> None:
     objects = zoned([*rack("a", 2), *rack("b", 2)], a="z1", b="z2")
     work = labelled(gang("g", 1), topologySpreadConstraints=spreading(minDomains=2))
     assert len(decide_all([*objects, *work], "g").placed) == 1
 
 
-def test_company_outside_the_rack_counts() -> None:
+def test_pod_affinity_target_outside_rack_counts() -> None:
     """The zone has the pod that members want to be near, another rack of it has the room."""
     objects = zoned([*rack("a", 1, cpu="1"), *rack("b", 2), *rack("c", 2)], a="z1", b="z1", c="z2")
     company = runs("other", "a-0")
@@ -71,7 +71,7 @@ def test_company_outside_the_rack_counts() -> None:
         assert racks_of(decide_all([*objects, company, *work], "g", seed=seed)) == {"b"}
 
 
-def test_pods_outside_the_rack_keep_members_away() -> None:
+def test_pod_anti_affinity_outside_rack_counts() -> None:
     """In both directions, by a label that is wider than the rack."""
     objects = zoned([*rack("a", 1), *rack("b", 2), *rack("c", 2)], a="z1", b="z1", c="z2")
     for seed in range(4):

@@ -93,14 +93,14 @@ def binder(api: FakeApi, cached: Obj | None = None) -> Binder:
     return Binder(api, lambda path: cached, lambda: "2026-11-20T10:00:00Z", no_sleep)  # type: ignore[arg-type]
 
 
-def test_one_write_per_claim_with_every_consumer() -> None:
+def test_one_claim_write_has_all_consumers() -> None:
     writes = claim_writes([member("a"), member("b", allocation=None), member("c", claim="other")])
     assert set(writes) == {"ns/c", "ns/other"}
     assert [c["name"] for c in writes["ns/c"].consumers] == ["a", "b"]
     assert writes["ns/c"].allocation is ALLOCATION
 
 
-async def test_a_claim_is_protected_allocated_and_reserved() -> None:
+async def test_claim_gets_finalizer_allocation_and_reservation() -> None:
     api = FakeApi(claim())
     assert await binder(api, claim()).reserve([member("a")], nominate=False) == {}
     stored = api.claims["c"]
@@ -111,7 +111,7 @@ async def test_a_claim_is_protected_allocated_and_reserved() -> None:
     assert api.calls == ["update", "update_status"]
 
 
-async def test_a_stale_cache_is_a_conflict_that_is_cleared_up_by_reading() -> None:
+async def test_conflict_from_stale_cache_is_resolved_by_reading() -> None:
     newer = claim()
     newer["metadata"]["resourceVersion"] = "7"
     api = FakeApi(newer)
@@ -119,7 +119,7 @@ async def test_a_stale_cache_is_a_conflict_that_is_cleared_up_by_reading() -> No
     assert api.calls == ["update", "get", "update", "update_status"]
 
 
-async def test_writing_again_what_is_there_costs_nothing() -> None:
+async def test_unchanged_claim_is_not_written_again() -> None:
     api = FakeApi(claim())
     await binder(api).reserve([member("a")], nominate=False)
     api.calls.clear()
@@ -136,20 +136,20 @@ async def test_writing_again_what_is_there_costs_nothing() -> None:
         (None, "got deleted in the meantime"),
     ],
 )
-async def test_a_claim_that_cannot_be_had_fails_its_pods_only(stored: Obj | None, problem: str) -> None:
+async def test_claim_conflict_fails_only_pods_of_that_claim(stored: Obj | None, problem: str) -> None:
     api = FakeApi(*([stored] if stored else []), claim("fine"))
     failures = await binder(api).reserve([member("a"), member("b", "fine")], nominate=False)
     assert [key.name for key in failures] == ["a"]
     assert problem in str(next(iter(failures.values())))
 
 
-def test_joining_a_claim_that_lost_its_allocation_is_refused() -> None:
+def test_reservation_of_deallocated_claim_is_refused() -> None:
     [write] = claim_writes([member("a", allocation=None)]).values()
     with pytest.raises(BindingError, match="lost its allocation"):
         reserved_claim(claim(), write, None)
 
 
-async def test_release_frees_what_this_decision_allocated_and_leaves_others_reservations() -> None:
+async def test_release_removes_own_allocation_and_keeps_other_reservations() -> None:
     api = FakeApi(claim())
     await binder(api).reserve([member("a")], nominate=False)
     await binder(api).release([member("a")])
@@ -165,7 +165,7 @@ def pod(name: str, node: str = "", **metadata: Any) -> Obj:
     return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}, "spec": spec}
 
 
-async def test_binding_sends_the_uid_and_the_node() -> None:
+async def test_binding_sends_uid_and_node() -> None:
     api = FakeApi()
     await binder(api).bind(member("a"))
     assert api.bound == {"a": "n1"}
@@ -184,7 +184,7 @@ async def test_binding_sends_the_uid_and_the_node() -> None:
         (StatusError(500, "InternalError", "x"), (pod("a", deletionTimestamp="x"),), PodGoneError),
     ],
 )
-async def test_unclear_answers_are_cleared_up(
+async def test_unclear_binding_response_is_resolved_by_reading(
     fault: Exception, pods: tuple[Obj, ...], expected: type[Exception] | None
 ) -> None:
     api = FakeApi(pods=pods)
@@ -196,14 +196,14 @@ async def test_unclear_answers_are_cleared_up(
         await binder(api).bind(member("a"))
 
 
-async def test_a_binding_without_an_answer_is_sent_until_it_is_certain() -> None:
+async def test_binding_without_response_is_retried_until_certain() -> None:
     api = FakeApi(pods=(pod("a"),))
     api.faults["bind"] = [TimeoutError() for _ in range(10)]
     await binder(api).bind(member("a"))
     assert api.calls.count("bind") == 11
 
 
-async def test_refusals_are_final_but_for_a_gang_that_lacks_the_member() -> None:
+async def test_refusals_are_final_except_for_required_gang_member() -> None:
     refusals: list[Exception] = [StatusError(500, "InternalError", "x") for _ in range(10)]
     api = FakeApi(pods=(pod("a"),))
     api.faults["bind"] = list(refusals)
@@ -216,7 +216,7 @@ async def test_refusals_are_final_but_for_a_gang_that_lacks_the_member() -> None
         await binder(api).bind(member("a"), insist=lambda: True, obstacle=lambda: "the node is gone")
 
 
-async def test_an_allocation_without_an_answer_is_looked_up_and_taken_back_until_it_is_certain() -> None:
+async def test_allocation_without_response_is_verified_and_rolled_back() -> None:
     api = FakeApi(claim())
     api.faults["update_status"] = [TimeoutError()]
     assert not await binder(api).reserve([member("a")], nominate=False)
@@ -226,7 +226,7 @@ async def test_an_allocation_without_an_answer_is_looked_up_and_taken_back_until
     assert api.claims["c"]["status"] == {} and api.claims["c"]["metadata"]["finalizers"] == []
 
 
-async def test_taking_back_ends_a_write_that_may_still_be_under_way() -> None:
+async def test_release_overrides_write_that_may_be_in_progress() -> None:
     protected = claim()
     protected["metadata"]["finalizers"] = [FINALIZER]
     api = FakeApi(protected)
@@ -235,7 +235,7 @@ async def test_taking_back_ends_a_write_that_may_still_be_under_way() -> None:
     assert api.claims["c"]["metadata"]["resourceVersion"] == "2"  # whoever still wants to allocate version 1 fails
 
 
-async def test_a_reservation_that_stands_for_siblings_too_stays() -> None:
+async def test_reservation_needed_by_siblings_is_kept() -> None:
     api = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("group")]))
     shared = ClaimReservation("ns", "c", "uid-c", consumer("group"))
     one = MemberDecision(PodKey("ns", "a", "uid-a"), "scheduled", "n1", reservations=(shared,))
@@ -243,7 +243,7 @@ async def test_a_reservation_that_stands_for_siblings_too_stays() -> None:
     assert api.claims["c"]["status"]["reservedFor"] == [consumer("group")]
 
 
-async def test_nominations_are_written_for_a_gang_and_a_gone_pod_fails_alone() -> None:
+async def test_nominations_are_written_and_missing_pod_fails_alone() -> None:
     api = FakeApi(claim("a"), claim("b"))
     api.faults["patch"] = [not_found_error("", "pods", "a")]
     failures = await binder(api).reserve([member("a", "a"), member("b", "b")], nominate=True)

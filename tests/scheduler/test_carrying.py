@@ -59,7 +59,7 @@ def binding_task(*pods: tuple[str, str]) -> BindingTask:
     return BindingTask(GROUP, 2, members)
 
 
-async def test_a_member_that_takes_the_name_of_a_failed_one_does_not_count_twice() -> None:
+async def test_member_with_name_of_failed_one_does_not_count_twice() -> None:
     cluster, binder, listener = SchedulerCache(), SlowBinder(), Listener()
     policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
     group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "spec": policy}

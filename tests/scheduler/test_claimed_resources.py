@@ -37,7 +37,7 @@ async def told(bench: Bench, name: str) -> list[Obj]:
     return list((await bench.api.get(PODS, name, NS))["status"].get(STATUSES) or ())
 
 
-def test_it_is_written_before_the_binding_sorted_by_claim() -> None:
+def test_mapped_amounts_are_written_before_binding_sorted_by_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench, 3, "2Gi")
         for name in ("b", "a"):
@@ -58,7 +58,7 @@ def test_it_is_written_before_the_binding_sorted_by_claim() -> None:
     play(scenario)
 
 
-def test_others_find_that_much_less() -> None:
+def test_mapped_amounts_reduce_resources_for_others() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         for name in ("a", "b"):
@@ -80,7 +80,7 @@ def test_others_find_that_much_less() -> None:
     play(scenario)
 
 
-def test_what_cannot_be_bound_is_taken_back() -> None:
+def test_mapped_amounts_are_removed_when_binding_fails() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         await bench.claim("a", "card")
@@ -102,7 +102,7 @@ def test_what_cannot_be_bound_is_taken_back() -> None:
     play(scenario)
 
 
-def test_with_the_gate_off_nothing_is_written() -> None:
+def test_gate_off_writes_no_mapped_amounts() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.kill()
         bench.gates = FeatureGates.accelerator_defaults({"DRANodeAllocatableResources": False})

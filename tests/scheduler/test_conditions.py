@@ -23,7 +23,7 @@ def scheduled(status: str, reason: str, message: str, since: str = EARLIER) -> d
     }
 
 
-def test_the_first_rejection_is_written_with_its_time() -> None:
+def test_first_rejection_is_written_with_transition_time() -> None:
     patch = pod_scheduled_patch(pod(), "Unschedulable", "0/1 nodes", NOW, keep_nomination=False)
     assert patch is not None
     assert patch["metadata"] == {"uid": "u1"}
@@ -32,19 +32,19 @@ def test_the_first_rejection_is_written_with_its_time() -> None:
     assert entry["lastTransitionTime"] == NOW
 
 
-def test_the_same_rejection_again_writes_nothing() -> None:
+def test_unchanged_rejection_writes_nothing() -> None:
     known = pod(conditions=[scheduled("False", "Unschedulable", "0/1 nodes")])
     assert pod_scheduled_patch(known, "Unschedulable", "0/1 nodes", NOW, keep_nomination=False) is None
 
 
-def test_another_message_keeps_the_transition_time() -> None:
+def test_other_message_keeps_transition_time() -> None:
     known = pod(conditions=[scheduled("False", "Unschedulable", "0/1 nodes")])
     patch = pod_scheduled_patch(known, "Unschedulable", "0/2 nodes", NOW, keep_nomination=False)
     assert patch is not None
     assert "lastTransitionTime" not in patch["status"]["conditions"][0]
 
 
-def test_a_nomination_is_cleared_unless_it_is_kept() -> None:
+def test_nomination_is_cleared_unless_kept() -> None:
     known = pod(nominatedNodeName="n", conditions=[scheduled("False", "Unschedulable", "m")])
     cleared = pod_scheduled_patch(known, "Unschedulable", "m", NOW, keep_nomination=False)
     assert cleared == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
@@ -62,11 +62,11 @@ def group_condition(status: str, message: str = "") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "SchedulerError"])
-def test_true_is_never_taken_back(reason: str) -> None:
+def test_condition_true_is_never_reverted(reason: str) -> None:
     assert group_scheduled_patch(group(group_condition("True")), "False", reason, "no room", NOW) is None
 
 
-def test_group_messages_follow_and_transitions_are_timed() -> None:
+def test_group_condition_message_and_transition_time() -> None:
     waiting = group(group_condition("False", "no room"))
     assert group_scheduled_patch(waiting, "False", "Unschedulable", "no room", NOW) is None
     other = group_scheduled_patch(waiting, "False", "Unschedulable", "less room", NOW)

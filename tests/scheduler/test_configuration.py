@@ -42,7 +42,7 @@ def arguments(name: str, body: str) -> Profile:
     return profile(f"pluginConfig:\n- name: {name}\n  args: {body}")
 
 
-def test_an_empty_file_is_the_default_of_kube_scheduler() -> None:
+def test_empty_configuration_equals_kube_scheduler_defaults() -> None:
     found = read()
     assert found.profiles == {"default-scheduler": DEFAULT_PROFILE}
     assert (found.initial_backoff, found.max_backoff, found.notes) == (1.0, 10.0, ())
@@ -59,7 +59,7 @@ def test_an_empty_file_is_the_default_of_kube_scheduler() -> None:
     }
 
 
-def test_a_profile_that_changes_nothing_is_the_default_one() -> None:
+def test_profile_without_changes_is_the_default_profile() -> None:
     """What decisions have learnt under the default profile holds under it."""
     assert profile("plugins: {}") is DEFAULT_PROFILE
     assert read("profiles:\n- {}\n", "haru").profiles == {"haru": DEFAULT_PROFILE}
@@ -86,7 +86,7 @@ def test_a_profile_that_changes_nothing_is_the_default_one() -> None:
         ),
     ],
 )
-def test_weights(body: str, weights: dict[str, int]) -> None:
+def test_plugin_weights_are_read(body: str, weights: dict[str, int]) -> None:
     found = plugins(body)
     assert dict(found.weights) == weights
     assert found.filters == FILTERS
@@ -104,18 +104,18 @@ def test_weights(body: str, weights: dict[str, int]) -> None:
         ),
     ],
 )
-def test_filters(body: str, missing: set[str]) -> None:
+def test_disabled_filters_are_removed(body: str, missing: set[str]) -> None:
     assert plugins(body).filters == FILTERS - missing
 
 
-def test_preemption_can_be_off() -> None:
+def test_default_preemption_can_be_disabled() -> None:
     assert not plugins("postFilter: {disabled: [{name: DefaultPreemption}]}").preemption
     off = read("profiles:\n- plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}\n")
     options = scheduler_config(FeatureGates.accelerator_defaults(), (), configuration=off).options(1)
     assert (options.preempt_for_pods, options.preempt_for_groups) == (False, False)
 
 
-def test_packing_is_a_plugin_of_ours() -> None:
+def test_haru_packing_plugin_enables_packing() -> None:
     found = plugins("multiPoint: {enabled: [{name: HaruPacking}]}")
     assert found.packing
     assert (found.fit, dict(found.weights), found.default_spread) == (
@@ -127,7 +127,7 @@ def test_packing_is_a_plugin_of_ours() -> None:
     assert kept.weights["NodeResourcesBalancedAllocation"] == 2
 
 
-def test_expected_work_is_a_plugin_of_ours_with_a_weight() -> None:
+def test_haru_expected_plugin_has_a_weight() -> None:
     found = plugins("score: {enabled: [{name: HaruPacking}, {name: HaruExpected, weight: 7}]}")
     assert (found.packing, found.expected, found.expected_weight) == (True, EXPECTED_PROFILE.expected, 7)
     assert plugins("multiPoint: {enabled: [{name: HaruExpected}]}").remaining is not None
@@ -177,12 +177,12 @@ def test_expected_work_is_a_plugin_of_ours_with_a_weight() -> None:
         ("DynamicResources", "{filterTimeout: 1m30s, bindingTimeout: 10s}", {}),
     ],
 )  # fmt: skip
-def test_arguments(name: str, body: str, expected: dict[str, Any]) -> None:
+def test_plugin_arguments_are_read(name: str, body: str, expected: dict[str, Any]) -> None:
     found = arguments(name, body)
     assert {key: getattr(found, key) for key in expected} == expected
 
 
-def test_added_affinity() -> None:
+def test_added_affinity_is_read() -> None:
     term = "{matchExpressions: [{key: pool, operator: In, values: [gpu]}]}"
     found = arguments(
         "NodeAffinity",
@@ -193,7 +193,7 @@ def test_added_affinity() -> None:
     assert len(found.added_affinity) == 2
 
 
-def test_the_rest_of_the_file() -> None:
+def test_other_configuration_fields_are_read() -> None:
     found = read(
         "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 60\nparallelism: 4\npercentageOfNodesToScore: 50\n"
         "clientConnection: {kubeconfig: /etc/k, qps: 50, burst: 100}\nenableProfiling: true\n"
@@ -211,19 +211,19 @@ WRONG = [tuple(part.split("\n    ")) for part in TABLE.read_text().strip().split
 
 
 @pytest.mark.parametrize(("text", "finding"), WRONG, ids=[finding[:60] for _, finding in WRONG])
-def test_what_is_wrong_is_told_with_its_path(text: str, finding: str) -> None:
+def test_invalid_configuration_is_reported_with_path(text: str, finding: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(text)
     assert finding in str(raised.value)
 
 
-def test_every_finding_is_told_at_once() -> None:
+def test_all_configuration_errors_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_configuration({"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": "Config", "foo": 1})
     assert [line.split(":")[0] for line in str(raised.value).splitlines()] == ["apiVersion", "kind", "foo"]
 
 
-def test_files(tmp_path: Path) -> None:
+def test_configuration_file_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.yaml"
     with pytest.raises(ConfigurationError, match=r"scheduler\.yaml: No such file"):
         load_configuration(path)
@@ -257,7 +257,7 @@ profiles:
 """
 
 
-def test_several_profiles_in_one_scheduler() -> None:
+def test_two_profiles_serve_their_scheduler_names() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=8)
         await bench.node("n2", cpu=8)

@@ -153,7 +153,7 @@ def one_more_member_of_a_gang_that_is_not_whole(count: int) -> int:
     return cost
 
 
-def test_a_volume_claim_that_appears_wakes_the_pods_that_name_it_and_no_other() -> None:
+def test_volume_claim_event_wakes_only_pods_that_name_it() -> None:
     waiting = Waiting()
     for number in range(MANY):
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"c{number}"}}
@@ -168,7 +168,7 @@ def test_a_volume_claim_that_appears_wakes_the_pods_that_name_it_and_no_other() 
     assert waiting.queue.pending()["unschedulable"] == MANY - 1
 
 
-def test_what_is_under_way_is_looked_through_a_few_times_and_not_with_each_decision() -> None:
+def test_assumed_pods_are_scanned_rarely() -> None:
     cluster = SchedulerCache.of([made("v1", "Pod", f"p{number}", spec={}) for number in range(3 * MANY)])
     looks = 0
     is_assumed = cluster.is_assumed
@@ -198,7 +198,7 @@ def test_what_is_under_way_is_looked_through_a_few_times_and_not_with_each_decis
         one_more_member_of_a_gang_that_is_not_whole,
     ],
 )
-def test_an_event_takes_as_many_steps_before_a_thousand_waiting_pods_as_before_a_hundred(
+def test_event_cost_is_independent_of_number_of_pending_pods(
     event: Callable[[int], int],
 ) -> None:
     few, many = event(FEW), event(MANY)

@@ -56,7 +56,7 @@ async def in_order(bench: Bench, *names: str, cards: int = 1) -> None:
     assert len(given) == len(set(given))
 
 
-def test_a_pod_is_bound_with_a_claim_that_was_made_for_it() -> None:
+def test_pod_is_bound_with_generated_extended_resource_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         await asking(bench, cards=2)
@@ -76,7 +76,7 @@ def test_a_pod_is_bound_with_a_claim_that_was_made_for_it() -> None:
     play(scenario)
 
 
-def test_a_node_with_a_plugin_needs_no_claim() -> None:
+def test_device_plugin_node_needs_no_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create(CLASSES, {"metadata": {"name": "card"}, "spec": {"extendedResourceName": CARD}})
         await bench.node("n1")
@@ -95,7 +95,7 @@ def test_a_node_with_a_plugin_needs_no_claim() -> None:
     play(scenario)
 
 
-def test_a_class_that_comes_later_wakes_the_pod() -> None:
+def test_new_device_class_wakes_pod() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", gpus=1)
         await asking(bench)
@@ -107,7 +107,7 @@ def test_a_class_that_comes_later_wakes_the_pod() -> None:
     play(scenario)
 
 
-def test_with_the_gate_off_nothing_is_made() -> None:
+def test_gate_off_creates_no_extended_resource_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.kill()
         bench.gates = FeatureGates.accelerator_defaults({"DRAExtendedResource": False})
@@ -138,7 +138,7 @@ class Cut:
 
 @pytest.mark.parametrize("writes", range(WRITES_OF_A_POD + 1))
 @pytest.mark.parametrize("kind", ["lose", "act and drop"])
-def test_a_crash_after_any_write_leaves_nothing_behind(writes: int, kind: str) -> None:
+def test_crash_after_any_write_leaves_no_extra_claims(writes: int, kind: str) -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         Cut(bench, writes, kind)
@@ -155,7 +155,7 @@ def test_a_crash_after_any_write_leaves_nothing_behind(writes: int, kind: str) -
 
 
 @pytest.mark.parametrize("writes", range(2 * WRITES_OF_A_POD + 1))
-def test_a_gang_is_whole_after_a_crash_at_any_write(writes: int) -> None:
+def test_gang_is_whole_after_crash_at_any_write(writes: int) -> None:
     """Before the first binding every claim is stored; so whoever comes next can complete it, and nobody else."""
 
     async def scenario(bench: Bench) -> None:
@@ -185,7 +185,7 @@ def test_a_gang_is_whole_after_a_crash_at_any_write(writes: int) -> None:
     play(scenario)
 
 
-def test_an_answer_that_was_lost_makes_no_second_claim() -> None:
+def test_lost_create_response_causes_no_second_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         bench.faulty.rate = 1.0
@@ -199,7 +199,7 @@ def test_an_answer_that_was_lost_makes_no_second_claim() -> None:
     play(scenario)
 
 
-def test_a_claim_that_was_made_late_is_removed() -> None:
+def test_late_duplicate_claim_is_deleted() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         kinds = iter(["late", "lose"])
@@ -218,7 +218,7 @@ def test_a_claim_that_was_made_late_is_removed() -> None:
     play(scenario)
 
 
-def test_what_cannot_be_bound_is_taken_back_whole() -> None:
+def test_failed_binding_releases_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         bench.faulty.rate, bench.faulty.only = 1.0, lambda method, path: path.endswith("/binding")
@@ -254,7 +254,7 @@ async def reserved_elsewhere(bench: Bench) -> str:
     return str(claim["metadata"]["name"])
 
 
-def test_a_reservation_whose_node_went_away_is_given_up() -> None:
+def test_claim_on_deleted_node_is_released() -> None:
     async def scenario(bench: Bench) -> None:
         stale = await reserved_elsewhere(bench)
         await bench.api.delete(NODES, "n1")
@@ -270,7 +270,7 @@ def test_a_reservation_whose_node_went_away_is_given_up() -> None:
     play(scenario)
 
 
-def test_a_pod_that_moves_to_a_plugin_forgets_its_claim() -> None:
+def test_pod_moved_to_device_plugin_node_drops_its_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await reserved_elsewhere(bench)
         await bench.api.delete(NODES, "n1")
@@ -288,7 +288,7 @@ def test_a_pod_that_moves_to_a_plugin_forgets_its_claim() -> None:
     play(scenario)
 
 
-def test_a_pod_deleted_while_it_is_reserved_is_no_obstacle_for_its_namesake() -> None:
+def test_claim_of_deleted_pod_does_not_block_pod_of_same_name() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench, cards=1)
         bench.faulty.rate, bench.faulty.only = 1.0, lambda method, path: method == "POST" and "resourceclaims" in path
@@ -318,7 +318,7 @@ def spare(owner: Obj, name: str) -> Obj:
     return {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
 
 
-def test_surplus_claims_of_our_pods_go_and_those_of_others_stay() -> None:
+def test_surplus_own_claims_are_deleted_and_foreign_claims_kept() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         ours = await asking(bench)
@@ -341,7 +341,7 @@ def test_surplus_claims_of_our_pods_go_and_those_of_others_stay() -> None:
     play(scenario)
 
 
-def test_a_half_bound_gang_whose_node_goes_is_completed_elsewhere() -> None:
+def test_half_bound_gang_is_completed_on_another_node() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench)
         await bench.gang("g", 2)
@@ -364,7 +364,7 @@ def test_a_half_bound_gang_whose_node_goes_is_completed_elsewhere() -> None:
     play(scenario)
 
 
-def test_the_group_tells_that_it_is_scheduled() -> None:
+def test_group_condition_becomes_scheduled() -> None:
     async def scenario(bench: Bench) -> None:
         await furnish(bench, cards=4)
         await bench.gang("g", 2)

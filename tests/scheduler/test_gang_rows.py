@@ -27,7 +27,7 @@ async def members(bench: Bench, group: str, *names: str, **spec: Any) -> None:
         await bench.pod(name, group=group, **spec)
 
 
-def test_members_that_come_before_their_group_wait_for_it() -> None:
+def test_members_created_before_group_wait_for_it() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await members(bench, "late", "a", "b")
@@ -42,7 +42,7 @@ def test_members_that_come_before_their_group_wait_for_it() -> None:
     play(scenario)
 
 
-def test_three_of_four_members_fit_and_two_are_needed() -> None:
+def test_three_of_four_members_are_bound_with_min_count_two() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=3)
         await bench.gang("g", 2)
@@ -55,7 +55,7 @@ def test_three_of_four_members_fit_and_two_are_needed() -> None:
     play(scenario)
 
 
-def test_the_basic_policy_takes_one_of_three() -> None:
+def test_basic_group_binds_one_of_three_pods() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)
         await bench.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})
@@ -68,7 +68,7 @@ def test_the_basic_policy_takes_one_of_three() -> None:
     play(scenario)
 
 
-def test_a_replacement_is_bound_alone() -> None:
+def test_replacement_member_is_bound_alone() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=3, gpus=3)
         await bench.gang("g", 3)
@@ -90,7 +90,7 @@ def test_a_replacement_is_bound_alone() -> None:
     play(scenario)
 
 
-def test_two_lost_members_come_back_together() -> None:
+def test_two_replacement_members_are_bound_together() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await bench.gang("g", 3)
@@ -109,7 +109,7 @@ def test_two_lost_members_come_back_together() -> None:
     play(scenario)
 
 
-def test_one_binding_that_fails_is_repeated_and_the_others_stand() -> None:
+def test_failing_binding_of_one_member_is_retried() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(gpus=3)
         await bench.gang("g", 3)
@@ -136,7 +136,7 @@ def test_one_binding_that_fails_is_repeated_and_the_others_stand() -> None:
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
-def test_claims_of_the_members_get_different_devices() -> None:
+def test_members_get_different_devices() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(gpus=8)
         await bench.gang("g", 4)
@@ -177,7 +177,7 @@ async def sharing_gang(bench: Bench, size: int) -> None:
         await bench.pod(f"p{number}", group="g", claim="shared")
 
 
-def test_members_of_a_shared_claim_stay_where_its_device_can_be_used() -> None:
+def test_members_stay_in_rack_of_shared_device() -> None:
     async def scenario(bench: Bench) -> None:
         await two_racks(bench, 3, 4)
         await sharing_gang(bench, 4)
@@ -193,7 +193,7 @@ def test_members_of_a_shared_claim_stay_where_its_device_can_be_used() -> None:
     play(scenario)
 
 
-def test_a_shared_claim_of_a_gang_that_does_not_fit_is_left_alone() -> None:
+def test_shared_claim_of_pending_gang_is_not_allocated() -> None:
     async def scenario(bench: Bench) -> None:
         await two_racks(bench, 3, 3)
         await sharing_gang(bench, 4)
@@ -209,7 +209,7 @@ def test_a_shared_claim_of_a_gang_that_does_not_fit_is_left_alone() -> None:
 
 
 @pytest.mark.nightly
-def test_three_hundred_members_share_one_claim() -> None:
+def test_three_hundred_members_share_one_claim_reserved_for_group() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=400, gpus=1)
         amounts = {"cpu": "400", "memory": "16Gi", "pods": "400"}
@@ -231,7 +231,7 @@ def once_or_a_hundred_times() -> list[Any]:
 
 
 @pytest.mark.parametrize("rounds", once_or_a_hundred_times())
-def test_of_two_gangs_always_exactly_one_is_whole(rounds: int) -> None:
+def test_exactly_one_of_two_gangs_is_bound_whole(rounds: int) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=2)
         await bench.node("n2", cpu=2)
@@ -251,7 +251,7 @@ def test_of_two_gangs_always_exactly_one_is_whole(rounds: int) -> None:
     play(scenario)
 
 
-def test_of_four_interleaved_gangs_two_are_whole_and_the_others_follow() -> None:
+def test_two_of_four_interleaved_gangs_are_bound_and_others_follow() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=4, gpus=4)
         await bench.node("n2", cpu=4, gpus=3)
@@ -277,7 +277,7 @@ def test_of_four_interleaved_gangs_two_are_whole_and_the_others_follow() -> None
     play(scenario)
 
 
-def test_the_more_important_members_of_a_gang_are_placed_first() -> None:
+def test_higher_priority_members_are_placed_first() -> None:
     """Two of three have room; the third, whose priority is lowest, waits - also when it came first."""
 
     async def scenario(bench: Bench) -> None:
@@ -298,7 +298,7 @@ def test_the_more_important_members_of_a_gang_are_placed_first() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 8))])
-def test_ten_gangs_that_contend_all_finish(seed: int) -> None:
+def test_ten_contending_gangs_all_finish(seed: int) -> None:
     """Random sizes and priorities, room for the largest only; what is bound runs for a while and is gone."""
 
     async def scenario(bench: Bench) -> None:
@@ -343,7 +343,7 @@ async def finish(bench: Bench, name: str, phase: str) -> None:
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_a_replacement_in_a_gang_of_which_others_have_finished(counted: bool) -> None:
+def test_replacement_waits_unless_succeeded_members_count(counted: bool) -> None:
     """One has finished, one has failed: as 1.36 counts, three are too few for ever."""
 
     async def scenario(bench: Bench) -> None:
@@ -365,7 +365,7 @@ def test_a_replacement_in_a_gang_of_which_others_have_finished(counted: bool) ->
     play(scenario)
 
 
-def test_what_has_finished_counts_for_the_next_scheduler_too_and_for_as_long_as_it_is_there() -> None:
+def test_succeeded_members_count_after_restart_while_they_exist() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=8)
         spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
@@ -389,7 +389,7 @@ def test_what_has_finished_counts_for_the_next_scheduler_too_and_for_as_long_as_
     play(scenario)
 
 
-def test_a_gang_that_was_rejected_is_tried_again_when_a_member_succeeds() -> None:
+def test_rejected_gang_is_retried_when_a_member_succeeds() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=2)
         spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}

@@ -40,7 +40,7 @@ async def stream(bench: Bench, rounds: int) -> None:
         await asyncio.sleep(30)
 
 
-def test_a_stream_of_small_work_does_not_starve_a_gang() -> None:
+def test_backfill_does_not_starve_gang() -> None:
     async def scenario(bench: Bench) -> None:
         await two_nodes(bench)
         for number in range(2):
@@ -58,7 +58,7 @@ def test_a_stream_of_small_work_does_not_starve_a_gang() -> None:
     play(scenario, fairness=BACKFILL)
 
 
-def test_without_backfill_it_does() -> None:
+def test_gang_starves_without_backfill() -> None:
     """As in Kubernetes: the stream takes every place as soon as it is free."""
 
     async def scenario(bench: Bench) -> None:
@@ -74,7 +74,7 @@ def test_without_backfill_it_does() -> None:
     play(scenario)
 
 
-def test_work_that_ends_in_time_goes_first_and_it_is_said_for_whom_places_are_kept() -> None:
+def test_short_work_is_backfilled_and_reservation_is_reported() -> None:
     async def scenario(bench: Bench) -> None:
         await two_nodes(bench)
         await small(bench, "now", 600)
@@ -102,7 +102,7 @@ def test_work_that_ends_in_time_goes_first_and_it_is_said_for_whom_places_are_ke
     play(scenario, fairness=BACKFILL)
 
 
-def test_when_the_head_is_gone_others_go_at_once_and_the_next_takes_its_turn() -> None:
+def test_deleted_head_is_replaced_by_next_unit() -> None:
     async def scenario(bench: Bench) -> None:
         await two_nodes(bench)
         await small(bench, "now")
@@ -128,7 +128,7 @@ def test_when_the_head_is_gone_others_go_at_once_and_the_next_takes_its_turn() -
     play(scenario, fairness=BACKFILL)
 
 
-def test_a_more_important_unit_becomes_the_head() -> None:
+def test_higher_priority_unit_becomes_head() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 100, "preemptionPolicy": "Never"})
         await bench.node("n1", cpu=4)
@@ -149,7 +149,7 @@ def test_a_more_important_unit_becomes_the_head() -> None:
     play(scenario, fairness=BACKFILL)
 
 
-def test_a_new_scheduler_keeps_the_same_places() -> None:
+def test_restarted_scheduler_keeps_reserved_places() -> None:
     async def scenario(bench: Bench) -> None:
         await two_nodes(bench)
         await small(bench, "now")
@@ -167,7 +167,7 @@ def test_a_new_scheduler_keeps_the_same_places() -> None:
     play(scenario, fairness=BACKFILL)
 
 
-def test_the_plan_is_made_anew_when_a_promised_end_has_passed() -> None:
+def test_reservation_is_recomputed_after_overrun_limit() -> None:
     """`now` overruns what it promised: from then on nobody knows when the head starts, and nothing goes first."""
 
     async def scenario(bench: Bench) -> None:
@@ -195,7 +195,7 @@ def test_the_plan_is_made_anew_when_a_promised_end_has_passed() -> None:
     play(scenario, fairness=BACKFILL)
 
 
-def test_the_head_moves_on_when_its_node_is_gone() -> None:
+def test_head_moves_when_its_node_is_deleted() -> None:
     async def scenario(bench: Bench) -> None:
         await two_nodes(bench)
         await small(bench, "a")
@@ -227,7 +227,7 @@ async def is_going(bench: Bench, name: str) -> bool:
     return bool((await bench.api.get(PODS, name, NS))["metadata"].get("deletionTimestamp"))
 
 
-def test_what_has_just_started_is_evicted_once_it_has_run_for_its_time() -> None:
+def test_started_pod_is_evicted_only_after_minimum_run_time() -> None:
     async def scenario(bench: Bench) -> None:
         await urgent_and_low(bench)
         await bench.pod("urgent", cpu="4", priorityClassName="high")
@@ -242,7 +242,7 @@ def test_what_has_just_started_is_evicted_once_it_has_run_for_its_time() -> None
     play(scenario, fairness=Fairness(minimum_run_time=120))
 
 
-def test_a_preemptor_waits_for_its_delay() -> None:
+def test_preemptor_waits_for_preemption_delay() -> None:
     async def scenario(bench: Bench) -> None:
         await urgent_and_low(bench)
         await asyncio.sleep(600)
@@ -257,7 +257,7 @@ def test_a_preemptor_waits_for_its_delay() -> None:
     play(scenario, fairness=Fairness(preemption_delay=60))
 
 
-def test_the_head_is_not_tried_over_and_over_while_a_pod_takes_its_time_to_leave() -> None:
+def test_head_is_not_retried_while_pod_terminates() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await small(bench, "old")

@@ -95,19 +95,19 @@ randoms = st.randoms(use_true_random=False)
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(randoms, st.integers(1, 3), st.sampled_from([DEFAULT_PROFILE, HARD_DEFAULT]))
-def test_whatever_helps_wakes(random: Random, size: int, profile: Profile) -> None:
+def test_helpful_events_wake_pending_pods(random: Random, size: int, profile: Profile) -> None:
     follow(random, size, profile, 10)
 
 
 @pytest.mark.nightly
 @settings(max_examples=20_000, deadline=None, suppress_health_check=SLOW)
 @given(randoms, st.integers(1, 3), st.sampled_from([DEFAULT_PROFILE, HARD_DEFAULT]))
-def test_whatever_helps_wakes_at_length(random: Random, size: int, profile: Profile) -> None:
+def test_helpful_events_wake_pending_pods_in_long_runs(random: Random, size: int, profile: Profile) -> None:
     follow(random, size, profile, 30)
 
 
 @pytest.mark.nightly
-def test_the_worlds_are_rich_enough() -> None:
+def test_generated_changes_cover_all_kinds() -> None:
     """Most kinds of change help now and then, and not every change wakes somebody."""
     happened: Counter[str] = Counter()
     for seed in range(3000):

@@ -10,7 +10,7 @@ from scheduler_bench import CLAIMS, DRIVER, NS, PODS, Bench, play
 from haru.kube.errors import StatusError
 
 
-def test_a_binding_that_comes_after_its_claim_was_given_up_is_refused() -> None:
+def test_late_binding_after_claim_release_is_refused() -> None:
     """A scheduler sends a binding and dies; the next one finds no place and frees the claim; then the binding comes."""
 
     async def scenario(bench: Bench) -> None:

@@ -34,7 +34,7 @@ async def nominated(bench: Bench, name: str) -> str:
     return str((await bench.api.get(PODS, name, NS)).get("status", {}).get("nominatedNodeName") or "")
 
 
-def test_a_pod_makes_room_for_itself_and_gets_it() -> None:
+def test_preemptor_evicts_pod_and_is_bound() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -60,7 +60,7 @@ def test_a_pod_makes_room_for_itself_and_gets_it() -> None:
     play(scenario)
 
 
-def test_nobody_else_is_evicted_while_victims_take_their_time() -> None:
+def test_no_further_pod_is_evicted_while_victims_terminate() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         for node in ("n1", "n2"):
@@ -82,7 +82,7 @@ def test_nobody_else_is_evicted_while_victims_take_their_time() -> None:
     play(scenario)
 
 
-def test_a_gang_goes_as_a_whole_for_a_gang_that_fits_then() -> None:
+def test_whole_gang_is_evicted_for_fitting_gang() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         for node in ("n1", "n2", "n3"):
@@ -105,7 +105,7 @@ def test_a_gang_goes_as_a_whole_for_a_gang_that_fits_then() -> None:
     play(scenario)
 
 
-def test_devices_are_waited_for_until_their_claim_is_free() -> None:
+def test_preemptor_waits_until_claim_of_victim_is_free() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         for node in ("n1", "n2"):
@@ -131,7 +131,7 @@ def test_devices_are_waited_for_until_their_claim_is_free() -> None:
     play(scenario)
 
 
-def test_who_is_refused_evictions_gives_its_place_up_and_tries_again() -> None:
+def test_failed_eviction_clears_nomination_and_is_retried() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -150,7 +150,7 @@ def test_who_is_refused_evictions_gives_its_place_up_and_tries_again() -> None:
     play(scenario)
 
 
-def test_a_more_important_pod_takes_the_promised_place() -> None:
+def test_higher_priority_pod_takes_nominated_place() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -169,7 +169,7 @@ def test_a_more_important_pod_takes_the_promised_place() -> None:
     play(scenario)
 
 
-def test_no_victim_is_deleted_for_a_preemptor_that_is_gone() -> None:
+def test_victim_is_not_deleted_for_deleted_preemptor() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -190,7 +190,7 @@ def test_no_victim_is_deleted_for_a_preemptor_that_is_gone() -> None:
     play(scenario)
 
 
-def test_what_an_evicted_group_has_reserved_is_freed_for_who_evicted_it() -> None:
+def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node(gpus=1)

@@ -31,7 +31,7 @@ class Requests:
         return fails
 
 
-def test_what_is_being_bound_is_left_alone_and_evicted_once_it_is_bound() -> None:
+def test_pod_in_binding_is_evicted_only_after_binding() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -55,7 +55,7 @@ def test_what_is_being_bound_is_left_alone_and_evicted_once_it_is_bound() -> Non
     play(scenario)
 
 
-def test_who_loses_its_promised_place_makes_room_elsewhere() -> None:
+def test_preemptor_that_loses_its_nomination_evicts_elsewhere() -> None:
     """While its victim drains somebody more important comes, takes the place, and the first one preempts again."""
 
     async def scenario(bench: Bench) -> None:
@@ -84,7 +84,7 @@ def test_who_loses_its_promised_place_makes_room_elsewhere() -> None:
     play(scenario)
 
 
-def test_a_deletion_that_fails_once_is_repeated_at_once() -> None:
+def test_failed_deletion_of_victim_is_repeated() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)
         await bench.node()
@@ -103,7 +103,7 @@ def test_a_deletion_that_fails_once_is_repeated_at_once() -> None:
 
 
 @pytest.mark.parametrize(("stubborn", "others"), [(2, {"old-0", "old-1"}), (1, {"old-0"})], ids=["last", "not last"])
-def test_of_a_group_that_goes_whole_one_pod_cannot_be_deleted_for_a_while(stubborn: int, others: set[str]) -> None:
+def test_group_with_undeletable_pod_is_evicted_eventually(stubborn: int, others: set[str]) -> None:
     """The others go at once (the last one after all others), and this one as soon as it can; each is marked once."""
 
     async def scenario(bench: Bench) -> None:

@@ -21,14 +21,14 @@ def queue_with(*units: tuple[tuple[str, str, str], int]) -> SchedulingQueue:
     return queue
 
 
-def test_priority_first_then_age() -> None:
+def test_queue_orders_by_priority_then_age() -> None:
     queue = queue_with((("pod", "ns", "old"), 0), (("pod", "ns", "young"), 0), (("pod", "ns", "urgent"), 10))
     order = [queue.pop(10.0).key[2] for _ in range(3)]  # type: ignore[union-attr]
     assert order == ["urgent", "old", "young"]
     assert queue.pop(10.0) is None
 
 
-def test_a_group_waits_where_its_best_pod_waits() -> None:
+def test_group_is_queued_by_its_highest_priority_pod() -> None:
     queue = queue_with((A, 5))
     queue.put(GANG, "low", 0, 0.0)
     unit = queue.put(GANG, "high", 9, 0.0)
@@ -36,7 +36,7 @@ def test_a_group_waits_where_its_best_pod_waits() -> None:
     assert queue.pop(1.0) is unit
 
 
-def test_backoff_doubles_to_its_limit_and_a_success_forgets_it() -> None:
+def test_backoff_doubles_to_limit_and_success_resets_it() -> None:
     queue = queue_with((A, 0))
     now, waits = 100.0, []
     for _ in range(6):
@@ -55,7 +55,7 @@ def test_backoff_doubles_to_its_limit_and_a_success_forgets_it() -> None:
     assert (unit.attempts, unit.errors) == (0, 0)
 
 
-def test_a_unit_may_be_tried_any_number_of_times() -> None:
+def test_unit_may_be_tried_any_number_of_times() -> None:
     queue = SchedulingQueue()
     unit = queue.put(("pod", "ns", "p"), "ns/p", 0, 0.0)
     unit.attempts = unit.errors = 5000
@@ -67,7 +67,7 @@ def test_a_unit_may_be_tried_any_number_of_times() -> None:
     assert unit.ready_at == 10.0
 
 
-def test_only_events_that_concern_the_rejecting_plugins_wake() -> None:
+def test_only_events_of_rejecting_plugins_wake_unit() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)
     assert unit is not None
@@ -78,7 +78,7 @@ def test_only_events_that_concern_the_rejecting_plugins_wake() -> None:
     assert queue.pop(5.0) is unit
 
 
-def test_an_event_before_the_backoff_ends_does_not_skip_the_backoff() -> None:
+def test_event_during_backoff_does_not_skip_backoff() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)
     assert unit is not None
@@ -88,7 +88,7 @@ def test_an_event_before_the_backoff_ends_does_not_skip_the_backoff() -> None:
     assert queue.pop(2.0) is unit
 
 
-def test_a_backoff_keeps_nobody_waiting_while_there_is_nothing_else_to_do() -> None:
+def test_backoff_is_skipped_when_active_queue_is_empty() -> None:
     queue = SchedulingQueue(pop_from_backoff=True)
     for number, (key, priority) in enumerate(((A, 0), (B, 0), (C, 5))):
         queue.release(queue.put(key, key[2], priority, float(number)), float(number))
@@ -105,7 +105,7 @@ def test_a_backoff_keeps_nobody_waiting_while_there_is_nothing_else_to_do() -> N
     assert [unit.key[2] if unit else "" for unit in order] == ["late", "c", "a", "b", ""]
 
 
-def test_errors_keep_their_backoff() -> None:
+def test_failed_unit_keeps_its_backoff() -> None:
     queue = SchedulingQueue(pop_from_backoff=True)
     queue.release(queue.put(A, "a", 0, 0.0), 0.0)
     unit = queue.pop(0.0)
@@ -116,7 +116,7 @@ def test_errors_keep_their_backoff() -> None:
     assert queue.pop(1.0) is unit
 
 
-def test_an_event_during_the_cycle_is_not_lost() -> None:
+def test_event_during_scheduling_cycle_is_not_lost() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)
     assert unit is not None
@@ -126,7 +126,7 @@ def test_an_event_during_the_cycle_is_not_lost() -> None:
     assert queue.pop(2.3) is unit
 
 
-def test_held_units_cost_nothing_and_are_never_flushed() -> None:
+def test_gated_units_are_never_flushed() -> None:
     queue = SchedulingQueue()
     unit = queue.put(GANG, "m", 0, 0.0)
     queue.hold(unit, "waiting for minCount pods from a gang to appear in scheduling queue")
@@ -137,7 +137,7 @@ def test_held_units_cost_nothing_and_are_never_flushed() -> None:
     assert queue.pop(1.0) is unit
 
 
-def test_leftovers_are_flushed_after_five_minutes() -> None:
+def test_unschedulable_units_are_flushed_after_five_minutes() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)
     assert unit is not None
@@ -146,7 +146,7 @@ def test_leftovers_are_flushed_after_five_minutes() -> None:
     assert queue.flush_leftovers(1.0 + FLUSH_AFTER_SECONDS) == 1
 
 
-def test_a_member_that_joins_in_flight_stays_for_the_next_cycle() -> None:
+def test_member_added_during_cycle_waits_for_next_cycle() -> None:
     queue = SchedulingQueue()
     unit = queue.put(GANG, "a", 0, 0.0)
     queue.release(unit, 0.0)
@@ -160,7 +160,7 @@ def test_a_member_that_joins_in_flight_stays_for_the_next_cycle() -> None:
     assert queue.pop(0.2) is unit
 
 
-def test_a_unit_without_pods_is_forgotten() -> None:
+def test_unit_without_pods_is_removed() -> None:
     queue = queue_with((A, 0), (B, 0))
     queue.take_out(A, "a")
     assert A not in queue
@@ -181,7 +181,7 @@ operations = st.lists(
 
 
 @given(operations, st.booleans())
-def test_every_unit_is_in_one_place_and_released_work_is_always_reachable(
+def test_every_unit_is_in_one_queue_stage_and_reachable(
     steps: list[tuple[str, int, frozenset[str]]], early: bool
 ) -> None:
     queue, now, flying = SchedulingQueue(pop_from_backoff=early), 0.0, []

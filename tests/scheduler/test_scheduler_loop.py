@@ -11,7 +11,7 @@ from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, SLICES, Ben
 from haru.scheduler.binding.claim_updates import FINALIZER
 
 
-def test_a_gang_is_held_without_attempts_and_says_so_after_five_seconds() -> None:
+def test_incomplete_gang_is_gated_and_reports_after_five_seconds() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await bench.gang("g", 3)
@@ -33,7 +33,7 @@ def test_a_gang_is_held_without_attempts_and_says_so_after_five_seconds() -> Non
     play(scenario)
 
 
-def test_conditions_and_events_of_a_rejected_and_of_a_bound_pod() -> None:
+def test_rejected_and_bound_pods_have_conditions_and_events() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)
         await bench.pod("p", cpu="2")
@@ -52,7 +52,7 @@ def test_conditions_and_events_of_a_rejected_and_of_a_bound_pod() -> None:
     play(scenario)
 
 
-def test_a_place_is_taken_before_its_binding_is_answered() -> None:
+def test_assumed_pod_blocks_its_resources_before_binding_response() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)
         bench.faulty.kinds, bench.faulty.rate = ("lose",), 1.0
@@ -71,7 +71,7 @@ def test_a_place_is_taken_before_its_binding_is_answered() -> None:
     play(scenario)
 
 
-def test_a_group_that_was_scheduled_stays_so() -> None:
+def test_scheduled_group_stays_scheduled() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=2)
         await bench.gang("g", 2)
@@ -89,7 +89,7 @@ def test_a_group_that_was_scheduled_stays_so() -> None:
     play(scenario)
 
 
-def test_a_gang_that_does_not_fit_leaves_the_room_to_others() -> None:
+def test_gang_that_does_not_fit_leaves_resources_to_others() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=2)
         await bench.gang("g", 3)
@@ -108,7 +108,7 @@ def test_a_gang_that_does_not_fit_leaves_the_room_to_others() -> None:
     play(scenario)
 
 
-def test_two_names_and_no_other() -> None:
+def test_only_pods_of_configured_scheduler_names_are_bound() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         for name in ("one", "two", "three"):
@@ -131,7 +131,7 @@ def test_two_names_and_no_other() -> None:
     play(scenario, "one", "two")
 
 
-def test_a_gang_with_members_of_another_scheduler_says_why_it_waits() -> None:
+def test_gang_with_members_of_another_scheduler_reports_reason() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await bench.gang("g", 2)
@@ -170,7 +170,7 @@ async def half_bound(bench: Bench, names: str = "abc", done: int = 1) -> list[st
 
 
 @pytest.mark.parametrize(("names", "done", "urgent"), [("abc", 1, False), ("abc", 1, True), ("abcd", 2, False)])
-def test_the_next_scheduler_completes_a_half_bound_gang_before_all_others(names: str, done: int, urgent: bool) -> None:
+def test_restarted_scheduler_completes_half_bound_gang_first(names: str, done: int, urgent: bool) -> None:
     async def scenario(bench: Bench) -> None:
         waiting = await half_bound(bench, names, done)
         for name in waiting:
@@ -187,7 +187,7 @@ def test_the_next_scheduler_completes_a_half_bound_gang_before_all_others(names:
     play(scenario)
 
 
-def test_a_half_bound_gang_whose_node_goes_is_completed_elsewhere() -> None:
+def test_half_bound_gang_is_completed_on_another_node() -> None:
     async def scenario(bench: Bench) -> None:
         waiting = await half_bound(bench)
         await bench.api.delete(NODES, "n1")
@@ -200,7 +200,7 @@ def test_a_half_bound_gang_whose_node_goes_is_completed_elsewhere() -> None:
     play(scenario)
 
 
-def test_what_a_rejected_pod_cannot_use_is_freed() -> None:
+def test_claim_and_nomination_of_rejected_pod_are_released() -> None:
     """A claim that is allocated on a node that went away, and a nomination to it."""
 
     async def scenario(bench: Bench) -> None:
@@ -229,7 +229,7 @@ def test_what_a_rejected_pod_cannot_use_is_freed() -> None:
     play(scenario)
 
 
-def test_an_allocation_that_was_not_finished_ends_at_the_next_start() -> None:
+def test_unfinished_allocation_is_released_at_start() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.kill()
         await bench.claim("left")
@@ -241,7 +241,7 @@ def test_an_allocation_that_was_not_finished_ends_at_the_next_start() -> None:
     play(scenario)
 
 
-def test_too_few_reserved_means_nobody_bound_and_nothing_kept() -> None:
+def test_failed_reservation_of_one_member_binds_none() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(gpus=2)
         await bench.gang("g", 2)
@@ -266,7 +266,7 @@ def test_too_few_reserved_means_nobody_bound_and_nothing_kept() -> None:
     play(scenario)
 
 
-def test_metrics_are_named_as_kubernetes_names_them() -> None:
+def test_metrics_have_kube_scheduler_names() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         await bench.pod("p")
@@ -284,7 +284,7 @@ def test_metrics_are_named_as_kubernetes_names_them() -> None:
     play(scenario)
 
 
-def test_nothing_goes_on_after_the_end() -> None:
+def test_stopped_scheduler_leaves_no_tasks() -> None:
     async def scenario(bench: Bench) -> None:
         await half_bound(bench)
         running = {str(task.get_coro()) for task in asyncio.all_tasks()}

@@ -26,7 +26,7 @@ def line(lines: list[str], start: str) -> str:
     return found[0]
 
 
-def test_bound_pod_stands_on_its_node_with_requested_and_allocatable() -> None:
+def test_dump_lists_bound_pod_with_requested_and_allocatable() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=4)
         await bench.pod("p", cpu="1500m")
@@ -42,7 +42,7 @@ def test_bound_pod_stands_on_its_node_with_requested_and_allocatable() -> None:
     play(scenario)
 
 
-def test_pod_and_claim_whose_writes_fail_stand_as_assumed() -> None:
+def test_dump_lists_assumed_pod_and_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", gpus=1)
         await bench.claim("c")
@@ -63,7 +63,7 @@ def test_pod_and_claim_whose_writes_fail_stand_as_assumed() -> None:
     play(scenario)
 
 
-def test_rejected_pod_stands_as_unschedulable_with_plugin_and_attempts() -> None:
+def test_dump_lists_unschedulable_pod_with_plugin_and_attempts() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=1)
         await bench.pod("big", cpu="8")
@@ -77,7 +77,7 @@ def test_rejected_pod_stands_as_unschedulable_with_plugin_and_attempts() -> None
     play(scenario)
 
 
-def test_member_of_incomplete_gang_stands_as_gated_with_the_reason() -> None:
+def test_dump_lists_gated_member_with_reason() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1")
         await bench.gang("ring", 3)
@@ -92,7 +92,7 @@ def test_member_of_incomplete_gang_stands_as_gated_with_the_reason() -> None:
     play(scenario)
 
 
-def test_preemptor_stands_as_nominated_with_the_pods_it_waits_for() -> None:
+def test_dump_lists_nominated_pod_with_its_victims() -> None:
     async def scenario(bench: Bench) -> None:
         for name, value in (("low", 10), ("high", 100)):
             await bench.create(PRIORITIES, {"metadata": {"name": name}, "value": value})
@@ -110,7 +110,7 @@ def test_preemptor_stands_as_nominated_with_the_pods_it_waits_for() -> None:
     play(scenario)
 
 
-def test_head_of_queue_stands_with_its_reservation_under_backfill() -> None:
+def test_dump_lists_head_of_queue_with_reservation() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node("n1", cpu=4)
         await bench.pod("small", cpu="2", restartPolicy="Never", activeDeadlineSeconds=600)
@@ -125,7 +125,7 @@ def test_head_of_queue_stands_with_its_reservation_under_backfill() -> None:
     play(scenario, fairness=Fairness(backfill=True))
 
 
-def test_unit_in_backoff_stands_with_the_time_that_is_left() -> None:
+def test_dump_lists_backoff_with_remaining_time() -> None:
     queue = SchedulingQueue()
     queue.release(queue.put(("pod", "d", "p"), "d/p", 7, 0.0), 0.0)
     unit = queue.pop(0.0)
@@ -135,20 +135,20 @@ def test_unit_in_backoff_stands_with_the_time_that_is_left() -> None:
     assert line(lines, "pod d/p:") == "  pod d/p: priority 7, attempts 1, errors 1, backoff ends in 0.8 s"
 
 
-def test_names_that_informer_and_cache_disagree_on_are_a_mismatch() -> None:
+def test_dump_reports_cache_mismatch() -> None:
     node = {"kind": "Node", "metadata": {"name": "b"}}
     lines = list(capture(SchedulerCache.of([node]), SchedulingQueue(), {}, 0.0, {"Node": ["a"]}).lines())
     assert lines[0] == "Cache mismatch: Node: missed a; redundant b"
     assert compare("Node", ["b", "a"], ["a", "b"]) is None
 
 
-def test_dump_is_logged_where_only_warnings_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_dump_is_logged_at_log_level_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         caplog.handler.setLevel(logging.NOTSET)
         write(capture(SchedulerCache(), SchedulingQueue(), {}, 0.0, {}))
     assert "Dump of cached NodeInfo: 0 nodes" in caplog.messages
 
 
-def test_process_without_scheduler_says_that_there_is_nothing_to_dump(caplog: pytest.LogCaptureFixture) -> None:
+def test_dump_without_scheduler_says_so(caplog: pytest.LogCaptureFixture) -> None:
     write(None)
     assert [m for m in caplog.messages if "no scheduler works in this process" in m]

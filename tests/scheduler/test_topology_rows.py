@@ -26,7 +26,7 @@ async def constrained(bench: Bench, minimum: int) -> None:
     await bench.create(GROUPS, {"metadata": {"name": "g"}, "spec": spec})
 
 
-def test_a_gang_larger_than_every_rack_says_so_and_is_tried_again() -> None:
+def test_gang_larger_than_every_rack_reports_reason_and_is_retried() -> None:
     async def scenario(bench: Bench) -> None:
         await racks(bench, 4, 4)
         await constrained(bench, 5)
@@ -47,7 +47,7 @@ def test_a_gang_larger_than_every_rack_says_so_and_is_tried_again() -> None:
     play(scenario)
 
 
-def test_running_members_in_two_racks_are_an_error_that_names_both() -> None:
+def test_members_running_in_two_racks_are_an_error() -> None:
     async def scenario(bench: Bench) -> None:
         await racks(bench, 2, 2)
         await constrained(bench, 3)
@@ -73,7 +73,7 @@ def test_running_members_in_two_racks_are_an_error_that_names_both() -> None:
     play(scenario)
 
 
-def test_an_extra_waits_for_room_in_the_rack_of_the_others() -> None:
+def test_extra_member_waits_for_rack_of_the_others() -> None:
     async def scenario(bench: Bench) -> None:
         await racks(bench, 2, 3)
         await constrained(bench, 2)
@@ -89,7 +89,7 @@ def test_an_extra_waits_for_room_in_the_rack_of_the_others() -> None:
     play(scenario)
 
 
-def test_a_rack_that_fails_keeps_nothing_of_the_shared_claim() -> None:
+def test_failed_rack_keeps_no_shared_claim() -> None:
     async def scenario(bench: Bench) -> None:
         await two_racks(bench, 2, 4)
         await sharing_gang(bench, 4)

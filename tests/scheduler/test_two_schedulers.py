@@ -111,7 +111,7 @@ async def share(bench: Bench, each: int) -> None:
 
 
 @pytest.mark.parametrize("each", [20, pytest.param(1000, marks=pytest.mark.nightly)])
-def test_all_pods_of_two_schedulers_run_in_the_end_and_no_node_takes_too_many(each: int) -> None:
+def test_two_schedulers_bind_all_pods_without_overcommit(each: int) -> None:
     async def run() -> None:
         bench = Bench("one")
         bench.configuration = packing("one")

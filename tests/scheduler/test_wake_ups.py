@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Step, dict[str, Any], Step]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_wakes(case: str) -> None:
+def test_change_wakes_rejected_pod(case: str) -> None:
     before, pod, change = CASES[case]
 
     async def scenario(bench: Bench) -> None:
@@ -103,7 +103,7 @@ def test_wakes(case: str) -> None:
     play(scenario)
 
 
-def test_a_promise_that_ends_wakes() -> None:
+def test_end_of_nomination_wakes_pod() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)
         await bench.pod("other", schedulerName="somebody")
@@ -121,7 +121,7 @@ VOLUME_CLAIMS = kind("v1", "PersistentVolumeClaim")
 VOLUMES = kind("v1", "PersistentVolume")
 
 
-def test_a_volume_claim_wakes_the_pod_that_names_it_and_no_other() -> None:
+def test_volume_claim_wakes_only_pod_that_names_it() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()
         for name in ("p", "other"):
@@ -147,7 +147,7 @@ def test_a_volume_claim_wakes_the_pod_that_names_it_and_no_other() -> None:
     play(scenario)
 
 
-def test_a_claim_that_is_made_anew_while_its_pod_is_refused_wakes() -> None:
+def test_recreated_claim_wakes_pod() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(gpus=1)
         await bench.claim("mine", "late")
@@ -164,7 +164,7 @@ def test_a_claim_that_is_made_anew_while_its_pod_is_refused_wakes() -> None:
     play(scenario)
 
 
-def test_what_cannot_help_wakes_nobody() -> None:
+def test_irrelevant_changes_wake_no_pod() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)
         await bench.pod("p", cpu="2")

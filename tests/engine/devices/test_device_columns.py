@@ -82,7 +82,7 @@ def agree(raw: list[Obj], expression: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
-def test_a_column_says_what_each_device_says(raw: list[Obj], expression: str) -> None:
+def test_selector_column_equals_selector_per_device(raw: list[Obj], expression: str) -> None:
     forget()
     agree(raw, expression)
 
@@ -126,7 +126,7 @@ SOUND = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(SOUND, min_size=1, max_size=8), min_size=1, max_size=3), CHAINS)
-def test_terms_joined_say_what_the_whole_says(lists: list[list[Obj]], expression: str) -> None:
+def test_combined_selector_columns_equal_whole_selector(lists: list[list[Obj]], expression: str) -> None:
     forget()
     for raw in lists:  # what is known of the first devices serves for the others
         agree(raw, expression)
@@ -140,7 +140,7 @@ def plain(item: Device) -> tuple[object, ...]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(DEVICES, max_size=6), min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_devices_decode_alike_in_any_company(lists: list[list[Obj]], random: object) -> None:
+def test_device_decodes_equally_alone_and_in_a_slice(lists: list[list[Obj]], random: object) -> None:
     slices = [
         slice_(f"s{number}", [{"name": f"d{i}", **entry} for i, entry in enumerate(entries)])
         for number, entries in enumerate(lists)
@@ -154,7 +154,7 @@ def test_devices_decode_alike_in_any_company(lists: list[list[Obj]], random: obj
                 assert plain(decoded) == plain(single)
 
 
-def test_equal_slices_share_their_devices() -> None:
+def test_equal_slices_share_decoded_devices() -> None:
     interner = Interner()
     raw = [device("a", {"n": 1}), device("b", {"n": 2}, consumes={"card": {"mem": 1}})]
     made = [decode_slice(slice_(f"s{number}", raw), interner).devices for number in range(3)]
@@ -166,7 +166,7 @@ def test_equal_slices_share_their_devices() -> None:
 
 
 @pytest.mark.parametrize("counters", [{}, {"mem": 1}])
-def test_a_device_that_consumes_from_nowhere_spoils_its_pool(counters: Obj) -> None:
+def test_device_consuming_unknown_counter_set_invalidates_pool(counters: Obj) -> None:
     lost = device("a", consumes={"nowhere": counters})
     (view,) = DeviceSnapshot.of([slice_("s", [lost])]).views(NodeView("node-1", {}))
     assert (view.status, view.problem) == ("invalid", "device a consumes from unknown counter set nowhere")

@@ -89,7 +89,7 @@ def wide_slices(rng: random.Random) -> list[Obj]:
 
 @pytest.mark.parametrize("looking", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_index_answers_equal_those_per_node(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`looking`: nodes that only look alike to the claims share answers as well. Some fleets always start anew."""
     monkeypatch.setattr("haru.engine.equivalence.claim_query._FEW_PEERS", 0 if looking else 10**6)
     monkeypatch.setattr("haru.engine.equivalence.claim_query._USES", 10**6)
@@ -142,7 +142,7 @@ def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatc
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nodes_come_and_go_and_are_relabelled(seed: int) -> None:
+def test_class_index_follows_added_removed_and_relabelled_nodes(seed: int) -> None:
     rng = random.Random(seed)
     inventory = Inventory()
     inventory.upsert_class(class_())
@@ -173,7 +173,7 @@ def test_nodes_come_and_go_and_are_relabelled(seed: int) -> None:
     assert all(not fleet.numbers(node.name) for node in NODES if node.name not in present)
 
 
-def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:
+def test_equal_nodes_are_one_class_and_a_changed_node_moves() -> None:
     inventory = Inventory()
     inventory.upsert_class(class_())
     for node in NODES:
@@ -193,7 +193,7 @@ def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:
     assert len(fleet.peers) == 1
 
 
-def test_what_nobody_asks_for_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unselected_device_attributes_do_not_split_node_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices with identities of their own: all nodes look alike, and one is asked."""
     inventory, nodes = Inventory(), [NodeView(f"node-{i}", {}) for i in range(20)]
     inventory.upsert_class(class_())

@@ -31,7 +31,7 @@ def holding(claim_key: str, *devices: str) -> AllocatedState:
     return AllocatedState().with_allocation(claim_key, {"devices": {"results": results}})
 
 
-def test_stages_in_order() -> None:
+def test_funnel_stages_are_in_order_with_counts() -> None:
     funnel = explain([claim("c", request("r", 2, MODEL, cls="gpu"), match="root")], state=holding("ns/x", "d"))
     (found,) = funnel.requests
     assert [(s.name, s.left) for s in found.stages] == [
@@ -86,13 +86,15 @@ CAUSES: list[tuple[str, list[Obj] | None, Any, Obj, str, str]] = [
 @pytest.mark.parametrize(
     ("slices", "state", "wanted", "kind", "text"), [c[1:] for c in CAUSES], ids=[c[0] for c in CAUSES]
 )
-def test_causes(slices: list[Obj] | None, state: AllocatedState, wanted: Obj, kind: str, text: str) -> None:
+def test_refusal_has_expected_type_and_message(
+    slices: list[Obj] | None, state: AllocatedState, wanted: Obj, kind: str, text: str
+) -> None:
     (refusal,) = explain([claim("c", wanted)], slices, state).refusals
     assert refusal.type == kind
     assert text in refusal.message
 
 
-def test_constraints_are_counted_by_group() -> None:
+def test_match_and_distinct_constraints_are_counted_by_value() -> None:
     funnel = explain([claim("c", request("r", 2, tolerations=[{"operator": "Exists"}]), match="root")])
     assert funnel.requests[0].refusal is None
     assert funnel.requests[0].stages[-1].data["groups"] == {"r0": 2, "r1": 1, "r2": 1}
@@ -102,14 +104,14 @@ def test_constraints_are_counted_by_group() -> None:
     assert (refusal.type, refusal.data["left"]) == ("ConstraintUnsatisfied", 3)
 
 
-def test_alternatives_are_exhausted_together() -> None:
+def test_exhausted_alternatives_give_one_refusal() -> None:
     (refusal,) = explain([claim("c", first_of("f", exact(9), exact(1, cls="gone")))]).refusals
     assert refusal.type == "AlternativesExhausted"
     assert [a["type"] for a in refusal.data["alternatives"]] == ["NoDevices", "DeviceClassMissing"]
     assert explain([claim("c", first_of("f", exact(9), exact(1)))]).refusals == ()
 
 
-def test_pools_in_trouble_are_named() -> None:
+def test_incomplete_and_invalid_pools_are_named() -> None:
     slices = [slice_("s", [device("a"), device("a")]), slice_("t", [device("b")], pool="half", count=2)]
     funnel = explain([claim("c", request("r"))], slices)
     assert [r.type for r in funnel.refusals] == ["NoDevices", "PoolIncomplete", "PoolInvalid"]
@@ -117,11 +119,11 @@ def test_pools_in_trouble_are_named() -> None:
     assert funnel.invalid_pools == {f"{DRIVER}/pool": "device a is published twice"}
 
 
-def test_rivals_are_fine_one_by_one() -> None:
+def test_requests_competing_for_devices_have_no_single_refusal() -> None:
     assert explain([claim("c", request("r", 2), request("q", 2))]).refusals == ()
 
 
-def test_score_of_alternatives() -> None:
+def test_score_of_prioritized_alternatives() -> None:
     wanted = [claim("c", first_of("f", exact(), exact(), exact()), request("r")), claim("d", first_of("g", exact()))]
 
     def result(*names: str) -> Obj:

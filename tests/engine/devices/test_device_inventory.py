@@ -21,7 +21,7 @@ def pick(snapshot: DeviceSnapshot, node: str = "node-1", count: int = 1) -> list
     return chosen(allocate(snapshot, AllocatedState(), view, wanted, Features(), new_share_id=str))
 
 
-def test_order_of_arrival_does_not_matter() -> None:
+def test_order_of_slice_arrival_does_not_matter() -> None:
     slices = [
         slice_("s1", [device("old-1")], count=2),
         slice_("s2", [device("old-2")], count=2),
@@ -40,7 +40,7 @@ def test_order_of_arrival_does_not_matter() -> None:
         assert pick(inventory.snapshot(), count=2) == [["old-1", "old-2"]]
 
 
-def test_snapshots_do_not_change() -> None:
+def test_inventory_snapshots_are_immutable() -> None:
     inventory = Inventory()
     inventory.upsert_class(class_())
     inventory.upsert_slice(slice_("s", [device("a")]))
@@ -57,14 +57,14 @@ def test_snapshots_do_not_change() -> None:
     inventory.delete_taint_rule("never there")
 
 
-def test_a_slice_that_moves_to_another_pool_leaves_its_old_one() -> None:
+def test_slice_moved_to_another_pool_leaves_old_pool() -> None:
     inventory = Inventory()
     inventory.upsert_slice(slice_("s", [device("a")], pool="p"))
     inventory.upsert_slice(slice_("s", [device("a")], pool="q"))
     assert list(inventory.snapshot().pools) == [f"{DRIVER}/q"]
 
 
-def test_only_the_nodes_own_pools_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_pools_of_the_node_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     inventory = Inventory()
     inventory.upsert_class(class_())
     for number in range(50):
@@ -84,7 +84,7 @@ def test_only_the_nodes_own_pools_are_looked_at(monkeypatch: pytest.MonkeyPatch)
     assert sorted(looked) == [f"{DRIVER}/node-7", f"{DRIVER}/wide"]
 
 
-def test_a_troubled_pool_is_seen_everywhere_until_it_recovers() -> None:
+def test_incomplete_pool_affects_every_node_until_complete() -> None:
     inventory = Inventory()
     inventory.upsert_slice(slice_("n", pool="far", node="node-2", count=2, counters={"card": {"mem": 1}}))
     assert inventory.snapshot().troubled == {f"{DRIVER}/far"}
@@ -99,7 +99,7 @@ def test_a_troubled_pool_is_seen_everywhere_until_it_recovers() -> None:
     assert (view.status, view.problem) == ("invalid", "device a consumes from unknown counter set card")
 
 
-def test_equal_devices_share_what_they_are_made_of() -> None:
+def test_equal_devices_share_decoded_values() -> None:
     interner = Interner()
     made = [
         decode_slice(
@@ -136,7 +136,7 @@ def node_slices(number: int) -> list[Obj]:
     return [*slices, slice_(f"{node}-n", pool=node, node=node, count=9, counters=counters)]
 
 
-def test_a_large_inventory_is_small_in_memory() -> None:
+def test_inventory_of_26000_devices_is_small_in_memory() -> None:
     """An eighth of 208,000 devices in 9,000 slices: the whole is to stay well below 100 MB."""
     inventory = Inventory()
     tracemalloc.start()
@@ -152,7 +152,7 @@ def test_a_large_inventory_is_small_in_memory() -> None:
     assert each < 300
 
 
-def test_values_out_of_use_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_interned_values_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("haru.engine.dra.pools.inventory._FOREVER", 50)
     inventory = Inventory()
     for number in range(200):

@@ -172,14 +172,14 @@ relaxed = settings(max_examples=5000 if NIGHT else 120, deadline=None, suppress_
 
 @relaxed
 @given(problem)
-def test_same_choice_as_the_naive_walk(case: tuple[list[Obj], list[Obj], set[str]]) -> None:
+def test_allocation_equals_naive_search(case: tuple[list[Obj], list[Obj], set[str]]) -> None:
     found, wanted, gone = case
     assert quick(found, wanted, gone) == naive(found, strip(wanted), gone, 32)
 
 
 @relaxed
 @given(case=problem, limit=st.integers(2, 5), begin=st.sampled_from([(0, 10**6), (1, 10), (3, 30)]))
-def test_pruning_from_the_first_steps_changes_nothing(
+def test_allocation_with_early_pruning_equals_naive_search(
     case: tuple[list[Obj], list[Obj], set[str]], limit: int, begin: tuple[int, int]
 ) -> None:
     """Memory and counts set in at once, or soon and not everywhere; and a small limit comes into play."""
@@ -195,7 +195,7 @@ def test_pruning_from_the_first_steps_changes_nothing(
 
 @relaxed
 @given(problem)
-def test_every_result_is_sound(case: tuple[list[Obj], list[Obj], set[str]]) -> None:
+def test_every_allocation_satisfies_all_rules(case: tuple[list[Obj], list[Obj], set[str]]) -> None:
     found, wanted, gone = case
     try:
         answer = solve(published(found), wanted, state=taken(*sorted(gone)))
@@ -221,7 +221,7 @@ def test_every_result_is_sound(case: tuple[list[Obj], list[Obj], set[str]]) -> N
     assert solve(published(found), wanted, state=taken(*sorted(gone))) == answer
 
 
-def test_the_naive_walk_knows_the_classic() -> None:
+def test_naive_search_backtracks_over_match_attribute() -> None:
     """Count 2 on one root out of r1, r2, r2: the second and third device."""
     found = [
         {"name": f"dev-{i}", "attributes": {"root": root}, "consumes": {}} for i, root in enumerate(("r1", "r2", "r2"))

@@ -78,7 +78,7 @@ def slices(seed: int, count: int) -> list[Slice]:
     return found
 
 
-def test_plain_devices_are_what_a_look_at_them_says() -> None:
+def test_plain_device_tables_equal_generic_tables() -> None:
     plain = 0
     for item in slices(1, 400):
         known, looked_at = DeviceTable(item.devices), DeviceTable(tuple(item.devices))
@@ -91,7 +91,7 @@ def test_plain_devices_are_what_a_look_at_them_says() -> None:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_column_has_the_verdicts_of_its_devices(expression: str) -> None:
+def test_column_has_the_result_or_error_of_each_device(expression: str) -> None:
     forget()
     features = Features()
     flags = features.ListTypeAttributes, features.ConsumableCapacity
@@ -108,7 +108,7 @@ def test_a_column_has_the_verdicts_of_its_devices(expression: str) -> None:
     assert met, "some device was judged"
 
 
-def test_the_owner_of_a_pool_sees_what_matches_it() -> None:
+def test_pool_owner_sees_exactly_the_matching_slices() -> None:
     for item in slices(3, 200):
         pool = Pool(item.pool, [item])
         for name in (item.pool.pool, "elsewhere"):

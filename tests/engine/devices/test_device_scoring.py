@@ -50,24 +50,24 @@ def on_mig(*requests: Obj, held: Sequence[str] = (), scoring: bool = True) -> li
 # --- partitions of cards (KEP-4815)
 
 
-def test_off_is_the_order_of_the_slices() -> None:
+def test_scoring_off_keeps_slice_order() -> None:
     assert on_mig(request("r", 1, at_least("10000Mi")), scoring=False) == ["gpu-0"]
     assert on_mig(request("r", 1, profile("1g.10gb")), scoring=False) == ["gpu-0-mig-1g10gb-19-0"]
 
 
-def test_the_smallest_device_that_suffices() -> None:
+def test_smallest_sufficient_device_is_chosen() -> None:
     assert on_mig(request("r", 1, at_least("9Gi")))[0].startswith("gpu-0-mig-1g10gb-19")
     assert on_mig(request("r", 1, at_least("15Gi")))[0].startswith("gpu-0-mig-1g20gb")
     assert on_mig(request("r", 1, at_least("30Gi")))[0].startswith("gpu-0-mig-3g40gb")
     assert on_mig(request("r", 1, at_least("60Gi"))) == ["gpu-0"]
 
 
-def test_a_card_that_is_divided_already_comes_before_one_that_is_whole() -> None:
+def test_partitioned_card_is_preferred_to_whole_card() -> None:
     assert on_mig(request("r", 1, profile("2g.20gb")), held=["gpu-5-mig-1g10gb-19-0"])[0].startswith("gpu-5-")
     assert on_mig(request("r", 1, profile("2g.20gb")), held=["gpu-5-mig-7g80gb-0-0"])[0].startswith("gpu-0-")
 
 
-def test_whole_cards_stay_for_those_who_ask_for_them() -> None:
+def test_whole_cards_are_kept_for_whole_card_requests() -> None:
     held = ["gpu-0-mig-1g10gb-19-6", "gpu-1"]
     assert on_mig(request("r", 6, WHOLE), held=held) == [f"gpu-{number}" for number in range(2, 8)]
 
@@ -87,18 +87,18 @@ def test_whole_cards_stay_for_those_who_ask_for_them() -> None:
         ("1g.10gb", ["gpu-2-mig-4g40gb-5-0", "gpu-3-mig-1g10gb-19-6"], "gpu-3-mig-1g10gb-19-4"),
     ],
 )
-def test_the_place_that_costs_others_least(asked: str, held: list[str], given: str) -> None:
+def test_partition_placement_that_blocks_least_is_chosen(asked: str, held: list[str], given: str) -> None:
     assert on_mig(request("r", 1, profile(asked)), held=held) == [given]
 
 
-def test_several_partitions_fill_one_card_before_the_next() -> None:
+def test_partitions_fill_one_card_before_the_next() -> None:
     devices = on_mig(request("r", 7, profile("1g.10gb")))
     assert {name.split("-mig")[0] for name in devices} == {"gpu-0"}
     devices = on_mig(request("small", 2, profile("1g.10gb")), request("large", 1, profile("3g.40gb")))
     assert {name.split("-mig")[0] for name in devices} == {"gpu-0"}
 
 
-def test_cards_come_in_the_order_of_their_best_device() -> None:
+def test_cards_are_ordered_by_their_best_device() -> None:
     """Of `a` one place costs nothing and the other one is dear, of `b` both cost something: `a` gives both."""
     parts = [
         device("a-dear", consumes={"a": {"x": 1}}, capacity={"size": "1"}),
@@ -118,7 +118,7 @@ def test_cards_come_in_the_order_of_their_best_device() -> None:
     assert chosen(answer) == [["a-free", "a-dear"]]
 
 
-def test_partitions_without_capacities_are_as_large_as_what_they_take() -> None:
+def test_partition_without_capacity_is_sized_by_its_counters() -> None:
     parts = [device(f"part-{amount}", consumes={"card": {"memory": amount}}) for amount in (4, 2, 1)]
     slices = [slice_("a", parts, count=2), slice_("b", counters={"card": {"memory": 4}}, count=2)]
     assert chosen(solve(slices, [claim("c", request("r"))], scoring=True)) == [["part-1"]]
@@ -131,7 +131,7 @@ def plain(*sizes: int, **more: Any) -> list[Obj]:
     return [device(f"gpu-{size}", capacity={"memory": f"{size}Gi"}, **more) for size in sizes]
 
 
-def test_plain_devices_by_size_and_what_is_equal_in_its_order() -> None:
+def test_plain_devices_are_ordered_by_size_then_slice_order() -> None:
     answer = solve([slice_("a", plain(80, 40, 141, 24))], [claim("c", request("r", 3))], scoring=True)
     assert chosen(answer) == [["gpu-24", "gpu-40", "gpu-80"]]
     asked = [claim("c", request("r", 1, at_least("30Gi", DRIVER)))]
@@ -140,23 +140,23 @@ def test_plain_devices_by_size_and_what_is_equal_in_its_order() -> None:
     assert chosen(solve([slice_("a", equal)], [claim("c", request("r", 2))], scoring=True)) == [["gpu-3", "gpu-1"]]
 
 
-def test_sizes_are_compared_over_all_pools_of_a_driver() -> None:
+def test_sizes_are_compared_across_pools_of_a_driver() -> None:
     slices = [slice_("a", plain(80), pool="first"), slice_("b", plain(40), pool="second")]
     assert chosen(solve(slices, [claim("c", request("r"))], scoring=True)) == [["gpu-40"]]
 
 
-def test_pools_with_binding_conditions_stay_last() -> None:
+def test_pool_with_binding_conditions_is_last() -> None:
     waiting = plain(24, bindingConditions=["ready"], bindingFailureConditions=["broken"])
     slices = [slice_("a", waiting, pool="first"), slice_("b", plain(80), pool="second")]
     assert chosen(solve(slices, [claim("c", request("r"))], scoring=True)) == [["gpu-80"]]
 
 
-def test_all_devices_are_listed_as_ever() -> None:
+def test_allocation_mode_all_keeps_slice_order() -> None:
     answer = solve([slice_("a", plain(80, 40))], [claim("c", request("r", None))], scoring=True)
     assert chosen(answer) == [["gpu-80", "gpu-40"]]
 
 
-def test_constraints_hold_and_the_best_that_satisfies_them_is_found() -> None:
+def test_scoring_respects_constraints() -> None:
     sizes = ((24, "r1"), (24, "r2"), (80, "r3"), (40, "r3"))
     devices = [device(f"gpu-{i}", {"root": root}, capacity={"memory": f"{m}Gi"}) for i, (m, root) in enumerate(sizes)]
     asked = [claim("c", request("r", 2), match="root")]
@@ -180,7 +180,7 @@ def shared(used: dict[str, int], asked: int, sizes: Sequence[int] = (80, 80, 80)
     return chosen(solve([slice_("a", devices)], [claim("c", wanted)], state=state, scoring=True))
 
 
-def test_the_fullest_shared_device_that_has_room() -> None:
+def test_fullest_shared_device_with_capacity_is_chosen() -> None:
     used = {"gpu-1": 20, "gpu-2": 60}
     assert shared(used, 10) == [["gpu-2"]]
     assert shared(used, 30) == [["gpu-1"]]
@@ -192,7 +192,7 @@ def test_the_fullest_shared_device_that_has_room() -> None:
 # --- the outcome does not depend on it
 
 
-def test_where_a_selector_can_fail_the_usual_order_decides() -> None:
+def test_selector_runtime_error_falls_back_to_slice_order() -> None:
     """In the order of sizes the search would come upon the small device, on which the selector fails."""
     good = device("gpu-80", {"model": "x"}, capacity={"memory": "80Gi"})
     slices = [slice_("a", [good, *plain(24)])]
@@ -202,7 +202,7 @@ def test_where_a_selector_can_fail_the_usual_order_decides() -> None:
         solve(slices, [claim("c", request("r", 2, f"device.attributes['{DRIVER}'].model == 'x'"))], scoring=True)
 
 
-def test_where_the_search_gives_up_the_usual_order_is_tried() -> None:
+def test_exhausted_search_budget_falls_back_to_slice_order() -> None:
     """The pair stands first; by size eight devices without a partner come before it."""
     pair = [device(f"pair-{i}", {"root": "pair"}, capacity={"memory": "80Gi"}) for i in range(2)]
     single = [device(f"single-{i}", {"root": f"r{i}"}, capacity={"memory": "24Gi"}) for i in range(8)]
@@ -219,7 +219,7 @@ def selecting(*zones: str) -> Obj:
     return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [r]} for r in requirement]}}
 
 
-def test_devices_that_make_no_node_selector_are_left_to_the_usual_order() -> None:
+def test_device_without_expressible_node_selector_falls_back_to_slice_order() -> None:
     """The small one is published for two zones in two terms: 1.36 cannot write that down as an allocation."""
     slices = [
         slice_("a", plain(80), pool="first", node=None, **selecting("a")),
@@ -230,7 +230,7 @@ def test_devices_that_make_no_node_selector_are_left_to_the_usual_order() -> Non
         solve(slices[1:], [claim("c", request("r"))], scoring=True)
 
 
-def test_a_placement_that_cannot_be_understood_fails_only_where_it_is_reached() -> None:
+def test_invalid_node_selector_fails_only_when_reached() -> None:
     unreadable = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]}]}
     everywhere = device("gpu-80", capacity={"memory": "80Gi"}, allNodes=True)
     broken = device("gpu-24", capacity={"memory": "24Gi"}, nodeSelector=unreadable)
@@ -242,7 +242,7 @@ def test_a_placement_that_cannot_be_understood_fails_only_where_it_is_reached() 
 # --- many nodes
 
 
-def test_nodes_that_look_alike_are_told_apart_by_the_sizes_of_their_devices() -> None:
+def test_nodes_with_other_device_sizes_are_in_other_classes() -> None:
     """The claim does not look at sizes; what it is given depends on them."""
     slices, nodes = [], []
     for number in range(12):
@@ -260,7 +260,7 @@ def test_nodes_that_look_alike_are_told_apart_by_the_sizes_of_their_devices() ->
     assert devices_given == ["gpu-1", "gpu-0"] * 6
 
 
-def test_the_answer_is_the_same_every_time() -> None:
+def test_scored_allocation_is_deterministic() -> None:
     def ask() -> Allocation:
         asked = claim("c", request("a", 3, profile("1g.10gb")), request("b", 2, at_least("15Gi")))
         state = taken("gpu-3-mig-2g20gb-14-0", pool="node-1", driver=NVIDIA)

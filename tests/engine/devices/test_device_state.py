@@ -27,7 +27,7 @@ def contents(state: AllocatedState) -> object:
     return dict(use.devices), {name: set(shares) for name, shares in use.shares.items()}
 
 
-def test_holders_and_shares() -> None:
+def test_allocated_state_tracks_holders_and_consumed_capacity() -> None:
     state = AllocatedState().with_allocation("ns/a", allocation("gpu-0", admin={"adminAccess": True}))
     state = state.with_allocation("ns/b", allocation(big=share("1", "2Gi")))
     state = state.with_allocation("ns/c", allocation(big=share("2", "3Gi")))
@@ -42,14 +42,14 @@ def test_holders_and_shares() -> None:
     assert state.without("ns/unknown") is state
 
 
-def test_states_are_values() -> None:
+def test_allocated_states_are_immutable() -> None:
     first = AllocatedState().with_allocation("ns/a", allocation("gpu-0"))
     second = first.with_allocation("ns/a", allocation("gpu-1"))
     assert list(first.use(POOL).devices) == ["gpu-0"]
     assert list(second.use(POOL).devices) == ["gpu-1"]
 
 
-def test_from_claims() -> None:
+def test_allocated_state_is_built_from_claims() -> None:
     claims = [
         {"metadata": {"name": "a", "namespace": "ns"}, "status": {"allocation": allocation("gpu-0")}},
         {"metadata": {"name": "b", "namespace": "ns"}, "status": {}},
@@ -62,7 +62,7 @@ def test_from_claims() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=300))
-def test_a_long_history_ends_like_a_short_one(steps: list[tuple[int, bool]]) -> None:
+def test_long_history_of_allocations_equals_fresh_state(steps: list[tuple[int, bool]]) -> None:
     """Layers are folded now and then; what counts is who holds what in the end."""
     state, held = AllocatedState(), dict[str, Obj]()
     for number, put in steps:
@@ -80,7 +80,7 @@ def test_a_long_history_ends_like_a_short_one(steps: list[tuple[int, bool]]) -> 
     assert set(state.devices.values()) == set(held)
 
 
-def test_freed_in_one_go_is_freed_one_by_one() -> None:
+def test_freeing_claims_together_equals_one_by_one() -> None:
     state = AllocatedState().with_allocation("ns/a", allocation("gpu-0", "gpu-1"))
     state = state.with_allocation("ns/b", allocation(big=share("1", "2Gi")))
     state = state.with_allocation("ns/c", allocation(big=share("2", "3Gi")))
@@ -89,7 +89,7 @@ def test_freed_in_one_go_is_freed_one_by_one() -> None:
     assert contents(state.freed(["ns/a", "ns/b", "ns/c"])) == ({}, {})
 
 
-def test_two_states_at_once_take_what_either_takes() -> None:
+def test_union_of_two_states_holds_devices_of_both() -> None:
     """What is taken now, and what will be once one claim is freed and another one has its devices."""
     now = AllocatedState().with_allocation("ns/old", allocation("gpu-0", big=share("1", "2Gi")))
     later = now.freed(["ns/old"]).with_allocation("ns/new", allocation("gpu-1", big=share("2", "3Gi")))
@@ -104,7 +104,7 @@ def test_two_states_at_once_take_what_either_takes() -> None:
 
 
 @given(st.lists(st.sampled_from(["whole", "half-0", "half-1", "quarter-0"]), unique=True, max_size=3), st.data())
-def test_counters_of_two_states_are_those_of_the_worse(now: list[str], data: st.DataObject) -> None:
+def test_counters_left_of_two_states_are_the_minimum(now: list[str], data: st.DataObject) -> None:
     """A device fits beside both states if and only if it fits beside each."""
     sizes = {"whole": 4, "half-0": 2, "half-1": 2, "quarter-0": 1}
     later = data.draw(st.lists(st.sampled_from(sorted(sizes)), unique=True, max_size=3))

@@ -153,7 +153,9 @@ ROWS: list[tuple[str, list[Obj], AllocatedState, list[Obj], list[list[str]] | No
 
 
 @pytest.mark.parametrize(("slices", "state", "claims", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
-def test_table(slices: list[Obj], state: AllocatedState, claims: list[Obj], expected: list[list[str]] | None) -> None:
+def test_allocation_has_expected_devices(
+    slices: list[Obj], state: AllocatedState, claims: list[Obj], expected: list[list[str]] | None
+) -> None:
     assert chosen(solve(slices, claims, state=state)) == expected
 
 
@@ -198,20 +200,20 @@ ERRORS: list[tuple[str, list[Obj], list[Obj], str]] = [
 
 
 @pytest.mark.parametrize(("slices", "claims", "message"), [r[1:] for r in ERRORS], ids=[r[0] for r in ERRORS])
-def test_errors_abort_the_attempt(slices: list[Obj], claims: list[Obj], message: str) -> None:
+def test_invalid_input_aborts_allocation_with_message(slices: list[Obj], claims: list[Obj], message: str) -> None:
     with pytest.raises(AllocationError) as caught:
         solve(slices, claims)
     assert message in str(caught.value)
 
 
-def test_a_faulty_selector_counts_only_when_it_is_reached() -> None:
+def test_selector_error_counts_only_when_device_is_reached() -> None:
     assert chosen(solve(PARTLY, [claim("c", request("r", 1, FAULTY))])) == [["a"]]
     assert chosen(solve(PARTLY, [claim("c", request("r", 1, FAULTY))], state=taken("b"))) == [["a"]]
     with pytest.raises(AllocationError, match="no such key: model"):
         solve(PARTLY, [claim("c", request("r", 1, FAULTY))], state=taken("a"))
 
 
-def test_what_never_gets_to_a_faulty_selector_does_not_fit() -> None:
+def test_request_before_faulty_selector_may_still_not_fit() -> None:
     """Counts may refuse what comes before it, but never hide the error once it is reached."""
     wanted = [claim("c", *(request(f"r{i}") for i in range(3)), request("x", 1, FAULTY))]
     assert chosen(solve(PARTLY, wanted)) is None
@@ -229,12 +231,12 @@ def test_what_never_gets_to_a_faulty_selector_does_not_fit() -> None:
         ("ConsumableCapacity", [claim("c", first_of("f", exact(**wants("1"))))], "subrequest sub-0: has capacity"),
     ],
 )
-def test_gates_refuse_what_they_guard(gate: str, claims: list[Obj], message: str) -> None:
+def test_disabled_gate_refuses_its_feature(gate: str, claims: list[Obj], message: str) -> None:
     with pytest.raises(AllocationError, match=message):
         solve(GPUS, claims, features=Features(**{gate: False}))
 
 
-def test_gates_hide_devices() -> None:
+def test_disabled_gate_hides_its_devices() -> None:
     bound = [slice_("s", [device("a", bindingConditions=["x"], bindingFailureConditions=["y"])])]
     wanted = [claim("c", request("r"))]
     assert chosen(solve(bound, wanted, features=Features(DeviceBindingAndStatus=False))) is None
@@ -242,7 +244,7 @@ def test_gates_hide_devices() -> None:
     assert chosen(solve(TAINTED, wanted, features=Features(DeviceTaints=False))) == [["a"]]
 
 
-def test_invalid_pool_is_named_only_if_nothing_else_serves() -> None:
+def test_invalid_pool_is_named_only_if_nothing_else_fits() -> None:
     broken = slice_("t", [device("x"), device("x")], pool="other")
     assert chosen(solve([*GPUS, broken], [claim("c", request("r"))])) == [["gpu-0"]]
     answer = solve([broken], [claim("c", request("r"))])
@@ -250,7 +252,7 @@ def test_invalid_pool_is_named_only_if_nothing_else_serves() -> None:
     assert answer.message == "invalid resource pools were encountered"
 
 
-def test_other_nodes_counters_matter_only_when_their_pool_is_in_trouble() -> None:
+def test_counter_slices_of_other_nodes_matter_only_in_broken_pools() -> None:
     """What the reference shows everywhere: counter slices, whatever node they are tied to."""
     twice = [slice_(f"n{i}", count=2, pool="far", node="node-2", counters={"card": {"mem": 1}}) for i in range(2)]
     answer = solve([slice_("s", [device("a")]), *twice], [claim("c", request("r", 2))])
@@ -271,7 +273,7 @@ def zone(*values: str) -> Obj:
     return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
 
 
-def test_node_selector_of_the_result() -> None:
+def test_result_has_node_selector_of_its_devices() -> None:
     here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]}
     two = [device("a"), device("b")]
     assert selector_of([slice_("s", two)]) == here
@@ -295,7 +297,7 @@ def opaque(number: int) -> Obj:
     return {"opaque": {"driver": DRIVER, "parameters": {"n": number}}}
 
 
-def test_configuration_in_its_order() -> None:
+def test_configuration_is_listed_in_order_of_class_and_claim() -> None:
     classes = [class_("one", config=[opaque(1), opaque(2)]), class_("two", config=[opaque(3)])]
     wanted = claim(
         "c",
@@ -347,7 +349,7 @@ VALUES = {"value": "8", "requestPolicy": {"default": "1", "validValues": ["1", "
         ({"value": "8"}, "1500m", "1500m"),
     ],
 )
-def test_consumed_capacity(capacity: Obj, asked: str | None, consumed: str | None) -> None:
+def test_consumed_capacity_follows_request_policy(capacity: Obj, asked: str | None, consumed: str | None) -> None:
     slices = [slice_("s", [device("a", capacity={"c": capacity}, allowMultipleAllocations=True)])]
     more = {"capacity": {"requests": {"c": asked}}} if asked else {}
     answer = solve(slices, [claim("c", request("r", **more))])
@@ -359,13 +361,13 @@ def test_consumed_capacity(capacity: Obj, asked: str | None, consumed: str | Non
     assert (result["shareID"], result["consumedCapacity"]) == (SHARE_ID, {"c": consumed})
 
 
-def test_shares_already_given_out_count() -> None:
+def test_existing_shares_reduce_capacity() -> None:
     state = AllocatedState.of((), [(DeviceId(DRIVER, "pool", "big"), "x")], {(DRIVER, "pool", "big"): {"mem": "7Gi"}})  # type: ignore[dict-item]
     assert chosen(solve(SHARED, [claim("c", request("r", 1, **wants("3Gi")))], state=state)) == [["big"]]
     assert chosen(solve(SHARED, [claim("c", request("r", 1, **wants("4Gi")))], state=state)) is None
 
 
-def test_lists_match_by_what_they_share() -> None:
+def test_list_attributes_match_by_intersection() -> None:
     slices = [
         slice_("s", [device("a", {"numa": ["0", "1"]}), device("b", {"numa": ["2"]}), device("c", {"numa": "1"})])
     ]
@@ -374,7 +376,7 @@ def test_lists_match_by_what_they_share() -> None:
     assert chosen(solve(slices, wanted)) is None
 
 
-def test_a_spent_budget_is_no_answer() -> None:
+def test_exhausted_budget_raises_gave_up() -> None:
     rows = [device(f"gpu-{i}", {"root": f"r{i % 7}", "model": f"m{i % 5}"}) for i in range(30)]
     wanted = [claim("c", *(request(f"r{i}", 2) for i in range(6)), match="root")]
     with pytest.raises(GaveUp, match="try again with a larger step budget"):
@@ -382,7 +384,7 @@ def test_a_spent_budget_is_no_answer() -> None:
     assert chosen(solve([slice_("s", rows)], wanted)) is None
 
 
-def test_deep_problems_do_not_nest_calls() -> None:
+def test_large_problem_does_not_exceed_recursion_limit() -> None:
     """40 claims of 32 devices each are more than Python nests calls."""
     slices = [slice_(f"s-{i:02}", [device(f"d-{i}-{j}") for j in range(64)], count=20) for i in range(20)]
     answer = solve(slices, [claim(f"c{i}", request("r", 32)) for i in range(40)])
@@ -390,7 +392,7 @@ def test_deep_problems_do_not_nest_calls() -> None:
     assert sum(len(r["devices"]["results"]) for r in answer.results) == 1280
 
 
-def test_nothing_given_is_changed() -> None:
+def test_allocation_does_not_modify_its_input() -> None:
     wanted = [claim("c", first_of("f", exact(2, tolerations=[{"operator": "Exists"}]), exact(1)), config=[opaque(1)])]
     before = copy.deepcopy((wanted, CARD))
     solve(CARD, wanted, node=NODE)

@@ -24,7 +24,7 @@ def reference(name: str) -> list[Obj]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_tolerations() -> None:
+def test_reference_tolerations_agree() -> None:
     for case in reference("tolerations.jsonl"):
         tolerated = decode_toleration(case["toleration"]).tolerates(decode_fields.taint(case["taint"]))
         assert tolerated is case["expect"]["tolerated"], case["name"]
@@ -42,7 +42,7 @@ def test_tolerations() -> None:
         ({"operator": "Future", "key": "k", "value": "v"}, False),
     ],
 )
-def test_toleration_of_one_taint(toleration: Obj, tolerated: bool) -> None:
+def test_toleration_matches_taint_by_operator_and_effect(toleration: Obj, tolerated: bool) -> None:
     taint = decode_fields.taint({"key": "k", "value": "v", "effect": "NoSchedule"})
     assert decode_toleration(toleration).tolerates(taint) is tolerated
 
@@ -125,7 +125,7 @@ def test_rule_without_selector_taints_no_device() -> None:
     assert slices_of(snapshot)["s"][1] == (("gpu-0", ()),)
 
 
-def test_rule_comes_and_goes_in_the_inventory() -> None:
+def test_taint_rule_added_and_removed_changes_allocation() -> None:
     inventory = Inventory()
     inventory.upsert_class(class_())
 
@@ -151,7 +151,7 @@ def test_rule_comes_and_goes_in_the_inventory() -> None:
     assert chosen(allocate(before, AllocatedState(), NODE, claims, Features(), new_share_id=str)) == [["gpu-0"]]
 
 
-def test_slices_published_after_the_rule_are_tainted_too() -> None:
+def test_slice_published_after_rule_is_tainted() -> None:
     snapshot = DeviceSnapshot.of([slice_("s", [device("gpu-0"), device("gpu-1")])], [class_()], [RULE])
     claims = [claim("c", request("r"))]
     assert chosen(allocate(snapshot, AllocatedState(), NODE, claims, Features(), new_share_id=str)) == [["gpu-1"]]

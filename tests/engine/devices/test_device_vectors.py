@@ -22,7 +22,7 @@ def faults(cases: list[Obj]) -> dict[str, str]:
     return {name: fault for name, fault in found.items() if fault}
 
 
-def test_reference_cases() -> None:
+def test_reference_allocator_cases_agree() -> None:
     root = os.environ.get("HARU_REFERENCE_DATA")
     if not root:
         pytest.skip("HARU_REFERENCE_DATA is not set: the reference's own cases are not here")
@@ -32,13 +32,13 @@ def test_reference_cases() -> None:
 
 
 @pytest.mark.parametrize("name", ["generated", "reference-bugs"])
-def test_generated_cases(name: str) -> None:
+def test_generated_allocator_cases_agree(name: str) -> None:
     cases = load(DATA / f"{name}.jsonl")
     assert len(cases) > 50
     assert faults(cases) == {}
 
 
-def test_heavy_cases_take_few_steps() -> None:
+def test_hard_allocator_cases_need_few_steps() -> None:
     heavy = [case for case in load(DATA / "generated.jsonl") if case.get("heavy")]
     started = time.process_time()
     assert {case["name"]: vector_fault(case, budget=10_000) for case in heavy} == {c["name"]: "" for c in heavy}

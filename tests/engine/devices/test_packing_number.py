@@ -16,7 +16,7 @@ CHARGES = st.lists(st.dictionaries(st.integers(0, 5), st.integers(0, 3), max_siz
 
 @settings(max_examples=300, deadline=None)
 @given(CHARGES, st.lists(st.integers(0, 5), min_size=6, max_size=6))
-def test_the_number_is_that_of_all_sets(drawn: list[dict[int, int]], left: list[int]) -> None:
+def test_maximum_number_of_partitions_equals_exhaustive_search(drawn: list[dict[int, int]], left: list[int]) -> None:
     charges = [tuple(sorted(charge.items())) for charge in drawn]
 
     def suffices(chosen: tuple[tuple[tuple[int, int], ...], ...]) -> bool:
@@ -64,7 +64,7 @@ def quickly(slices: list[dict[str, object]], claims: list[dict[str, object]]) ->
     return found
 
 
-def test_a_choice_that_was_wrong_early_is_taken_back_at_once() -> None:
+def test_early_alternative_is_revised_without_long_search() -> None:
     """Whole cards are preferred, and leave too few partitions for the claims that follow."""
     wish = first_of("r", exact(3, of("card")), exact(3, of("part")))
     found = quickly(cluster(5), [claim(f"c{number}", wish) for number in range(8)])
@@ -72,13 +72,13 @@ def test_a_choice_that_was_wrong_early_is_taken_back_at_once() -> None:
     assert not any("whole" in name for names in found for name in names)
 
 
-def test_claims_that_want_their_devices_together_need_a_card_each() -> None:
+def test_claims_with_match_attribute_need_one_card_each() -> None:
     wanted = [claim(f"c{number}", request("r", 4, of("part")), match="root") for number in range(4)]
     assert quickly(cluster(3), wanted) is None
     assert quickly(cluster(4), wanted) is not None
 
 
-def test_wide_partitions_are_counted_by_the_places_that_they_have() -> None:
+def test_wide_partitions_are_limited_by_their_placements() -> None:
     wanted = [claim(f"c{number}", request("r", 2, of("wide")), match="root") for number in range(5)]
     assert quickly(cluster(4), wanted) is None
     assert quickly(cluster(5), wanted) is not None
