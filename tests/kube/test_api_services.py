@@ -61,7 +61,7 @@ def judged(obj: Obj) -> list[str]:
         api_service(groupPriorityMinimum=20000, versionPriority=1000),
     ],
 )
-def test_what_may_be_stored(obj: Obj) -> None:
+def test_valid_api_service_is_accepted(obj: Obj) -> None:
     assert judged(obj) == []
 
 
@@ -112,17 +112,17 @@ def test_what_may_be_stored(obj: Obj) -> None:
         ),
     ],
 )
-def test_what_is_refused(obj: Obj, found: str) -> None:
+def test_invalid_api_service_is_refused(obj: Obj, found: str) -> None:
     assert judged(obj) == [found]
 
 
-def test_malformed_groups_and_versions_are_told() -> None:
+def test_malformed_group_and_version_are_reported() -> None:
     found = judged(api_service("V1._", group="_", version="V1"))
     assert [each.partition(":")[0] for each in found] == ["spec.group", "spec.version"]
     assert "a lowercase RFC 1123 subdomain" in found[0] and "a DNS-1035 label" in found[1]
 
 
-def test_a_status_has_one_of_three_values() -> None:
+def test_condition_status_must_be_one_of_three_values() -> None:
     obj = api_service() | {"status": {"conditions": [{"type": "Available", "status": "Perhaps"}]}}
     found = [str(each) for each in validate_status_update(obj, api_service(), KIND, GATES)]
     assert found == [
@@ -130,11 +130,11 @@ def test_a_status_has_one_of_three_values() -> None:
     ]
 
 
-def test_the_port_is_443_unless_it_is_said() -> None:
+def test_service_port_defaults_to_443() -> None:
     assert apply_defaults(api_service(), KIND, GATES)["spec"]["service"]["port"] == 443
 
 
-def test_local_ones_are_available_from_the_beginning() -> None:
+def test_local_api_service_is_available_when_created() -> None:
     made = prepare_for_create(api_service(service=None), KIND, GATES, NOW)
     assert made["status"]["conditions"] == [
         {
@@ -148,7 +148,7 @@ def test_local_ones_are_available_from_the_beginning() -> None:
     assert "status" not in prepare_for_create(api_service() | {"status": {"conditions": []}}, KIND, GATES, NOW)
 
 
-def test_what_is_built_in_has_the_priorities_of_kubernetes() -> None:
+def test_built_in_groups_have_kubernetes_priorities() -> None:
     for version, priorities in {
         ("", "v1"): (18000, 1),
         ("apps", "v1"): (17800, 15),
@@ -167,7 +167,7 @@ def test_what_is_built_in_has_the_priorities_of_kubernetes() -> None:
         assert made is None or judged(made) == []
 
 
-def test_groups_and_versions_are_ordered_as_clients_prefer_them() -> None:
+def test_groups_and_versions_are_ordered_by_priority() -> None:
     def one(name: str, group_priority: int, version_priority: int) -> Obj:
         version, _, group = name.partition(".")
         return api_service(
@@ -192,7 +192,7 @@ def test_groups_and_versions_are_ordered_as_clients_prefer_them() -> None:
         ({"status": "False"}, "False"),
     ],
 )
-def test_what_a_row_shows(status: Obj, shown: str) -> None:
+def test_table_row_shows_service_and_availability(status: Obj, shown: str) -> None:
     metadata = {"name": "v1beta1.metrics.k8s.io", "creationTimestamp": "2026-11-22T00:00:00Z"}
     obj = api_service() | {"metadata": metadata, "status": {"conditions": [{"type": "Available", **status}]}}
     now = datetime(2026, 11, 22, 0, 5, tzinfo=UTC)
@@ -201,7 +201,7 @@ def test_what_a_row_shows(status: Obj, shown: str) -> None:
     assert row(KIND, obj, now)[1] == "Local"
 
 
-def test_numbers_in_protobuf_are_those_of_the_aggregator() -> None:
+def test_protobuf_field_numbers_equal_kube_aggregator() -> None:
     """Written by hand from its proto file: 1 service, 2 group, 3 version, 4 insecure, 5 bundle, 7 and 8 priorities."""
     service = api_service(insecureSkipTLSVerify=True, caBundle="Zm9v")
     service["spec"]["service"]["port"] = 443

@@ -61,7 +61,7 @@ payloads = st.fixed_dictionaries(
 
 
 @given(st.lists(inline_requests, max_size=4), st.booleans())
-def test_v1beta1_claims_come_back_as_they_were(requests: list[Obj], templated: bool) -> None:
+def test_v1beta1_claims_round_trip_through_v1(requests: list[Obj], templated: bool) -> None:
     spec: Obj = {"devices": {"requests": requests}} if requests else {}
     obj = resource("ResourceClaim", spec, "v1beta1")
     if templated:
@@ -73,7 +73,7 @@ def test_v1beta1_claims_come_back_as_they_were(requests: list[Obj], templated: b
 
 
 @given(st.lists(payloads, max_size=4), st.booleans())
-def test_v1beta1_slices_come_back_as_they_were(basics: list[Obj], counters: bool) -> None:
+def test_v1beta1_slices_round_trip_through_v1(basics: list[Obj], counters: bool) -> None:
     spec: Obj = {"driver": "d", "pool": {"name": "p"}, "nodeName": "n"}
     if counters:
         spec["sharedCounters"] = [{"name": "s", "counters": {"c": {"value": "1"}}}]
@@ -83,7 +83,7 @@ def test_v1beta1_slices_come_back_as_they_were(basics: list[Obj], counters: bool
     assert there_and_back(obj, "resource.k8s.io/v1") == obj
 
 
-def test_zero_values_of_v1beta1_are_nothing_in_v1() -> None:
+def test_zero_values_of_v1beta1_are_omitted_in_v1() -> None:
     old = resource("ResourceSlice", {"nodeName": "", "allNodes": False, "devices": [{"name": "a"}]}, "v1beta1")
     assert convert(old, kind("resource.k8s.io/v1", "ResourceSlice"))["spec"] == {"devices": [{"name": "a"}]}
     request: Obj = {"name": "r", "deviceClassName": "", "count": 0, "firstAvailable": [{"name": "s"}]}
@@ -92,14 +92,14 @@ def test_zero_values_of_v1beta1_are_nothing_in_v1() -> None:
     assert new["spec"]["devices"]["requests"] == [{"name": "r", "firstAvailable": [{"name": "s"}]}]
 
 
-def test_both_kinds_of_request_at_once_survive_for_validation_to_refuse() -> None:
+def test_request_with_both_forms_is_kept_for_validation() -> None:
     request = {"name": "r", "deviceClassName": "c", "firstAvailable": [{"name": "s"}]}
     old = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
     new = convert(old, kind("resource.k8s.io/v1", "ResourceClaim"))["spec"]["devices"]["requests"][0]
     assert new == {"name": "r", "exactly": {"deviceClassName": "c"}, "firstAvailable": [{"name": "s"}]}
 
 
-def test_untouched_parts_are_shared() -> None:
+def test_conversion_shares_unchanged_parts() -> None:
     obj = slice_of(device())
     beta = convert(obj, kind("resource.k8s.io/v1beta1", "ResourceSlice"))
     assert beta["metadata"] is obj["metadata"]
@@ -109,13 +109,13 @@ def test_untouched_parts_are_shared() -> None:
     assert newer == {**claim(), "apiVersion": "resource.k8s.io/v1beta2"}
 
 
-def test_taint_rules_differ_in_nothing_but_their_version() -> None:
+def test_device_taint_rules_convert_by_version_only() -> None:
     rule = resource("DeviceTaintRule", {"taint": {"key": "k", "effect": "None"}}, "v1alpha3")
     moved = convert(rule, kind("resource.k8s.io/v1beta2", "DeviceTaintRule"))
     assert moved == {**rule, "apiVersion": "resource.k8s.io/v1beta2"}
 
 
-def test_events_have_two_names_for_the_same_things() -> None:
+def test_core_and_events_api_events_convert_into_each_other() -> None:
     core = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -170,7 +170,7 @@ METRICS: list[Obj] = [
 
 
 @pytest.mark.parametrize("metrics", [[], [cpu(50)], METRICS, [*METRICS, cpu(70)]])
-def test_autoscalers_carry_through_v1_what_v1_has_no_field_for(metrics: list[Obj]) -> None:
+def test_autoscaler_v1_keeps_v2_fields_in_annotations(metrics: list[Obj]) -> None:
     new = autoscaler(metrics, behavior={"scaleDown": {"selectPolicy": "Disabled"}})
     if not metrics:
         del new["spec"]["metrics"]

@@ -51,12 +51,12 @@ def slice_of(devices: int) -> Obj:
     }
 
 
-def test_what_needs_no_change_is_returned_itself() -> None:
+def test_object_without_changes_is_returned_itself() -> None:
     obj = pod(containers=[{"name": "c", "image": "i", "resources": {"limits": {"cpu": "500m"}}}], priority=0)
     assert decode(obj)[0] is obj
 
 
-def test_nulls_are_absence_and_the_given_object_is_left_alone() -> None:
+def test_nulls_are_dropped_and_input_is_unchanged() -> None:
     obj = pod(containers=[{"name": "c", "env": None}], nodeSelector=None, schedulingGroup={"podGroupName": None})
     before = copy.deepcopy(obj)
     pruned, unknown = decode(obj)
@@ -65,7 +65,7 @@ def test_nulls_are_absence_and_the_given_object_is_left_alone() -> None:
     assert obj == before
 
 
-def test_a_null_element_is_a_zero_value() -> None:
+def test_null_list_element_becomes_zero_value() -> None:
     obj = pod(containers=[None], tolerations=[None])
     obj["metadata"]["labels"] = {"a": None}
     pruned, _ = decode(obj)
@@ -107,7 +107,7 @@ def test_a_null_element_is_a_zero_value() -> None:
         ("v1", "Pod", {"metadata": {"clusterName": None}}, ['unknown field "metadata.clusterName"']),
     ],
 )
-def test_unknown_fields(api_version: str, kind: str, obj: Obj, unknown: list[str]) -> None:
+def test_unknown_fields_are_listed_with_path(api_version: str, kind: str, obj: Obj, unknown: list[str]) -> None:
     assert decode(obj, api_version, kind)[1] == unknown
 
 
@@ -116,7 +116,7 @@ def test_unknown_fields_are_dropped() -> None:
     assert pruned["spec"] == {"containers": [{"name": "c"}]}
 
 
-def test_embedded_fields_are_known() -> None:
+def test_fields_of_embedded_types_are_known() -> None:
     obj = pod(
         containers=[
             {
@@ -204,7 +204,7 @@ def test_embedded_fields_are_known() -> None:
         ("v1", "Pod", [], "json: cannot unmarshal array into Go value of type v1.Pod"),
     ],
 )
-def test_wrong_types_are_refused_in_the_words_of_go(api_version: str, kind: str, obj: Any, message: str) -> None:
+def test_wrong_type_is_refused_with_go_message(api_version: str, kind: str, obj: Any, message: str) -> None:
     with pytest.raises(StatusError) as error:
         decode(obj, api_version, kind)
     version = api_version.rpartition("/")[2]
@@ -234,13 +234,13 @@ def test_times_become_canonical(given: str, stored: str) -> None:
     assert pruned["metadata"]["creationTimestamp"] == stored
 
 
-def test_int_or_string_takes_both() -> None:
+def test_int_or_string_accepts_both_types() -> None:
     for value in (1, "25%"):
         obj = {"spec": {"strategy": {"rollingUpdate": {"maxSurge": value}}}}
         assert decode(obj, "apps/v1", "Deployment")[0] is obj
 
 
-def test_raw_json_is_left_alone() -> None:
+def test_raw_extension_is_unchanged() -> None:
     parameters = {"kind": "GpuConfig", "anything": [None, {"x": None}]}
     obj = {"spec": {"config": [{"opaque": {"driver": "d", "parameters": parameters}}]}}
     assert decode(obj, "resource.k8s.io/v1", "DeviceClass") == (obj, [])
@@ -256,7 +256,7 @@ def decoded_schema(schema: Obj) -> tuple[Any, list[str]]:
     return obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"], unknown
 
 
-def test_schemas_beside_other_forms_are_decoded_as_schemas() -> None:
+def test_json_schema_or_bool_is_decoded_as_schema() -> None:
     good: Obj = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
     assert decoded_schema(good) == (good, [])
     odd = {"items": {"type": "object", "x": 1, "properties": {"a": {"nullable": None}}}, "additionalProperties": False}
@@ -275,13 +275,13 @@ def test_schemas_beside_other_forms_are_decoded_as_schemas() -> None:
         ({"additionalProperties": {"required": "a"}}, "cannot unmarshal string"),
     ],
 )
-def test_what_is_no_schema_where_one_belongs_is_refused(schema: Obj, message: str) -> None:
+def test_invalid_value_for_schema_is_refused(schema: Obj, message: str) -> None:
     with pytest.raises(StatusError) as refused:
         decoded_schema(schema)
     assert refused.value.code == 400 and message in refused.value.message
 
 
-def test_hints() -> None:
+def test_unknown_field_suggests_similar_name() -> None:
     kind = by_kind("v1", "Pod")
     assert kind is not None
     obj = pod(containers=[{"name": "c", "imagePulPolicy": "x", "zzz": 1}], nodename="n")
@@ -293,7 +293,7 @@ def test_hints() -> None:
     assert suggest("abc", ["replicas"]) == ""
 
 
-def test_duplicate_fields() -> None:
+def test_duplicate_fields_are_listed() -> None:
     text = '{"kind":"Pod","spec":{"a":1,"a":2,"l":[{"x":1},{"x":1,"x":1,"x":2}]},"kind":"Pod"}'
     assert duplicate_fields(text) == [
         'duplicate field "spec.a"',
@@ -303,7 +303,7 @@ def test_duplicate_fields() -> None:
     assert duplicate_fields(b'{"a":[1,{"b":{}}]}') == []
 
 
-def test_a_large_slice_is_decoded_quickly() -> None:
+def test_large_slice_is_decoded_quickly() -> None:
     obj = slice_of(26)
     decode(obj, "resource.k8s.io/v1", "ResourceSlice")
     best = 1.0

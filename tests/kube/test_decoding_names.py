@@ -24,5 +24,5 @@ from haru.kube.decoding import suggest_name
         ("x", [], ""),
     ],
 )
-def test_suggested_name(name: str, known: list[str], meant: str) -> None:
+def test_similar_name_is_suggested(name: str, known: list[str], meant: str) -> None:
     assert suggest_name(name, known) == meant

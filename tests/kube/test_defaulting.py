@@ -26,7 +26,7 @@ def thing(api_version: str, kind: str, **fields: Any) -> Obj:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "one"}, **fields}
 
 
-def test_a_pod_gets_everything_that_kubectl_shows() -> None:
+def test_pod_gets_all_defaults() -> None:
     spec = filled(pod())["spec"]
     assert spec == {
         "containers": [
@@ -62,11 +62,11 @@ def test_a_pod_gets_everything_that_kubectl_shows() -> None:
         ("", "IfNotPresent"),
     ],
 )
-def test_the_tag_decides_when_to_pull(image: str, policy: str) -> None:
+def test_image_tag_determines_pull_policy(image: str, policy: str) -> None:
     assert image_pull_policy(image) == policy
 
 
-def test_requests_follow_limits_in_pods_but_not_in_templates() -> None:
+def test_requests_default_to_limits_in_pods_but_not_in_templates() -> None:
     container = {
         "name": "c",
         "image": "i:1",
@@ -82,13 +82,13 @@ def test_requests_follow_limits_in_pods_but_not_in_templates() -> None:
     assert kept["requests"] == {"cpu": "1"}
 
 
-def test_pod_level_requests_come_from_containers_then_from_pod_limits() -> None:
+def test_pod_level_requests_default_from_containers_then_limits() -> None:
     container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "500m"}}}
     spec = filled(pod(containers=[container], resources={"limits": {"cpu": "2", "memory": "1Gi"}}))["spec"]
     assert spec["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
 
 
-def test_nested_parts_of_a_pod() -> None:
+def test_nested_pod_fields_get_defaults() -> None:
     container = {
         "name": "c",
         "image": "i",
@@ -136,13 +136,13 @@ def test_nested_parts_of_a_pod() -> None:
         (claim(tolerations=[{"key": "k"}]), {"tolerations": [{"key": "k", "operator": "Equal"}]}),
     ],
 )
-def test_device_requests(obj: Obj, expected: Obj) -> None:
+def test_device_requests_get_defaults(obj: Obj, expected: Obj) -> None:
     request = filled(obj)["spec"]["devices"]["requests"][0]["exactly"]
     assert expected.items() <= request.items()
     assert ("count" in request) == ("count" in expected or "tolerations" in expected)
 
 
-def test_v1beta1_requests_are_left_alone_beside_alternatives() -> None:
+def test_v1beta1_request_with_alternatives_gets_no_defaults() -> None:
     request = {"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]}
     obj = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
     made = filled(obj)["spec"]["devices"]["requests"][0]
@@ -156,14 +156,14 @@ def test_v1beta1_requests_are_left_alone_beside_alternatives() -> None:
 @pytest.mark.parametrize(
     ("kind", "spec"), [("DeviceClass", {}), ("ResourceClaim", {}), ("ResourceClaimTemplate", {"spec": {}})]
 )
-def test_a_spec_is_always_there(kind: str, spec: Obj, version: str) -> None:
+def test_missing_spec_is_created(kind: str, spec: Obj, version: str) -> None:
     """Found by random requests: the documented schema requires it."""
     for without in ({}, {"spec": None}):
         obj = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "a"}, **without}
         assert filled(obj)["spec"] == spec
 
 
-def test_taints_are_dated_when_nobody_dated_them() -> None:
+def test_time_added_of_taint_is_set_unless_given() -> None:
     dated = {"key": "b", "effect": "None", "timeAdded": "2020-01-01T00:00:00Z"}
     obj = slice_of(device(taints=[{"key": "a", "effect": "None"}, dated]), device("gpu-1"))
     made = filled(obj)["spec"]["devices"]
@@ -173,7 +173,7 @@ def test_taints_are_dated_when_nobody_dated_them() -> None:
     assert apply_defaults(slice_of(device()), kind_of(obj), ALL, NOW) == slice_of(device())
 
 
-def test_groups_are_disrupted_pod_by_pod_when_preemption_knows_groups() -> None:
+def test_disruption_mode_defaults_only_with_its_gate() -> None:
     assert filled(group())["spec"]["disruptionMode"] == "Pod"
     assert "disruptionMode" not in filled(group(), gates=DEFAULT)["spec"]
 
@@ -255,7 +255,7 @@ def test_groups_are_disrupted_pod_by_pod_when_preemption_knows_groups() -> None:
         (resource("ResourcePoolStatusRequest", {"driver": "d"}, "v1alpha3"), "spec.limit", 100),
     ],
 )
-def test_other_kinds(obj: Obj, path: str, expected: Any) -> None:
+def test_fields_of_other_kinds_get_defaults(obj: Obj, path: str, expected: Any) -> None:
     value: Any = filled(obj)
     for step in path.split("."):
         value = value[int(step)] if isinstance(value, list) else value[step]
@@ -277,5 +277,5 @@ def test_other_kinds(obj: Obj, path: str, expected: Any) -> None:
     ),
     st.booleans(),
 )
-def test_defaulting_twice_is_defaulting_once(container: Obj, host: bool) -> None:
+def test_defaulting_is_idempotent(container: Obj, host: bool) -> None:
     filled(pod(containers=[container], hostNetwork=host))

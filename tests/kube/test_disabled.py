@@ -92,7 +92,7 @@ def pruned(obj: Obj) -> Any:
 
 
 @pytest.mark.parametrize(("gate", "plain", "path", "value"), CASES)
-def test_gate_matrix(gate: str, plain: Obj, path: str, value: Any) -> None:
+def test_gated_field_is_dropped_unless_in_use(gate: str, plain: Obj, path: str, value: Any) -> None:
     using = put(plain, path, value)
     assert dropped(using, None, ALL) is using
     assert pruned(dropped(using, None, without(gate))) == pruned(plain)
@@ -104,7 +104,7 @@ def test_gate_matrix(gate: str, plain: Obj, path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("gate", "plain", "path", "value"), [case for case in CASES if "resource.k8s.io" in case[1]["apiVersion"]]
 )
-def test_gate_matrix_of_v1beta1(gate: str, plain: Obj, path: str, value: Any) -> None:
+def test_gated_field_is_dropped_in_v1beta1(gate: str, plain: Obj, path: str, value: Any) -> None:
     beta = by_kind("resource.k8s.io/v1beta1", plain["kind"])
     assert beta is not None
     using, bare = convert(put(plain, path, value), beta), convert(plain, beta)
@@ -112,13 +112,13 @@ def test_gate_matrix_of_v1beta1(gate: str, plain: Obj, path: str, value: Any) ->
     assert dropped(using, using, without(gate)) is using
 
 
-def test_a_list_attribute_leaves_an_attribute_without_a_value() -> None:
+def test_dropped_list_attribute_leaves_attribute_without_value() -> None:
     obj = slice_of(device(attributes={"a": {"ints": [1]}, "b": {"int": 1}}))
     made = dropped(obj, None, FeatureGates())
     assert made["spec"]["devices"][0]["attributes"] == {"a": {}, "b": {"int": 1}}
 
 
-def test_use_anywhere_in_the_stored_object_keeps_the_field_everywhere() -> None:
+def test_field_in_use_in_stored_object_is_kept() -> None:
     taints = [{"key": "k", "effect": "None"}]
     old = slice_of(device("a", taints=taints), device("b"))
     new = slice_of(device("a"), device("b", taints=taints))

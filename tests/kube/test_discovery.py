@@ -4,7 +4,7 @@ from haru.kube import discovery
 from haru.kube.kinds import all_kinds, group_versions
 
 
-def test_groups() -> None:
+def test_api_group_list_has_versions_and_preferred_version() -> None:
     groups = discovery.api_group_list(group_versions())["groups"]
     assert [group["name"] for group in groups[:2]] == ["apiregistration.k8s.io", "apps"]
     for group in groups:
@@ -15,7 +15,7 @@ def test_groups() -> None:
     assert one["versions"][1] == {"groupVersion": "resource.k8s.io/v1beta2", "version": "v1beta2"}
 
 
-def test_api_versions() -> None:
+def test_api_versions_document_has_v1() -> None:
     assert discovery.api_versions("127.0.0.1:6443") == {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -23,7 +23,7 @@ def test_api_versions() -> None:
     }
 
 
-def test_resource_list() -> None:
+def test_resource_list_has_verbs_and_subresources() -> None:
     listed = discovery.api_resource_list("", "v1", all_kinds())
     assert listed["groupVersion"] == "v1"
     resources = {resource["name"]: resource for resource in listed["resources"]}
@@ -49,7 +49,7 @@ def test_resource_list() -> None:
     assert next(r for r in scale if r["name"] == "deployments/scale")["kind"] == "Scale"
 
 
-def test_storage_hashes_follow_the_stored_version() -> None:
+def test_storage_version_hash_follows_stored_version() -> None:
     hashes = {
         version: {r["name"]: r.get("storageVersionHash") for r in
                   discovery.api_resource_list("resource.k8s.io", version, all_kinds())["resources"]}
@@ -59,7 +59,7 @@ def test_storage_hashes_follow_the_stored_version() -> None:
     assert hashes["v1"]["resourceclaims"] != hashes["v1"]["deviceclasses"]
 
 
-def test_aggregated() -> None:
+def test_aggregated_discovery_has_resources_and_subresources() -> None:
     core = discovery.aggregated(group_versions(), all_kinds(), root="/api")
     assert [item["metadata"] for item in core["items"]] == [{}]
     named = discovery.aggregated(
@@ -76,7 +76,7 @@ def test_aggregated() -> None:
     ]
 
 
-def test_only_what_is_served_is_listed() -> None:
+def test_only_served_groups_are_listed() -> None:
     served = [kind for kind in all_kinds() if (kind.group, kind.version) == ("apps", "v1")]
     document = discovery.aggregated([("", "v1"), ("apps", "v1")], served, root="/apis")
     assert [item["metadata"]["name"] for item in document["items"]] == ["apps"]

@@ -31,7 +31,7 @@ def names(groups: Groups) -> list[tuple[str, list[tuple[str, list[str]]]]]:
     ]
 
 
-def test_the_union_of_groups_versions_and_resources() -> None:
+def test_merged_discovery_is_union_of_groups_versions_and_resources() -> None:
     a = [group("apps", v1=[resource("deployments")]), group("batch", v1=[resource("jobs")])]
     b = [group("apps", v2=[resource("deployments")], v1=[resource("sets")]), group("train", v1=[resource("cars")])]
     assert names(merged({"a": a, "b": b}, "a")) == [
@@ -41,7 +41,7 @@ def test_the_union_of_groups_versions_and_resources() -> None:
     ]
 
 
-def test_a_resource_that_both_have_can_do_what_either_can() -> None:
+def test_resource_in_both_documents_has_union_of_verbs() -> None:
     kind = {"group": "", "version": "v1", "kind": "Binding"}
     status = {"subresource": "status", "verbs": ["get"]}
     a = [group("apps", v1=[resource("sets", "list get", singularResource="set", subresources=[status])])]
@@ -52,14 +52,14 @@ def test_a_resource_that_both_have_can_do_what_either_can() -> None:
     assert found == resource("sets", "get list watch", singularResource="set", subresources=[scale, later])
 
 
-def test_the_first_server_says_how_fresh_a_version_is() -> None:
+def test_freshness_comes_from_the_own_document() -> None:
     a, b = [group("apps", v1=[resource("x")])], [group("apps", v1=[resource("y")])]
     a[0]["versions"][0]["freshness"] = "Stale"
     assert merged({"a": a, "b": b}, "b")[0]["versions"][0]["freshness"] == "Stale"
     assert merged({"c": a, "b": b}, "b")[0]["versions"][0]["freshness"] == "Current"
 
 
-def test_what_adds_nothing_leaves_the_own_document_as_it_is() -> None:
+def test_document_without_additions_is_returned_unchanged() -> None:
     own = [group("apps", v1=[resource("sets", "list get")])]
     assert merged({"a": own, "b": deepcopy(own)}, "a") is own
     assert merged({"a": own}, "a") is own
@@ -72,7 +72,7 @@ def test_excluded_versions_are_left_out() -> None:
     assert served_resources(groups) == {("apps", "v1", "x"), ("apps", "v2", "x"), ("train", "v1", "cars")}
 
 
-def test_orders() -> None:
+def test_orders_are_merged() -> None:
     assert merged_order([["a", "b", "c"], ["a", "x", "c"]]) == ["a", "b", "x", "c"]
     assert merged_order([["b", "c"], ["a", "b"]]) == ["a", "b", "c"]
     assert merged_order([["a", "b"], ["b", "a"]]) == ["a", "b"]
@@ -84,7 +84,7 @@ LISTS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6),
 
 @settings(max_examples=80, deadline=None)
 @given(LISTS)
-def test_every_name_once_and_each_order_kept_where_all_agree(lists: list[list[str]]) -> None:
+def test_merged_order_has_every_name_once_and_keeps_common_order(lists: list[list[str]]) -> None:
     order = merged_order(lists)
     assert sorted(order) == sorted({name for each in lists for name in each})
     before = {(x, y) for each in lists for i, x in enumerate(each) for y in each[i + 1 :]}
@@ -113,7 +113,7 @@ GROUPS = st.dictionaries(st.sampled_from(["apps", "batch", "train"]), VERSIONS, 
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), GROUPS, min_size=1), st.randoms(use_true_random=False))
-def test_merging_does_not_depend_on_the_order_of_learning_and_adds_nothing_twice(
+def test_merged_discovery_is_independent_of_order_and_idempotent(
     documents: dict[str, Groups], shuffler: random.Random
 ) -> None:
     own = sorted(documents)[0]
@@ -127,7 +127,7 @@ def test_merging_does_not_depend_on_the_order_of_learning_and_adds_nothing_twice
     assert served_resources(once) == set().union(*(served_resources(each) for each in documents.values()))
 
 
-def test_two_versions_of_the_real_documents() -> None:
+def test_discovery_of_1_35_and_1_36_is_merged() -> None:
     gates = "GenericWorkload=true,DRADeviceTaintRules=true,DRADeviceTaints=true"
     found = {}
     for minor in (35, 36):

@@ -24,7 +24,7 @@ from haru.kube.durations import nanoseconds_of, seconds_of
         ("0.0000000009s", 0),
     ],
 )
-def test_what_a_duration_says(text: str, nanoseconds: int) -> None:
+def test_duration_text_gives_nanoseconds(text: str, nanoseconds: int) -> None:
     assert nanoseconds_of(text) == nanoseconds
     assert seconds_of(text) == nanoseconds / 1e9
 
@@ -32,6 +32,6 @@ def test_what_a_duration_says(text: str, nanoseconds: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", "1", "s", ".s", "1x", "1s ", " 1s", "1s2", "1d", "--1s", "1" * 31 + "s", "١s"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time: invalid duration"):
         nanoseconds_of(text)

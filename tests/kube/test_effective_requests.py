@@ -83,7 +83,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("main", "init", "overhead", "whole", "expected"), ROWS)
-def test_what_a_pod_requests(main: str, init: str, overhead: str, whole: str, expected: str) -> None:
+def test_pod_requests_follow_containers_init_containers_and_overhead(
+    main: str, init: str, overhead: str, whole: str, expected: str
+) -> None:
     spec: Obj = {"containers": containers("c", main), "initContainers": containers("i", init)}
     if overhead:
         spec["overhead"] = amounts(overhead)
@@ -107,7 +109,7 @@ RESIZED = [
 
 
 @pytest.mark.parametrize(("asked", "allocated", "actual", "reason", "expected"), RESIZED)
-def test_what_a_pod_requests_while_it_is_resized(
+def test_pod_requests_during_resize_follow_status(
     asked: str, allocated: str, actual: str, reason: str, expected: str
 ) -> None:
     status: Obj = {"name": "c0"}

@@ -4,7 +4,7 @@ from haru.kube.examining import examine
 from haru.kube.kinds import by_kind
 
 
-def test_all_faults_are_found_and_the_rest_is_kept() -> None:
+def test_all_decoding_faults_are_found_and_rest_is_kept() -> None:
     kind = by_kind("resource.k8s.io/v1", "ResourceSlice")
     assert kind is not None
     capacity = {"memory": "80Gi", "shares": {"value": "2"}}

@@ -65,11 +65,11 @@ SCHEMA = an_object(
         ("[", False),
     ],
 )
-def test_field_paths(path: str, valid: bool) -> None:
+def test_field_path_is_valid_or_not(path: str, valid: bool) -> None:
     assert is_field_path(path, SCHEMA) is valid
 
 
-def test_a_rule_with_a_path_to_nowhere_is_refused() -> None:
+def test_rule_with_unknown_field_path_is_refused() -> None:
     spec = {**an_object(a=NUMBER), "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".b"}]}
     assert [str(error) for error in check_schema(an_object(spec=spec), "s")] == [
         's.properties[spec].x-kubernetes-validations[0].fieldPath: Invalid value: ".b": must be a valid path'
@@ -92,7 +92,7 @@ def test_a_rule_with_a_path_to_nowhere_is_refused() -> None:
         ),
     ],
 )
-def test_what_tells_items_apart_is_never_null(kind: str, items: Obj, where: str) -> None:
+def test_list_keys_must_not_be_nullable(kind: str, items: Obj, where: str) -> None:
     if kind == "map":
         items = {**items, "required": ["k"]}
     keys = {"x-kubernetes-list-map-keys": ["k"]} if kind == "map" else {}

@@ -8,14 +8,14 @@ import pytest
 from haru.kube.gates import FeatureGates
 
 
-def test_defaults_are_those_of_1_36() -> None:
+def test_gate_defaults_equal_kubernetes_1_36() -> None:
     gates = FeatureGates()
     on = {"DynamicResourceAllocation", "DRAPartitionableDevices", "DRADeviceTaints", "DRAConsumableCapacity"}
     off = {"GenericWorkload", "GangScheduling", "DRADeviceTaintRules", "DRAListTypeAttributes", "MemoryQoS"}
     assert {name: gates.enabled(name) for name in on | off} == {name: name in on for name in on | off}
 
 
-def test_the_table_is_consistent() -> None:
+def test_gate_table_is_consistent() -> None:
     names = [gate.name for gate in FeatureGates.known()]
     assert names == sorted(names)
     for gate in FeatureGates.known():
@@ -39,7 +39,7 @@ def test_the_table_is_consistent() -> None:
         ("DRAPrioritizedList=false", "DRAPrioritizedList", False),
     ],
 )
-def test_parse(text: str, gate: str, enabled: bool) -> None:
+def test_feature_gates_text_sets_gates(text: str, gate: str, enabled: bool) -> None:
     assert FeatureGates.parse(text).enabled(gate) is enabled
 
 
@@ -56,13 +56,13 @@ def test_parse(text: str, gate: str, enabled: bool) -> None:
         ("WorkloadAwarePreemption=true,GenericWorkload=true", "needs GangScheduling, which is off"),
     ],
 )
-def test_parse_names_the_gate_and_the_remedy(text: str, message: str) -> None:
+def test_invalid_feature_gates_text_names_gate_and_fix(text: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         FeatureGates.parse(text)
     assert message in str(error.value)
 
 
-def test_accelerator_defaults() -> None:
+def test_accelerator_defaults_enable_accelerator_gates() -> None:
     gates = FeatureGates.accelerator_defaults()
     assert gates.enabled("WorkloadAwarePreemption")
     assert gates.enabled("DRADeviceTaintRules")
@@ -73,12 +73,12 @@ def test_accelerator_defaults() -> None:
     assert without.enabled("DRAListTypeAttributes")
 
 
-def test_an_unknown_name_is_a_programming_error() -> None:
+def test_unknown_gate_name_raises_key_error() -> None:
     with pytest.raises(KeyError):
         FeatureGates().enabled("NoSuchGate")
 
 
-def test_equality_follows_the_effect() -> None:
+def test_feature_gates_with_equal_effect_are_equal() -> None:
     assert FeatureGates.parse("DRADeviceTaints=true") == FeatureGates()
     assert hash(FeatureGates.parse("DRADeviceTaints=true")) == hash(FeatureGates())
     assert FeatureGates.parse("MemoryQoS=true") != FeatureGates()
@@ -95,7 +95,7 @@ def test_equality_follows_the_effect() -> None:
         ("WorkloadWithJob", None, ("ALPHA", False, False)),
     ],
 )
-def test_stage_and_default_go_with_the_version(
+def test_stage_and_default_depend_on_version(
     gate: str, before: tuple[str, bool, bool] | None, now: tuple[str, bool, bool]
 ) -> None:
     def seen(minor: int) -> tuple[str, bool, bool] | None:
@@ -107,7 +107,7 @@ def test_stage_and_default_go_with_the_version(
     assert FeatureGates(minor=36).enabled(gate) is now[1]
 
 
-def test_what_came_later_can_not_be_asked_for() -> None:
+def test_gate_of_later_version_cannot_be_set() -> None:
     with pytest.raises(ValueError, match=r"cannot set feature gate WorkloadWithJob to true, feature is PreAlpha at em"):
         FeatureGates.parse("WorkloadWithJob=true", 35)
     # What is locked now was not then.
@@ -117,7 +117,7 @@ def test_what_came_later_can_not_be_asked_for() -> None:
         FeatureGates(minor=34)
 
 
-def test_what_is_told_of_gates() -> None:
+def test_gate_metrics_list_every_gate() -> None:
     told = FeatureGates.parse("AllAlpha=true,MemoryQoS=false").told()
     assert told == sorted(told)
     assert ("AllAlpha", "ALPHA", True) in told and ("AllBeta", "BETA", False) in told
@@ -129,7 +129,7 @@ def test_what_is_told_of_gates() -> None:
     assert 'kubernetes_feature_enabled{name="KubeletPSI",stage=""} 1' in lines
 
 
-def test_the_reference_is_what_the_table_says() -> None:
+def test_gates_reference_equals_gate_table() -> None:
     root = Path(__file__).parents[2]
     spec = importlib.util.spec_from_file_location("write_gates_reference", root / "tools" / "write_gates_reference.py")
     assert spec is not None and spec.loader is not None

@@ -103,13 +103,13 @@ def known() -> dict[str, Told]:
     return {gate.name: Told(gate.name, gate.stage, gate.default, gate.locked) for gate in FeatureGates.known()}
 
 
-def test_every_gate_that_is_named_is_known() -> None:
+def test_every_gate_in_documentation_is_known() -> None:
     named = {told.name for told in (*rows(), *heads())} | {name for _, name in spoken()}
     assert len(named - OTHERS.keys()) >= 35, "the pages were read"
     assert named - OTHERS.keys() <= known().keys()
 
 
-def test_stage_and_default_are_what_is_told() -> None:
+def test_gate_stage_and_default_equal_documentation() -> None:
     table, seen = known(), 0
     for told in (*rows(), *heads()):
         found = table[told.name]
@@ -120,7 +120,7 @@ def test_stage_and_default_are_what_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["DRADeviceTaintRules", "DRAPrioritizedList", "MutatingAdmissionPolicy", "MemoryQoS"])
-def test_how_the_pages_are_read(name: str) -> None:
+def test_documentation_table_of_gates_is_parsed(name: str) -> None:
     told = {
         "DRADeviceTaintRules": ("BETA", False, None),
         "DRAPrioritizedList": ("GA", True, False),

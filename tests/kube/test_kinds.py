@@ -16,7 +16,7 @@ def resource(group: str, version: str, plural: str) -> Kind:
     return found
 
 
-def test_a_kind() -> None:
+def test_kind_has_resource_names_and_scope() -> None:
     deployment = resource("apps", "v1", "deployments")
     assert by_kind("apps/v1", "Deployment") is deployment
     assert deployment.api_version == "apps/v1"
@@ -30,7 +30,7 @@ def test_a_kind() -> None:
     assert str(deployment) == "apps/v1 Deployment"
 
 
-def test_nothing_is_found_for_what_is_not_served() -> None:
+def test_unserved_resource_is_not_found() -> None:
     assert lookup("apps", "v1beta1", "deployments") is None
     assert by_kind("v1", "Deployment") is None
 
@@ -53,17 +53,17 @@ def test_nothing_is_found_for_what_is_not_served() -> None:
         ("apps", "v1", "deployments", "apps/v1 Deployment"),
     ],
 )
-def test_storage(group: str, version: str, plural: str, stored: str) -> None:
+def test_resource_is_stored_in_its_storage_version(group: str, version: str, plural: str, stored: str) -> None:
     assert str(storage_kind(resource(group, version, plural))) == stored
 
 
-def test_every_kind_is_stored_as_one_that_exists() -> None:
+def test_storage_version_of_every_kind_exists() -> None:
     for kind in all_kinds():
         assert storage_kind(kind).kind == kind.kind
         assert not kind.virtual or kind.verbs == ("create",)
 
 
-def test_preference_and_defaults() -> None:
+def test_group_versions_are_ordered_and_alpha_is_off_by_default() -> None:
     versions = kinds.group_versions()
     assert versions[0] == ("", "v1")
     resource_versions = [version for group, version in versions if group == "resource.k8s.io"]
@@ -74,7 +74,7 @@ def test_preference_and_defaults() -> None:
     assert on.isdisjoint({("resource.k8s.io", "v1beta2"), ("scheduling.k8s.io", "v1alpha2")})
 
 
-def test_subresources() -> None:
+def test_subresources_have_kinds_and_verbs() -> None:
     found = {sub.name: sub for sub in subresources_of(resource("", "v1", "pods"))}
     assert set(found) >= {"binding", "eviction", "log", "status", "resize", "ephemeralcontainers"}
     assert (found["eviction"].group, found["eviction"].kind, found["eviction"].verbs) == (
@@ -88,7 +88,7 @@ def test_subresources() -> None:
             assert by_kind(f"{sub.group}/{sub.version}".lstrip("/"), sub.kind) is not None
 
 
-def test_bodies_have_kinds_too() -> None:
+def test_request_body_kinds_are_known() -> None:
     for api_version, kind in [
         ("autoscaling/v1", "Scale"),
         ("policy/v1", "Eviction"),
@@ -101,7 +101,7 @@ def test_bodies_have_kinds_too() -> None:
 
 
 @needs_reference
-def test_scopes_and_names_are_those_of_the_url_templates() -> None:
+def test_scopes_and_names_equal_reference_url_paths() -> None:
     named = {}
     for path, entry in interface_facts("paths").items():
         if path.endswith("/{name}"):
@@ -110,7 +110,7 @@ def test_scopes_and_names_are_those_of_the_url_templates() -> None:
     assert ours.items() <= named.items()
 
 
-def test_importing_the_kinds_is_quick() -> None:
+def test_import_of_kinds_takes_less_than_50_ms() -> None:
     code = (
         "import dataclasses, pathlib, time; start = time.process_time(); import haru.kube.kinds; "
         "print(time.process_time() - start)"

@@ -18,7 +18,7 @@ def served(minor: int, **runtime_config: bool) -> set[str]:
     return {str(kind) for kind in Served(FeatureGates.parse(GATES, minor), config).kinds}
 
 
-def test_the_older_version_has_what_came_before_the_newer_one_and_no_more() -> None:
+def test_version_1_35_serves_exactly_what_existed_then() -> None:
     missing = served(36, api_all=True) - served(35, api_all=True)
     assert missing == {
         "admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
@@ -32,7 +32,7 @@ def test_the_older_version_has_what_came_before_the_newer_one_and_no_more() -> N
     assert served(36, api_all=True) == {str(kind) for kind in all_kinds()}
 
 
-def test_a_version_without_resources_is_not_told_of() -> None:
+def test_group_version_without_resources_is_not_served() -> None:
     older = Served(FeatureGates.parse(GATES, 35), {"api/all": True})
     newer = Served(FeatureGates.parse(GATES, 36), {"api/all": True})
     assert set(newer.group_versions) - set(older.group_versions) == {("scheduling.k8s.io", "v1alpha2")}
@@ -40,13 +40,13 @@ def test_a_version_without_resources_is_not_told_of() -> None:
 
 
 @pytest.mark.parametrize("minor", [35, 36])
-def test_what_is_generally_available_is_in_every_version(minor: int) -> None:
+def test_stable_kinds_are_served_in_every_version(minor: int) -> None:
     stable = [kind for kind in all_kinds() if kind.version in ("v1", "v2") and "Mutating" not in kind.kind]
     assert stable and all(is_in(kind, minor) for kind in stable)
 
 
 @pytest.mark.parametrize("minor", [35, 36])
-async def test_a_server_of_every_version_starts_with_its_defaults(minor: int) -> None:
+async def test_server_of_each_version_starts_with_its_defaults(minor: int) -> None:
     store = SqliteStore(":memory:")
     await store.start()
     server = ApiServer(ServerConfig(store, FeatureGates(minor=minor)))

@@ -23,7 +23,7 @@ def container(name: str = "a", requests: Obj | None = None, limits: Obj | None =
     return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}}
 
 
-def test_defaults_complete_what_is_not_said() -> None:
+def test_limit_range_defaults_fill_missing_requests_and_limits() -> None:
     made = pod(container(requests={"cpu": "1"}), container("b"), initContainers=[container("i", limits={"cpu": "9"})])
     default = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "500m", "memory": "1Gi"}}
     before = made["spec"]
@@ -39,7 +39,7 @@ def test_defaults_complete_what_is_not_said() -> None:
     assert before["containers"][1]["resources"]["limits"] == {}, "what was given stays as it was"
 
 
-def test_a_pod_that_says_everything_is_not_marked() -> None:
+def test_pod_with_own_limits_gets_no_annotation() -> None:
     made = pod(container(limits={"cpu": "1"}))
     set_defaults(ranges({"type": "Container", "default": {"cpu": "2"}}, {"type": "Pod", "max": {"cpu": "1"}}), made)
     assert "annotations" not in made["metadata"]
@@ -92,12 +92,12 @@ def test_a_pod_that_says_everything_is_not_marked() -> None:
         ({"maxLimitRequestRatio": {"cpu": "1500m"}}, container(requests={"cpu": "2"}, limits={"cpu": "3"}), []),
     ],
 )
-def test_bounds_of_containers(item: Obj, made: Obj, faults: list[str]) -> None:
+def test_container_bounds_are_enforced(item: Obj, made: Obj, faults: list[str]) -> None:
     assert pod_faults(ranges({"type": "Container", **item}), pod(made)) == faults
     assert pod_faults(ranges({"type": "Container", **item}), pod(initContainers=[made])) == faults
 
 
-def test_bounds_of_pods_are_of_all_containers_together() -> None:
+def test_pod_bounds_apply_to_sum_of_containers() -> None:
     both = pod(container(requests={"cpu": "2"}, limits={"cpu": "2"}), container("b", {"cpu": "3"}, {"cpu": "3"}))
     assert pod_faults(ranges({"type": "Pod", "max": {"cpu": "4"}}), both) == [
         "maximum cpu usage per Pod is 4, but limit is 5"
@@ -105,7 +105,7 @@ def test_bounds_of_pods_are_of_all_containers_together() -> None:
     assert pod_faults(ranges({"type": "Pod", "min": {"cpu": "5"}}), both) == []
 
 
-def test_bounds_of_volume_claims() -> None:
+def test_volume_claim_bounds_are_enforced() -> None:
     item = {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}
 
     def faults(size: str) -> list[str]:
@@ -116,5 +116,5 @@ def test_bounds_of_volume_claims() -> None:
     assert faults("3Gi") == ["maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"]
 
 
-def test_several_faults_are_told_together() -> None:
+def test_several_violations_are_reported_together() -> None:
     assert told(["a", "b"]) == "[a, b]" and told(["a"]) == "a"

@@ -50,7 +50,7 @@ def findings(obj: Obj) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("case", EXPECTED, ids=lambda c: f"{c['file']}-{c.get('path', '')}")
-def test_each_finding_is_made(case: Any) -> None:
+def test_expected_finding_is_reported(case: Any) -> None:
     if case["stage"] == "yaml":
         with pytest.raises(ValueError, match=case["message"]):
             objects_of(case["file"])
@@ -65,7 +65,7 @@ def test_each_finding_is_made(case: Any) -> None:
     assert any(case.get("path", "") in text and case["message"] in text for text in texts), found
 
 
-def test_nothing_else_is_refused() -> None:
+def test_no_other_object_is_refused() -> None:
     expected = {(case["file"], case["object"]) for case in EXPECTED if case["stage"] in (*REFUSED, "kind")}
     refused = set()
     for path in sorted(DATA.glob("*.yaml")):

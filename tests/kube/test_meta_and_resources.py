@@ -4,20 +4,20 @@ from haru.kube import meta
 from haru.kube.resources import claimed_resources, pod_requests
 
 
-def test_identity() -> None:
+def test_metadata_helpers_return_key_uid_and_finalizers() -> None:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "finalizers": ["f"]}}
     assert (meta.key_of(pod), meta.key_of({"metadata": {"name": "x"}}), meta.uid_of(pod)) == ("n/p", "x", "u")
     assert meta.has_finalizer(pod, "f") and not meta.has_finalizer(pod, "g")
     assert meta.name_of({}) == "" and meta.labels_of({}) == {}
 
 
-def test_controller() -> None:
+def test_controller_reference_is_found() -> None:
     owners = [{"name": "a"}, {"name": "b", "controller": True}]
     assert meta.controller_of({"metadata": {"ownerReferences": owners}}) == owners[1]
     assert meta.controller_of({"metadata": {}}) is None
 
 
-def test_condition_keeps_its_transition_time_while_its_status_stays() -> None:
+def test_condition_keeps_transition_time_while_status_is_unchanged() -> None:
     first = meta.set_condition(None, {"type": "Ready", "status": "True"}, "t1")
     assert first == [{"type": "Ready", "status": "True", "lastTransitionTime": "t1"}]
     same = meta.set_condition(first, {"type": "Ready", "status": "True", "reason": "R"}, "t2")
@@ -46,7 +46,7 @@ TAINT = {"key": "gpu", "value": "5", "effect": "NoSchedule"}
         ({"value": "5"}, False),
     ],
 )
-def test_tolerations(toleration, covers: bool) -> None:
+def test_toleration_matches_taint(toleration, covers: bool) -> None:
     assert meta.tolerates([toleration], TAINT) is covers
 
 
@@ -78,11 +78,11 @@ def container(name: str, cpu: str, **extra: object) -> dict:
         ({"containers": [container("a", "1")], "overhead": {"cpu": "250m"}}, "1250m"),
     ],
 )
-def test_pod_requests(spec, cpu: str) -> None:
+def test_pod_requests_sum_containers_and_init_containers(spec, cpu: str) -> None:
     assert str(pod_requests({"spec": spec})["cpu"]) == cpu
 
 
-def test_pod_level_requests_do_not_hide_extended_resources() -> None:
+def test_extended_resources_count_beside_pod_level_resources() -> None:
     spec = {
         "containers": [{"name": "a", "resources": {"requests": {"nvidia.com/gpu": "2"}}}],
         "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "9"}},
@@ -90,7 +90,7 @@ def test_pod_level_requests_do_not_hide_extended_resources() -> None:
     assert {name: str(q) for name, q in pod_requests({"spec": spec}).items()} == {"cpu": "1", "nvidia.com/gpu": "2"}
 
 
-def test_what_devices_take_is_within_what_the_pods_own_level_requests() -> None:
+def test_mapped_device_amounts_are_added_below_pod_level_requests() -> None:
     entries = [
         {"resourceClaimName": "a", "containers": ["c"], "resources": {"cpu": "500m", "memory": "1Gi"}},
         {"resourceClaimName": "b", "containers": ["c"], "resources": {"cpu": "2"}},
@@ -103,7 +103,7 @@ def test_what_devices_take_is_within_what_the_pods_own_level_requests() -> None:
 
 
 @pytest.mark.parametrize(("reason", "cpu"), [("Deferred", "3"), ("Infeasible", "2")])
-def test_resize_in_progress(reason: str, cpu: str) -> None:
+def test_deferred_and_infeasible_resize_count_differently(reason: str, cpu: str) -> None:
     pod = {
         "spec": {"containers": [container("a", "3")]},
         "status": {

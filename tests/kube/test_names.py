@@ -57,12 +57,12 @@ QUALIFIED = (
         (names.is_port_number, 0, ["must be between 1 and 65535, inclusive"]),
     ],
 )  # fmt: skip
-def test_messages(check, value, messages) -> None:
+def test_invalid_names_give_kubernetes_messages(check, value, messages) -> None:
     assert check(value) == messages
 
 
 @pytest.mark.parametrize("value", ["-", "a_", "1-a", "a b"])
-def test_dns1035_rejects(value: str) -> None:
+def test_invalid_dns1035_label_is_refused(value: str) -> None:
     assert names.is_dns1035_label(value)
 
 
@@ -70,18 +70,18 @@ def test_dns1035_rejects(value: str) -> None:
     ("name", "extended"),
     [("nvidia.com/gpu", True), ("cpu", False), ("kubernetes.io/x", False), ("requests.a/b", False), ("a/b/c", False)],
 )
-def test_extended_resources(name: str, extended: bool) -> None:
+def test_extended_resource_names_are_recognised(name: str, extended: bool) -> None:
     assert names.is_extended_resource_name(name) is extended
 
 
-def test_generated_names() -> None:
+def test_generated_names_and_hashes_are_deterministic_and_short() -> None:
     assert names.generate_name("web-", "x2x4z") == "web-x2x4z"
     assert len(names.generate_name("a" * 80, "bcdfg")) == 63
     assert set(names.name_suffix(123456789)) <= set(names.NAME_ALPHABET)
     assert names.short_hash("a") == names.short_hash("a") != names.short_hash("b")
 
 
-def test_times() -> None:
+def test_times_are_formatted_and_parsed() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
     assert names.format_time(moment) == "2026-01-02T03:04:05Z"
     assert names.format_micro_time(moment) == "2026-01-02T03:04:05.678901Z"

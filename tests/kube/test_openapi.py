@@ -36,7 +36,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_index() -> None:
+def test_openapi_v3_index_lists_documents_with_hash() -> None:
     assert openapi_v3_index([("", "v1"), ("apps", "v1")], lambda group, version: f"{group}-{version}") == {
         "paths": {
             "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=-v1"},
@@ -45,7 +45,7 @@ def test_index() -> None:
     }
 
 
-def test_hashes_follow_what_is_served() -> None:
+def test_openapi_hash_changes_with_served_kinds() -> None:
     everything = all_kinds()
     fewer = [kind for kind in everything if kind.plural != "pods"]
     assert openapi_hash("", "v1", everything) == openapi_hash("", "v1", everything)
@@ -54,7 +54,7 @@ def test_hashes_follow_what_is_served() -> None:
 
 
 @pytest.mark.parametrize(("group", "version"), group_versions())
-def test_documents_are_whole(group: str, version: str) -> None:
+def test_openapi_documents_have_no_dangling_references(group: str, version: str) -> None:
     whole = document(group, version)
     names = {"#/components/schemas/" + name for name in whole["components"]["schemas"]}
     assert set(references(whole)) <= names
@@ -66,7 +66,7 @@ def test_documents_are_whole(group: str, version: str) -> None:
         assert declared == {segment[1:-1] for segment in path.split("/") if segment.startswith("{")}
 
 
-def test_the_server_says_that_it_validates_fields() -> None:
+def test_patch_parameters_include_field_validation() -> None:
     paths = document("", "v1")["paths"]
     patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
     assert "fieldValidation" in {parameter["name"] for parameter in patch["parameters"]}
@@ -75,7 +75,7 @@ def test_the_server_says_that_it_validates_fields() -> None:
     assert "fieldValidation" in {p["name"] for p in paths["/api/v1/namespaces/{name}"]["patch"]["parameters"]}
 
 
-def test_the_codes_of_success_are_documented() -> None:
+def test_success_status_codes_are_documented() -> None:
     paths = document("apps", "v1")["paths"]
     one = paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     many = paths["/apis/apps/v1/namespaces/{namespace}/deployments"]
@@ -91,7 +91,7 @@ def test_the_codes_of_success_are_documented() -> None:
     assert many["post"]["responses"]["201"]["content"] == many["post"]["responses"]["200"]["content"]
 
 
-def test_schemas() -> None:
+def test_schemas_have_kinds_and_formats() -> None:
     found = schemas("", "v1")
     pod = found[CORE + "Pod"]
     assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "Pod", "version": "v1"}]
@@ -113,7 +113,7 @@ def test_schemas() -> None:
 
 
 @pytest.mark.parametrize(("group", "version"), [gv for gv in group_versions() if gv[0] in ("resource.k8s.io",)])
-def test_every_field_of_the_device_api_is_described(group: str, version: str) -> None:
+def test_every_field_of_device_api_has_a_description(group: str, version: str) -> None:
     prefix = f"io.k8s.api.{group.split('.')[0]}.{version}."
     missing = [
         f"{name}.{field}"
@@ -127,7 +127,7 @@ def test_every_field_of_the_device_api_is_described(group: str, version: str) ->
 
 @needs_reference
 @pytest.mark.parametrize(("group", "version"), group_versions())
-def test_schemas_agree_with_the_reference(group: str, version: str) -> None:
+def test_schemas_equal_reference_list_types_and_keys(group: str, version: str) -> None:
     reference = interface_facts("schema")
     keys = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
             "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "type", "format")  # fmt: skip
@@ -145,7 +145,7 @@ def test_schemas_agree_with_the_reference(group: str, version: str) -> None:
 
 
 @needs_reference
-def test_paths_agree_with_the_reference() -> None:
+def test_paths_and_actions_equal_reference() -> None:
     served = set(group_versions())
     ours = {path: item for group, version in served for path, item in document(group, version)["paths"].items()}
     for path, facts in interface_facts("paths").items():
@@ -157,7 +157,7 @@ def test_paths_agree_with_the_reference() -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
-def test_kubectl_explains_and_finds_resources(tmp_path: Path) -> None:
+def test_kubectl_explain_and_create_use_the_documents(tmp_path: Path) -> None:
     with recorder() as server:
         explained = server.kubectl(tmp_path, "explain", "pod.spec.containers.resources")
         assert (explained.returncode, explained.stderr) == (0, "")

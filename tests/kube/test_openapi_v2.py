@@ -32,7 +32,7 @@ def parts(value: Any) -> Iterator[Obj]:
             yield from parts(inner)
 
 
-def test_it_refers_to_what_is_in_it_and_says_nothing_that_version_2_lacks() -> None:
+def test_openapi_v2_has_no_dangling_references_or_v3_keywords() -> None:
     document = whole()
     referred = {part["$ref"] for part in parts(document) if isinstance(part.get("$ref"), str)}
     assert referred <= {f"#/definitions/{name}" for name in document["definitions"]}
@@ -44,7 +44,7 @@ def test_it_refers_to_what_is_in_it_and_says_nothing_that_version_2_lacks() -> N
         assert not isinstance(schema.get("nullable"), bool)
 
 
-def test_every_operation_has_its_body_among_the_parameters() -> None:
+def test_every_operation_has_body_and_path_parameters() -> None:
     document = whole()
     identities = []
     for path, item in document["paths"].items():
@@ -61,7 +61,7 @@ def test_every_operation_has_its_body_among_the_parameters() -> None:
     assert len(identities) == len(set(identities))
 
 
-def test_values_of_two_types_are_texts_and_merge_keys_are_kept() -> None:
+def test_quantities_are_strings_and_merge_keys_are_kept() -> None:
     definitions = whole()["definitions"]
     quantity = definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"]
     assert quantity["type"] == "string" and "oneOf" not in quantity
@@ -71,7 +71,7 @@ def test_values_of_two_types_are_texts_and_merge_keys_are_kept() -> None:
     assert containers["items"] == {"$ref": "#/definitions/io.k8s.api.core.v1.Container"}
 
 
-def test_custom_schemas_lose_their_alternatives() -> None:
+def test_custom_resource_schema_drops_unsupported_keywords() -> None:
     raw = {
         "type": "object",
         "properties": {
@@ -99,7 +99,7 @@ def named(data: bytes, number: int) -> dict[str, bytes]:
     return {under(one, 1)[0].decode(): under(one, 2)[0] for one in under(data, number)}
 
 
-def test_the_same_in_protobuf() -> None:
+def test_protobuf_form_equals_json_form() -> None:
     document = whole()
     data = encode_document(document)
     definitions = named(under(data, 9)[0], 1)

@@ -91,7 +91,7 @@ BASELINE: list[tuple[Obj, str]] = [
 
 
 @pytest.mark.parametrize(("pod", "told"), BASELINE, ids=[told.partition(" (")[0] for _, told in BASELINE])
-def test_baseline(pod: Obj, told: str) -> None:
+def test_baseline_violations_are_listed(pod: Obj, told: str) -> None:
     assert details("baseline", pod) == told
     assert details("privileged", pod) == ""
 
@@ -132,11 +132,11 @@ RESTRICTED: list[tuple[Obj, str]] = [
 
 
 @pytest.mark.parametrize(("pod", "told"), RESTRICTED, ids=[told.partition(" (")[0] for _, told in RESTRICTED])
-def test_restricted(pod: Obj, told: str) -> None:
+def test_restricted_violations_are_listed(pod: Obj, told: str) -> None:
     assert details("restricted", pod) == told
 
 
-def test_a_bare_pod_meets_baseline_and_lacks_everything_else() -> None:
+def test_plain_pod_meets_baseline_and_violates_restricted() -> None:
     bare = {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}], "ephemeralContainers": [{"name": "e"}]}
     assert details("baseline", bare) == ""
     told = details("restricted", bare)
@@ -147,7 +147,7 @@ def test_a_bare_pod_meets_baseline_and_lacks_everything_else() -> None:
     assert details("restricted", spec()) == ""
 
 
-def test_what_the_pod_says_for_all_counts() -> None:
+def test_pod_level_security_context_counts_for_containers() -> None:
     whole = {"runAsNonRoot": True, "seccompProfile": {"type": "Localhost", "localhostProfile": "p"}}
     assert details("restricted", spec(container(runAsNonRoot=None, seccompProfile=None), securityContext=whole)) == ""
 
@@ -169,7 +169,7 @@ def test_what_the_pod_says_for_all_counts() -> None:
         ),
     ],
 )
-def test_what_later_versions_allow(level: str, pod: Obj, since: int) -> None:
+def test_field_allowed_since_a_later_version(level: str, pod: Obj, since: int) -> None:
     assert details(level, pod, since - 1) != ""
     assert details(level, pod, since) == details(level, pod) == ""
 
@@ -184,17 +184,17 @@ def test_what_later_versions_allow(level: str, pod: Obj, since: int) -> None:
         ("restricted", spec(container(seccompProfile=None)), 19),
     ],
 )
-def test_what_later_versions_forbid(level: str, pod: Obj, since: int) -> None:
+def test_field_forbidden_since_a_later_version(level: str, pod: Obj, since: int) -> None:
     assert details(level, pod, since - 1) == ""
     assert details(level, pod, since) != ""
 
 
-def test_a_user_namespace_does_not_unmask_proc_where_it_is_restricted() -> None:
+def test_user_namespace_does_not_allow_unmasked_proc_mount_in_restricted() -> None:
     told = details("restricted", spec(container(procMount="Unmasked"), hostUsers=False))
     assert told == 'procMount (container "a" must not set securityContext.procMount to "Unmasked")'
 
 
-def test_annotations_of_older_pods() -> None:
+def test_legacy_seccomp_and_apparmor_annotations_are_checked() -> None:
     apparmor = {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}
     assert details("baseline", spec(), **apparmor) == (
         "forbidden AppArmor profile (annotation must not set AppArmor profile type to "
@@ -228,12 +228,12 @@ PREFIX = "pod-security.kubernetes.io/"
         ),
     ],
 )
-def test_labels(labels: dict[str, str], enforce: str, audit: str, warn: str) -> None:
+def test_namespace_labels_set_pod_security_policy(labels: dict[str, str], enforce: str, audit: str, warn: str) -> None:
     policy, _ = policy_of({f"{PREFIX}{name}": value for name, value in labels.items()}, Policy())
     assert (str(policy.enforce), str(policy.audit), str(policy.warn)) == (enforce, audit, warn)
 
 
-def test_what_is_wrong_with_labels() -> None:
+def test_invalid_pod_security_labels_are_reported() -> None:
     _, errors = policy_of({f"{PREFIX}enforce": "strict", f"{PREFIX}warn-version": "v1.03"}, Policy())
     assert [str(error) for error in errors] == [
         f'metadata.labels[{PREFIX}enforce]: Invalid value: "strict": must be one of privileged, baseline, restricted',

@@ -54,7 +54,7 @@ def cells(api_version: str, kind: str, obj: Obj) -> Obj:
         (9 * YEAR + 5 * DAY, "9y"),
     ],
 )
-def test_human_duration(seconds: float, text: str) -> None:
+def test_age_is_shown_as_human_duration(seconds: float, text: str) -> None:
     assert printers.human_duration(seconds) == text
 
 
@@ -174,7 +174,7 @@ POD_CASES: list[tuple[str, Obj, tuple[str, str, str]]] = [
 
 
 @pytest.mark.parametrize(("obj", "expected"), [case[1:] for case in POD_CASES], ids=[case[0] for case in POD_CASES])
-def test_pods(obj: Obj, expected: tuple[str, str, str]) -> None:
+def test_pod_row_shows_ready_status_and_restarts(obj: Obj, expected: tuple[str, str, str]) -> None:
     row = cells("v1", "Pod", {"spec": {"containers": [{"name": "c"}]}, **obj})
     assert (row["Ready"], row["Status"], row["Restarts"]) == expected
     assert row["Age"] == "90m"
@@ -337,7 +337,7 @@ CASES: list[tuple[str, str, Obj, Obj]] = [
 
 
 @pytest.mark.parametrize(("api_version", "kind", "obj", "expected"), CASES)
-def test_cells(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
+def test_row_has_expected_cells(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
     row = cells(api_version, kind, obj)
     assert {name: row[name] for name in expected} == expected
 
@@ -354,7 +354,7 @@ def test_every_kind_prints_an_empty_object(kind: Kind) -> None:
     assert len(names) == len(set(names))
 
 
-def test_tables() -> None:
+def test_table_has_columns_rows_and_requested_objects() -> None:
     kind = kind_of("v1", "ConfigMap")
     obj = {"metadata": {"name": "x", "labels": {"a": "b"}}, "data": {"k": "v"}}
     table = printers.table(kind, [obj], NOW, list_metadata={"resourceVersion": "7"})
@@ -421,6 +421,6 @@ def test_tables() -> None:
         ("certificates.k8s.io/v1beta1", "ClusterTrustBundle", {"spec": {}}, {"SignerName": "<none>"}),
     ],
 )
-def test_what_clusters_are_furnished_with(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
+def test_rows_of_storage_and_other_cluster_kinds(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
     shown = cells(api_version, kind, obj)
     assert {column: shown[column] for column in expected} == expected

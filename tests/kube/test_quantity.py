@@ -49,30 +49,30 @@ CANONICAL = {
 
 
 @pytest.mark.parametrize("text", CANONICAL)
-def test_prints_as_go_does(text: str) -> None:
+def test_quantity_prints_like_go(text: str) -> None:
     assert str(parse_quantity(text)) == CANONICAL[text]
 
 
 @pytest.mark.parametrize("text", CANONICAL.values())
-def test_canonical_form_is_stable(text: str) -> None:
+def test_canonical_quantity_prints_unchanged(text: str) -> None:
     assert str(parse_quantity(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "1+1.0M", "aoeu", "1.1.1", "1e3.5", "one", "١"])
-def test_malformed(text: str) -> None:
+def test_malformed_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError) as error:
         parse_quantity(text)
     assert str(error.value) == FORMAT_ERROR
 
 
 @pytest.mark.parametrize("text", ["1i", "0.1mi", "1Mie3", "3e", "1KiKi", "1mm", "1e99999"])
-def test_unknown_suffix(text: str) -> None:
+def test_unknown_quantity_suffix_is_refused(text: str) -> None:
     with pytest.raises(ValueError) as error:
         parse_quantity(text)
     assert str(error.value) == SUFFIX_ERROR
 
 
-def test_numbers_of_json() -> None:
+def test_json_numbers_are_parsed_as_quantities() -> None:
     assert parse_quantity(3) == parse_quantity("3")
     assert parse_quantity(0.5) == parse_quantity("500m")
     with pytest.raises(ValueError):
@@ -83,19 +83,19 @@ def test_numbers_of_json() -> None:
     ("text", "value", "milli"),
     [("1", 1, 1000), ("1m", 1, 1), ("1n", 1, 1), ("-1m", -1, -1), ("-1500m", -2, -1500), ("1Gi", 2**30, 2**30 * 1000)],
 )
-def test_integers_round_away_from_zero(text: str, value: int, milli: int) -> None:
+def test_integer_values_round_away_from_zero(text: str, value: int, milli: int) -> None:
     quantity = parse_quantity(text)
     assert (quantity.value(), quantity.milli()) == (value, milli)
 
 
-def test_sum_keeps_the_notation_of_the_first() -> None:
+def test_sum_keeps_format_of_first_quantity() -> None:
     assert str(parse_quantity("1Gi") + parse_quantity("1Mi")) == "1025Mi"
     assert str(parse_quantity("0") + parse_quantity("1Gi")) == "1Gi"
     assert str(parse_quantity("2") - parse_quantity("500m")) == "1500m"
     assert str(parse_quantity("1Gi") * 3) == "3Gi"
 
 
-def test_equal_amounts_are_one_key() -> None:
+def test_equal_quantities_have_equal_hash() -> None:
     assert {parse_quantity("1024Mi"), parse_quantity("1Gi")} == {parse_quantity("1Gi")}
     assert parse_quantity("1Gi").compare(parse_quantity("1G")) == 1
     assert parse_quantity("1") != "1"
@@ -105,26 +105,26 @@ SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 
 @given(st.integers(0, 10**12), st.text("0123456789", max_size=12), st.sampled_from(sorted(SUFFIXES)))
-def test_decimal_parsing_is_exact_or_rounded_up(whole: int, fraction: str, suffix: str) -> None:
+def test_decimal_quantity_is_exact_or_rounded_up(whole: int, fraction: str, suffix: str) -> None:
     exact = Fraction(f"{whole}.{fraction or '0'}") * Fraction(10) ** SUFFIXES[suffix]
     parsed = Fraction(parse_quantity(f"{whole}.{fraction}{suffix}").nano, 10**9)
     assert exact <= parsed < exact + Fraction(1, 10**9)
 
 
 @given(st.integers(-(2**62), 2**62), st.sampled_from(["DecimalSI", "DecimalExponent"]))
-def test_text_and_back(nano: int, notation: str) -> None:
+def test_quantity_round_trips_through_text(nano: int, notation: str) -> None:
     quantity = Quantity(nano, notation)  # type: ignore[arg-type]
     assert parse_quantity(str(quantity)) == quantity
 
 
 @given(st.integers(-(2**60), 2**60))
-def test_binary_text_and_back(units: int) -> None:
+def test_binary_quantity_round_trips_through_text(units: int) -> None:
     quantity = Quantity(units * 10**9, "BinarySI")
     assert parse_quantity(str(quantity)) == quantity
 
 
 @pytest.mark.parametrize("text", ["+", "-", ".", "Mi", "-.k"])
-def test_no_digits_are_a_zero(text: str) -> None:
+def test_quantity_without_digits_is_zero(text: str) -> None:
     """As in 1.36, whose parser never asks for a digit."""
     assert parse_quantity(text).nano == 0
 
@@ -136,11 +136,11 @@ def test_no_digits_are_a_zero(text: str) -> None:
         ("100Ti", None), ("1Pi", None), ("1.5Gi", None), ("9223372036854775807", None),
     ],
 )  # fmt: skip
-def test_what_1_36_keeps_in_64_bits(text: str, scale: int | None) -> None:
+def test_scale_of_quantity_equals_kubernetes_1_36(text: str, scale: int | None) -> None:
     assert parse_quantity(text).scale == scale
 
 
-def test_sums_are_kept_in_the_finer_scale() -> None:
+def test_sum_has_the_finer_scale() -> None:
     one, other = parse_quantity("1k"), parse_quantity("500m")
     assert (one + other).scale == (other + one).scale == -3
     assert (one + parse_quantity("1Pi")).scale is None

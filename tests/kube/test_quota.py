@@ -44,7 +44,7 @@ def usage(group: str, plural: str, obj: Obj, around: Surroundings = AROUND) -> d
     return {name: str(amount) for name, amount in evaluator.usage(obj, around).items()}
 
 
-def test_what_pods_count_as() -> None:
+def test_quota_usage_of_pod() -> None:
     made = pod(
         {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2", "hugepages-2Mi": "4Mi"},
         {"cpu": "2", "nvidia.com/gpu": "2"},
@@ -74,7 +74,7 @@ def test_what_pods_count_as() -> None:
         ({"metadata": {"deletionTimestamp": "2026-03-04T05:06:00Z", "deletionGracePeriodSeconds": 30}}, True),
     ],
 )
-def test_pods_that_have_ended_or_are_overdue_use_nothing(changes: Obj, charged: bool) -> None:
+def test_terminated_pod_uses_no_compute_quota(changes: Obj, charged: bool) -> None:
     made = pod({"cpu": "1"}, metadata=changes.get("metadata"))
     found = usage("", "pods", {**made, "status": changes.get("status") or {}})
     assert found["count/pods"] == "1" and ("pods" in found) == ("cpu" in found) == charged
@@ -117,12 +117,12 @@ CLAIMS: list[tuple[Obj, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("made", "expected"), CLAIMS)
-def test_what_claims_count_as(made: Obj, expected: dict[str, str]) -> None:
+def test_quota_usage_of_claims(made: Obj, expected: dict[str, str]) -> None:
     expected = {"count/resourceclaims.resource.k8s.io": "1", **expected}
     assert usage("resource.k8s.io", "resourceclaims", made) == expected
 
 
-def test_a_claim_for_extended_resources_is_covered_by_its_pod() -> None:
+def test_extended_resource_claim_is_charged_with_its_pod() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
     mark = {"resource.kubernetes.io/extended-resource-claim": "true"}
     made = claim(exactly("gpu", 2), annotations=mark, ownerReferences=[owner])
@@ -138,7 +138,7 @@ def test_a_claim_for_extended_resources_is_covered_by_its_pod() -> None:
     assert covers(told, made, []) and not covers(told, older, [])
 
 
-def test_what_volume_claims_and_services_count_as() -> None:
+def test_quota_usage_of_volume_claims_and_services() -> None:
     storage = {"resources": {"requests": {"storage": "1500m"}}, "storageClassName": "fast"}
     made = {"metadata": {"name": "v"}, "spec": storage}
     assert usage("", "persistentvolumeclaims", made) == {
@@ -194,13 +194,13 @@ ELSEWHERE = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         (scope("VolumeAttributesClass", "Exists"), pod(), False),
     ],
 )
-def test_scopes(limits: Obj, made: Obj, counted: bool) -> None:
+def test_quota_scopes_select_pods(limits: Obj, made: Obj, counted: bool) -> None:
     assert [charge.used for charge in charges(write(made), [quota({"pods": "5"}, **limits)])] == (
         [{"pods": "1"}] if counted else []
     )
 
 
-def test_a_deadline_brings_a_pod_into_another_quota() -> None:
+def test_active_deadline_moves_pod_to_terminating_quota() -> None:
     before, after = pod(), pod(activeDeadlineSeconds=9)
     assert write(after, before).matters and not write(after, after).matters
     ending = quota({"pods": "0"}, scopes=["Terminating"])
@@ -208,14 +208,14 @@ def test_a_deadline_brings_a_pod_into_another_quota() -> None:
         charges(write(after, before), [ending])
 
 
-def test_only_what_is_more_is_asked_for() -> None:
+def test_update_charges_only_the_increase() -> None:
     before, after = pod({"cpu": "1"}), pod({"cpu": "3"})
     (charge,) = charges(write(after, before), [quota({"cpu": "9", "pods": "1"}, {"cpu": "1", "pods": "1"})])
     assert charge.used == {"cpu": "3", "pods": "1"}
     assert charges(write(before, after), [quota({"cpu": "0"}, {"cpu": "3"})]) == []
 
 
-def test_a_quota_that_is_not_counted_yet_is_written_with_the_object() -> None:
+def test_new_quota_status_is_written_with_charge() -> None:
     fresh = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
     (charge,) = charges(write(pod()), [fresh])
     assert charge.pending and not charge.used
@@ -224,7 +224,7 @@ def test_a_quota_that_is_not_counted_yet_is_written_with_the_object() -> None:
         charges(write(pod()), [half])
 
 
-def test_what_needs_a_quota_to_cover_it() -> None:
+def test_limited_resource_requires_a_covering_quota() -> None:
     limited = (Limited("", "pods", ("nvidia.com/gpu",)),)
     with pytest.raises(QuotaRefusal, match=r"insufficient quota to consume: requests\.nvidia\.com/gpu"):
         charges(write(pod({"nvidia.com/gpu": "1"})), [quota({"pods": "5"})], limited)
@@ -253,7 +253,7 @@ HARD = {"pods": "6", "requests.cpu": "8", "requests.nvidia.com/gpu": "12", "coun
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PODS, max_size=14), st.sampled_from([[], ["Terminating"], ["NotTerminating"]]))
-def test_charges_and_a_recount_come_to_the_same(wanted: list[Obj], scopes: list[str]) -> None:
+def test_charges_equal_recount(wanted: list[Obj], scopes: list[str]) -> None:
     limit = quota(HARD, scopes=scopes)
     admitted: list[Obj] = []
     for made in wanted:

@@ -142,21 +142,21 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), WEBHOOKS)
-def test_webhooks(changes: Obj, words: list[str]) -> None:
+def test_webhook_fields_are_validated(changes: Obj, words: list[str]) -> None:
     found = judged(hooks(hook(**changes)))
     assert [text for text in found if "matchConditions[0].name" not in text] == [
         f"webhooks[0].{each}" for each in words
     ]
 
 
-def test_webhooks_of_a_configuration_have_names_of_their_own() -> None:
+def test_webhook_names_must_be_unique() -> None:
     assert judged(hooks(hook(), hook())) == ['webhooks[1].name: Duplicate value: "a.example.com"']
     mutating = hooks(hook(reinvocationPolicy="Always"), kind="Mutating")
     words = 'webhooks[0].reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"'
     assert judged(mutating) == [words]
 
 
-def test_what_was_stored_before_stricter_rules_may_stay() -> None:
+def test_stored_invalid_webhooks_are_kept_on_update() -> None:
     old = hooks(hook(sideEffects="Some", admissionReviewVersions=["v0"]), hook(sideEffects="Some"))
     assert len(judged(old)) == 4
     assert judged(old, old) == []
@@ -231,7 +231,7 @@ POLICIES: list[tuple[Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), POLICIES)
-def test_policies(changes: Obj, words: list[str]) -> None:
+def test_policy_fields_are_validated(changes: Obj, words: list[str]) -> None:
     assert judged(policy(**changes)) == [f"spec.{each}" for each in words]
 
 
@@ -280,7 +280,7 @@ BINDINGS: list[tuple[Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), BINDINGS)
-def test_bindings(changes: Obj, words: list[str]) -> None:
+def test_binding_fields_are_validated(changes: Obj, words: list[str]) -> None:
     found = judged(binding(**changes))
     assert len(found) == len(words)
     assert all(text.startswith(f"spec.{word}") for text, word in zip(found, words, strict=True)), found
@@ -288,7 +288,7 @@ def test_bindings(changes: Obj, words: list[str]) -> None:
         assert found == [f"spec.{word}" for word in words]
 
 
-def test_conditions_that_did_not_change_are_not_judged_again() -> None:
+def test_unchanged_match_conditions_are_not_validated_again() -> None:
     old = policy(matchConditions=[{"name": "bad name", "expression": "true"}])
     assert len(judged(old)) == 1
     assert judged(old, old) == []
@@ -296,7 +296,7 @@ def test_conditions_that_did_not_change_are_not_judged_again() -> None:
     assert len(judged(changed, old)) == 1
 
 
-def test_statuses_name_what_they_warn_of() -> None:
+def test_type_checking_status_is_validated() -> None:
     kind = known_kind(VERSION, "ValidatingAdmissionPolicy")
     old = policy()
     new = {**old, "status": {"typeChecking": {"expressionWarnings": [{"fieldRef": "spec.x", "warning": ""}]}}}

@@ -72,7 +72,7 @@ KINDS = [kind for kind in all_kinds() if not kind.virtual]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_no_object_makes_the_rules_fall_over(kind: Kind) -> None:
+def test_random_objects_never_crash_defaulting_validation_and_conversion(kind: Kind) -> None:
     chance = random.Random(str(kind))
     old: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "one"}}
     for gates in (ALL, DEFAULT) * 4:

@@ -25,7 +25,7 @@ def reachable() -> dict[str, MessageType]:
     return found
 
 
-def test_a_list_map() -> None:
+def test_list_map_has_keys_and_patch_strategy() -> None:
     containers = message_type(CORE + "PodSpec").fields["containers"]
     assert (containers.number, containers.type, containers.container) == (2, CORE + "Container", "list")
     assert containers.required
@@ -33,7 +33,7 @@ def test_a_list_map() -> None:
     assert (containers.patch_merge_key, containers.patch_strategies) == ("name", ("merge",))
 
 
-def test_other_facts() -> None:
+def test_type_facts_have_strategies_and_enums() -> None:
     pod_spec = message_type(CORE + "PodSpec").fields
     assert pod_spec["volumes"].patch_strategies == ("merge", "retainKeys")
     assert pod_spec["schedulingGroup"].number == 43
@@ -50,7 +50,7 @@ def test_other_facts() -> None:
     assert certificate["extra"].type == "stringList"
 
 
-def test_embedded_messages() -> None:
+def test_embedded_messages_have_their_fields() -> None:
     volume = message_type(CORE + "Volume")
     assert volume.embedded == {2: CORE + "VolumeSource"}
     assert volume.fields["configMap"].number is None
@@ -59,7 +59,7 @@ def test_embedded_messages() -> None:
     assert {"resourceNames", "operations", "apiGroups", "scope"} <= set(rule.fields)
 
 
-def test_types_of_kinds() -> None:
+def test_every_kind_has_a_type_with_metadata() -> None:
     for kind in all_kinds():
         fields = type_of(kind).fields
         assert {"apiVersion", "kind"} <= set(fields)
@@ -67,13 +67,13 @@ def test_types_of_kinds() -> None:
     assert scale is not None and "spec" in type_of(scale).fields
 
 
-def test_an_unknown_type_is_named() -> None:
+def test_unknown_type_is_named() -> None:
     with pytest.raises(KeyError, match=r"no API type is named io\.k8s\.api\.core\.v1\.Nope"):
         message_type(CORE + "Nope")
 
 
 @needs_reference
-def test_every_type_agrees_with_the_reference() -> None:
+def test_every_type_equals_reference() -> None:
     schema, wire = interface_facts("schema"), interface_facts("wire")
     for name, message in reachable().items():
         properties = schema.get(name, {}).get("properties")
@@ -98,7 +98,7 @@ def test_every_type_agrees_with_the_reference() -> None:
 
 
 @needs_reference
-def test_the_tables_are_what_the_tool_derives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_tables_equal_output_of_derive_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "derive_tables.py"))
     tool["main"].__globals__["OUT"] = tmp_path
     tool["main"]()

@@ -32,7 +32,7 @@ LABELS = {"app": "web", "tier": "front", "n": "5", "example.com/x": ""}
         ("example.com/x in (,a)", True),
     ],
 )
-def test_label_selectors(text: str, matches: bool) -> None:
+def test_label_selector_matches(text: str, matches: bool) -> None:
     assert selectors.parse_label_selector(text).matches(LABELS) is matches
 
 
@@ -47,14 +47,14 @@ def test_label_selectors(text: str, matches: bool) -> None:
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
     ],
 )
-def test_malformed_label_selectors(text: str, message: str) -> None:
+def test_malformed_label_selector_is_refused(text: str, message: str) -> None:
     with pytest.raises(StatusError) as error:
         selectors.parse_label_selector(text)
     assert (error.value.code, error.value.message) == (400, message)
 
 
 @pytest.mark.parametrize(("text", "start"), [("a/b/c=d", 'key: Invalid value: "a/b/c"'), ("a=-", "values[0][a]")])
-def test_keys_and_values_are_checked(text: str, start: str) -> None:
+def test_label_keys_and_values_are_validated(text: str, start: str) -> None:
     with pytest.raises(StatusError) as error:
         selectors.parse_label_selector(text)
     assert error.value.message.startswith(f"unable to parse requirement: {start}")
@@ -72,11 +72,11 @@ def test_keys_and_values_are_checked(text: str, start: str) -> None:
         ({"matchExpressions": [{"key": "app", "operator": "Exists"}, {"key": "z", "operator": "DoesNotExist"}]}, True),
     ],
 )
-def test_selector_objects(obj, matches: bool) -> None:
+def test_label_selector_object_matches(obj, matches: bool) -> None:
     assert selectors.label_selector_from(obj).matches(LABELS) is matches
 
 
-def test_unknown_operator() -> None:
+def test_unknown_selector_operator_is_refused() -> None:
     with pytest.raises(ValueError, match='"Near" is not a valid label selector operator'):
         selectors.label_selector_from({"matchExpressions": [{"key": "a", "operator": "Near"}]})
 
@@ -101,13 +101,13 @@ POD = {
         ("spec.schedulerName=", True),
     ],
 )
-def test_field_selectors(text: str, matches: bool) -> None:
+def test_field_selector_matches(text: str, matches: bool) -> None:
     kind = kinds.lookup("", "v1", "pods")
     assert kind is not None
     assert selectors.parse_field_selector(text).matches(kind, POD) is matches
 
 
-def test_field_selector_faults() -> None:
+def test_invalid_field_selector_is_refused() -> None:
     kind = kinds.lookup("", "v1", "pods")
     assert kind is not None
     with pytest.raises(StatusError, match=r"field label not supported: spec\.image"):
@@ -136,10 +136,10 @@ NODE = {"zone": "a", "gpus": "8"}
         ({"matchExpressions": [{"key": "zone", "operator": "Exists"}, {"key": "q", "operator": "Exists"}]}, False),
     ],
 )
-def test_node_selector_terms(term, matches: bool) -> None:
+def test_node_selector_term_matches(term, matches: bool) -> None:
     assert selectors.node_selector_term_matches(term, "node-a", NODE) is matches
     assert selectors.node_selector_matches({"nodeSelectorTerms": [{}, term]}, "node-a", NODE) is matches
 
 
-def test_no_terms_match_nothing() -> None:
+def test_empty_node_selector_terms_match_nothing() -> None:
     assert not selectors.node_selector_matches({"nodeSelectorTerms": []}, "node-a", NODE)

@@ -27,12 +27,12 @@ def created(obj: Obj) -> Obj:
     return prepare_for_create(obj, kind_of(obj), ALL, NOW)
 
 
-def test_a_pod_starts_pending_whatever_its_author_says() -> None:
+def test_created_pod_is_pending_whatever_status_was_given() -> None:
     made = created({**pod(), "status": {"phase": "Running"}})
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
-def test_a_gated_pod_says_why_it_is_not_scheduled() -> None:
+def test_gated_pod_has_scheduling_gated_condition() -> None:
     (condition,) = created(pod(schedulingGates=[{"name": "a/b"}]))["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
 
@@ -50,12 +50,12 @@ def test_a_gated_pod_says_why_it_is_not_scheduled() -> None:
         ([{"requests": {"cpu": "0"}}], "BestEffort"),
     ],
 )
-def test_quality_of_service(resources: list[Obj], expected: str) -> None:
+def test_qos_class_follows_resources(resources: list[Obj], expected: str) -> None:
     spec = {"containers": [{"name": f"c{i}", "resources": one} for i, one in enumerate(resources)]}
     assert qos_class(spec) == expected
 
 
-def test_pod_level_resources_decide_alone() -> None:
+def test_pod_level_resources_determine_qos_class() -> None:
     level = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
     assert qos_class({"containers": [{"name": "c"}], "resources": level}) == "Guaranteed"
 
@@ -65,12 +65,12 @@ def test_status_is_dropped_on_create(obj: Obj) -> None:
     assert "status" not in created({**obj, "status": {"replicas": 3}})
 
 
-def test_a_node_registers_with_its_status() -> None:
+def test_created_node_keeps_its_status() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}}
     assert created(node) == node
 
 
-def test_a_namespace_gets_the_finalizer_that_empties_it() -> None:
+def test_created_namespace_gets_kubernetes_finalizer() -> None:
     made = created({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
     assert made["spec"] == {"finalizers": ["kubernetes"]}
     assert made["status"] == {"phase": "Active"}
@@ -78,7 +78,7 @@ def test_a_namespace_gets_the_finalizer_that_empties_it() -> None:
     assert update["spec"] == {"finalizers": ["kubernetes"]}
 
 
-def test_a_job_is_tied_to_its_pods_by_its_uid() -> None:
+def test_job_gets_selector_and_labels_from_its_uid() -> None:
     job = controller("Job")
     del job["spec"]["manualSelector"], job["spec"]["selector"]
     job["metadata"]["uid"] = "u-1"
@@ -95,7 +95,7 @@ def test_a_job_is_tied_to_its_pods_by_its_uid() -> None:
     assert created(controller("Job"))["spec"] == controller("Job")["spec"]
 
 
-def test_the_main_resource_keeps_the_stored_status_and_status_the_stored_spec() -> None:
+def test_main_resource_update_keeps_status_and_status_update_keeps_spec() -> None:
     old = {**claim(), "status": {"allocation": {}}}
     new = put({**claim(), "status": {}}, "metadata.labels", {"a": "b"})
     updated = prepare_for_update(new, old, kind_of(old), ALL)
@@ -106,7 +106,7 @@ def test_the_main_resource_keeps_the_stored_status_and_status_the_stored_spec() 
     assert status == {**old, "status": {"reservedFor": []}}
 
 
-def test_labels_travel_with_a_status_write_where_they_always_did() -> None:
+def test_status_update_of_node_changes_labels() -> None:
     node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"podCIDR": "x"}}
     written = put({**node, "spec": {}, "status": {"phase": "x"}}, "metadata.labels", {"a": "b"})
     made = prepare_for_status_update(written, node, kind_of(node), ALL)
@@ -114,7 +114,7 @@ def test_labels_travel_with_a_status_write_where_they_always_did() -> None:
     assert made["spec"] == {"podCIDR": "x"}
 
 
-def test_statuses_of_deallocated_devices_go_with_the_allocation() -> None:
+def test_deallocation_removes_device_statuses() -> None:
     other = {**RESULT, "device": "b"}
     devices = [{"driver": "d", "pool": "p", "device": name} for name in ("a", "b")]
     old = {**claim(), "status": {"allocation": {"devices": {"results": [RESULT, other]}}, "devices": devices}}
@@ -127,7 +127,7 @@ def test_statuses_of_deallocated_devices_go_with_the_allocation() -> None:
     assert stays["status"]["devices"] == unknown
 
 
-def test_the_status_of_one_share_goes_without_that_of_another() -> None:
+def test_device_status_of_removed_share_is_removed() -> None:
     shares = [{**RESULT, "shareID": share} for share in ("one", "two")]
     devices = [{name: share[name] for name in ("driver", "pool", "device", "shareID")} for share in shares]
     old = {**claim(), "status": {"allocation": {"devices": {"results": shares}}, "devices": devices}}
@@ -145,7 +145,7 @@ def test_the_status_of_one_share_goes_without_that_of_another() -> None:
         ({"effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}, "2020-01-01T00:00:00Z"),
     ],
 )
-def test_a_rule_with_another_effect_starts_anew(changes: Obj, expected: str) -> None:
+def test_taint_rule_with_changed_effect_gets_new_time_added(changes: Obj, expected: str) -> None:
     taint: Obj = {"key": "k", "effect": "NoExecute", "timeAdded": NOW}
     old = resource("DeviceTaintRule", {"taint": taint}, "v1beta2")
     new = resource("DeviceTaintRule", {"taint": {**taint, **changes}}, "v1beta2")
@@ -163,7 +163,7 @@ def test_a_rule_with_another_effect_starts_anew(changes: Obj, expected: str) -> 
         ("spec.pool.generation", 2, True),
     ],
 )
-def test_generations_count_changes_of_the_spec(path: str, value: Any, changed: bool) -> None:
+def test_generation_counts_spec_changes(path: str, value: Any, changed: bool) -> None:
     old = slice_of(device())
     assert spec_changed(put(old, path, value), old, kind_of(old)) is changed
     assert has_generation(kind_of(old))
@@ -174,7 +174,7 @@ WITH_STATUS = [kind for kind in all_kinds() if not kind.virtual and "status" in 
 
 
 @pytest.mark.parametrize("kind", WITH_STATUS, ids=lambda kind: f"{kind.api_version}/{kind.plural}")
-def test_a_new_status_has_all_that_its_schema_requires(kind: Kind) -> None:
+def test_initial_status_has_all_required_fields(kind: Kind) -> None:
     new = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "a"}, "spec": {}}
     status = prepare_for_create(new, kind, ALL, NOW).get("status")
     if status is not None or has_first_status(kind):

@@ -29,7 +29,7 @@ def with_status(**status: Any) -> Obj:
         {"allocation": {"devices": {"results": [{**RESULT, "shareID": UID}]}}, "devices": [{**STATUS, "shareID": UID}]},
     ],
 )
-def test_good_status_writes(status: Obj) -> None:
+def test_valid_claim_status_is_accepted(status: Obj) -> None:
     assert status_problems(with_status(**status), with_status()) == []
 
 
@@ -81,11 +81,11 @@ def test_good_status_writes(status: Obj) -> None:
         ),
     ],
 )
-def test_faults_of_status_writes(status: Obj, expected: str) -> None:
+def test_invalid_claim_status_is_refused(status: Obj, expected: str) -> None:
     assert any(expected in text for text in status_problems(with_status(**status), with_status()))
 
 
-def test_an_allocation_is_set_once_and_only_cleared() -> None:
+def test_allocation_is_immutable_until_cleared() -> None:
     old = with_status(allocation=ALLOCATION)
     other = {"devices": {"results": [{**RESULT, "device": "gpu-1"}]}}
     assert status_problems(with_status(), old) == []
@@ -95,7 +95,7 @@ def test_an_allocation_is_set_once_and_only_cleared() -> None:
     assert found[0].endswith("field is immutable")
 
 
-def test_a_deleted_claim_takes_no_new_reservations_but_loses_old_ones() -> None:
+def test_deleted_claim_refuses_new_and_allows_removed_reservations() -> None:
     two = [USER, {**USER, "uid": "2"}]
     old = put(with_status(allocation=ALLOCATION, reservedFor=two[:1]), "metadata.deletionTimestamp", NOW)
     more = put(with_status(allocation=ALLOCATION, reservedFor=two), "metadata.deletionTimestamp", NOW)

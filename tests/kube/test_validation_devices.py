@@ -60,7 +60,7 @@ GOOD: list[Obj] = [
 
 
 @pytest.mark.parametrize("obj", GOOD, ids=lambda o: f"{o['kind']}-{o['apiVersion'].split('/')[1]}")
-def test_good_objects_are_accepted(obj: Obj) -> None:
+def test_valid_device_objects_are_accepted(obj: Obj) -> None:
     assert problems(obj) == []
 
 
@@ -184,18 +184,18 @@ CLAIM_FAULTS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "expected"), CLAIM_FAULTS)
-def test_faults_of_claims(path: str, value: Any, expected: str) -> None:
+def test_invalid_claim_is_refused(path: str, value: Any, expected: str) -> None:
     assert any(expected in text for text in problems(put(claim(), path, value)))
 
 
 @pytest.mark.parametrize(("path", "value", "expected"), CLAIM_FAULTS[:8])
-def test_templates_are_judged_as_claims_one_level_deeper(path: str, value: Any, expected: str) -> None:
+def test_claim_templates_are_validated_like_claims(path: str, value: Any, expected: str) -> None:
     template = resource("ResourceClaimTemplate", {"spec": claim()["spec"]})
     deeper = "spec." + expected if expected.startswith("spec.") else expected
     assert any(deeper in text for text in problems(put(template, f"spec.{path}", value)))
 
 
-def test_templates_take_labels_and_annotations_only() -> None:
+def test_claim_template_metadata_allows_only_labels_and_annotations() -> None:
     template = resource("ResourceClaimTemplate", {"metadata": {"name": "x"}, "spec": {}})
     assert problems(template) == ["spec.metadata.name: Forbidden: only labels and annotations may be set"]
 
@@ -211,7 +211,7 @@ def test_templates_take_labels_and_annotations_only() -> None:
         ),
     ],
 )
-def test_v1beta1_claims_are_told_their_own_paths(fields: Obj, expected: str) -> None:
+def test_v1beta1_claim_errors_have_v1beta1_paths(fields: Obj, expected: str) -> None:
     assert any(text.startswith(expected) for text in problems(claim("v1beta1", **fields)))
 
 
@@ -332,14 +332,14 @@ SLICE_FAULTS: list[tuple[Obj, str]] = [
 
 
 @pytest.mark.parametrize(("obj", "expected"), SLICE_FAULTS)
-def test_faults_of_slices(obj: Obj, expected: str) -> None:
+def test_invalid_slice_is_refused(obj: Obj, expected: str) -> None:
     assert any(expected in text for text in problems(obj))
 
 
 @pytest.mark.parametrize(
     "obj", [obj for obj, _ in SLICE_FAULTS if "allNodes: Invalid" not in _ and "nodeName: Invalid" not in _]
 )
-def test_v1beta1_slices_have_the_same_faults_under_basic(obj: Obj) -> None:
+def test_v1beta1_slice_errors_equal_v1_below_basic(obj: Obj) -> None:
     beta = by_kind("resource.k8s.io/v1beta1", "ResourceSlice")
     assert beta is not None
     old_names = [text.replace(".basic", "") for text in problems(convert(obj, beta))]
@@ -375,7 +375,7 @@ POLICY_FAULTS = [
 
 
 @pytest.mark.parametrize(("policy", "expected"), POLICY_FAULTS)
-def test_faults_of_request_policies(policy: Obj, expected: str) -> None:
+def test_invalid_request_policy_is_refused(policy: Obj, expected: str) -> None:
     capacity = {"memory": {"value": "8Gi", "requestPolicy": policy}}
     found = problems(slice_of(device(capacity=capacity, allowMultipleAllocations=True)))
     assert any(expected in text for text in found)
@@ -384,12 +384,12 @@ def test_faults_of_request_policies(policy: Obj, expected: str) -> None:
 @pytest.mark.parametrize(
     "policy", [{}, {"default": "1Gi"}, {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}]
 )
-def test_good_request_policies(policy: Obj) -> None:
+def test_valid_request_policy_is_accepted(policy: Obj) -> None:
     capacity = {"memory": {"value": "8Gi", "requestPolicy": policy}}
     assert problems(slice_of(device(capacity=capacity, allowMultipleAllocations=True))) == []
 
 
-def test_a_known_part_does_not_vouch_for_another_part() -> None:
+def test_cached_validation_of_one_part_does_not_apply_to_another() -> None:
     good, bad = device(), device(attributes={"model": {"version": "H200"}})
     assert problems(slice_of(good)) == []
     assert len(problems(slice_of(good, {**bad, "name": "gpu-1"}))) == 1
@@ -399,7 +399,7 @@ def test_a_known_part_does_not_vouch_for_another_part() -> None:
     assert problems(slice_of(device(attributes={}, capacity={"a": {"value": "x"}}))) != []
 
 
-def test_unchanged_parts_of_a_stored_slice_are_not_judged_again() -> None:
+def test_unchanged_parts_of_stored_slice_are_not_validated_again() -> None:
     old = slice_of(device(taints=[{"key": "k", "effect": "Future"}]))
     assert update_problems(put(old, "spec.pool.generation", 2), old) == []
     assert update_problems(put(old, "spec.devices.0.taints.0.value", "x"), old) != []
@@ -408,12 +408,12 @@ def test_unchanged_parts_of_a_stored_slice_are_not_judged_again() -> None:
 @pytest.mark.parametrize(
     ("path", "value"), [("spec.driver", "other.example.com"), ("spec.pool.name", "p2"), ("spec.nodeName", "worker-2")]
 )
-def test_a_slice_keeps_what_it_is_about(path: str, value: str) -> None:
+def test_slice_identity_fields_are_immutable(path: str, value: str) -> None:
     old = slice_of(device())
     assert update_problems(put(old, path, value), old) == [f'{path}: Invalid value: "{value}": field is immutable']
 
 
-def test_claims_and_templates_keep_their_spec() -> None:
+def test_spec_of_claims_and_templates_is_immutable() -> None:
     old = claim()
     found = update_problems(put(old, f"{EXACT}.count", 2), old)
     assert len(found) == 1
@@ -422,7 +422,7 @@ def test_claims_and_templates_keep_their_spec() -> None:
     assert update_problems(put(old, "metadata.labels", {"a": "b"}), old) == []
 
 
-def test_stored_selectors_of_a_class_are_compiled_again_only_when_the_list_changes() -> None:
+def test_stored_class_selectors_are_compiled_again_only_when_changed() -> None:
     old = resource("DeviceClass", {"selectors": [{"cel": {"expression": "bad"}}, SELECTOR]})
     assert update_problems(put(old, "spec.config", [OPAQUE]), old) == []
     assert len(update_problems(put(old, "spec.selectors", [SELECTOR, {"cel": {"expression": "bad"}}]), old)) == 1
@@ -440,7 +440,7 @@ def test_stored_selectors_of_a_class_are_compiled_again_only_when_the_list_chang
         ({"config": [{}]}, "spec.config[0].opaque: Required value"),
     ],
 )
-def test_faults_of_classes(spec: Obj, expected: str) -> None:
+def test_invalid_device_class_is_refused(spec: Obj, expected: str) -> None:
     assert any(expected in text for text in problems(resource("DeviceClass", spec)))
 
 
@@ -469,11 +469,11 @@ def test_faults_of_classes(spec: Obj, expected: str) -> None:
         ),
     ],
 )
-def test_faults_of_rules_and_pool_requests(kind: str, version: str, spec: Obj, expected: str) -> None:
+def test_invalid_taint_rules_and_pool_requests_are_refused(kind: str, version: str, spec: Obj, expected: str) -> None:
     assert any(expected in text for text in problems(resource(kind, spec, version)))
 
 
-def test_the_answer_to_a_pool_request_is_bounded_and_written_once() -> None:
+def test_pool_status_is_limited_and_immutable() -> None:
     request = resource("ResourcePoolStatusRequest", {"driver": "d"}, "v1alpha3")
     pool = {"driver": "d", "poolName": "p", "generation": 1, "validationError": "x" * 256}
     good = {**request, "status": {"poolCount": 1, "pools": [pool]}}
@@ -486,14 +486,14 @@ def test_the_answer_to_a_pool_request_is_bounded_and_written_once() -> None:
     assert found.startswith("status: Invalid value") and found.endswith("field is immutable")
 
 
-def test_constraints_name_their_only_member_while_capacity_is_not_consumable() -> None:
+def test_constraint_requires_match_attribute_without_consumable_capacity() -> None:
     gates = type(ALL).parse("DRAConsumableCapacity=false")
     obj = put(claim(), "spec.devices.constraints", [{}])
     assert problems(obj, gates) == ["spec.devices.constraints[0].matchAttribute: Required value"]
     assert problems(claim(), DEFAULT) == []
 
 
-def test_all_of_a_slice_is_judged_before_it_is_defaulted_too() -> None:
+def test_defaulted_slice_is_valid() -> None:
     obj = slice_of(device(taints=[TAINT]))
     kind = kind_of(obj)
     filled = apply_defaults(obj, kind, ALL, NOW)

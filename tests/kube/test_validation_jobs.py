@@ -37,7 +37,7 @@ VALUES = f"{RULES}.0.onExitCodes.values"
         put(JOB, "spec.managedBy", "kueue.example.com/multi-kueue"),
     ],
 )
-def test_policies_that_are_right(job: Obj) -> None:
+def test_valid_job_policies_are_accepted(job: Obj) -> None:
     assert problems(job) == []
 
 
@@ -134,7 +134,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("job", "path", "value", "expected"), FAULTS)
-def test_policies_that_are_wrong(job: Obj, path: str, value: Any, expected: str) -> None:
+def test_invalid_job_policies_are_refused(job: Obj, path: str, value: Any, expected: str) -> None:
     found = problems(put(job, path, value))
     assert any(expected in text for text in found), found
 
@@ -152,13 +152,13 @@ def test_policies_that_are_wrong(job: Obj, path: str, value: Any, expected: str)
         (INDEXED, "spec.completionMode", "NonIndexed"),
     ],
 )
-def test_policies_are_fixed(job: Obj, path: str, value: Any) -> None:
+def test_job_policies_are_immutable(job: Obj, path: str, value: Any) -> None:
     field = path.split(".")[1]
     found = update_problems(put(job, path, value), job)
     assert any(text.startswith(f"spec.{field}: Invalid value") and "immutable" in text for text in found), found
 
 
-def test_completions_go_with_parallelism() -> None:
+def test_completions_change_only_together_with_parallelism() -> None:
     bigger = put(put(INDEXED, "spec.parallelism", 8), "spec.completions", 8)
     assert update_problems(bigger, INDEXED, DEFAULT) == []
     assert update_problems(put(INDEXED, "spec.completions", 8), INDEXED) == [
@@ -170,7 +170,7 @@ def test_completions_go_with_parallelism() -> None:
 
 
 @pytest.mark.parametrize(("parallelism", "completions"), [(8, 8), (2, 2), (2, 4), (1, 1), (0, 4)])
-def test_the_shape_of_a_job_does_not_fix_its_size(parallelism: int, completions: int) -> None:
+def test_indexed_job_may_be_resized(parallelism: int, completions: int) -> None:
     """Whether there is a gang that stands against it only its PodGroup tells: that is admission's to look for."""
     gates = FeatureGates.parse("GenericWorkload=true,WorkloadWithJob=true")
     new = put(put(GANG, "spec.parallelism", parallelism), "spec.completions", completions)
@@ -178,7 +178,7 @@ def test_the_shape_of_a_job_does_not_fix_its_size(parallelism: int, completions:
     assert update_problems(new, GANG, DEFAULT) == []
 
 
-def test_a_job_whose_author_grouped_its_pods_may_grow() -> None:
+def test_job_with_own_scheduling_group_may_be_resized() -> None:
     grouped = put(GANG, "spec.template.spec.schedulingGroup", {"podGroupName": "mine"})
     bigger = put(put(grouped, "spec.parallelism", 8), "spec.completions", 8)
     assert update_problems(bigger, grouped, ALL) == []
@@ -199,14 +199,14 @@ SIZED = (f"{POD}.containers.0.resources", {"requests": {"cpu": "2"}})
 
 
 @pytest.mark.parametrize(("path", "value"), [*STEERED, SIZED])
-def test_a_suspended_job_may_be_steered_and_sized(path: str, value: Any) -> None:
+def test_suspended_job_may_change_scheduling_directives_and_resources(path: str, value: Any) -> None:
     for old in (put(JOB, "spec.suspend", True), SUSPENDED, put(SUSPENDED, "status.startTime", "2026-01-01T00:00:00Z")):
         assert update_problems(put(old, path, value), old) == []
     for old in (JOB, STARTED, put(put(SUSPENDED, "status.active", 1), "status.startTime", "2026-01-01T00:00:00Z")):
         assert update_problems(put(old, path, value), old) != []
 
 
-def test_what_else_a_template_says_stays() -> None:
+def test_other_template_fields_of_suspended_job_are_immutable() -> None:
     changed = put(SUSPENDED, f"{POD}.containers.0.image", "registry.example.com/trainer:2")
     assert any("spec.template: Invalid value" in text for text in update_problems(changed, SUSPENDED))
     with_pods: Obj = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
@@ -215,7 +215,7 @@ def test_what_else_a_template_says_stays() -> None:
     assert update_problems(put(old, f"{POD}.affinity", REMOVE), old) != []
 
 
-def test_without_the_gates_only_a_job_that_never_ran_may_be_steered() -> None:
+def test_gates_off_allow_changes_only_before_first_start() -> None:
     off = "MutablePodResourcesForSuspendedJobs=false,MutableSchedulingDirectivesForSuspendedJobs=false"
     gates = FeatureGates.parse(off)
     never, steered = put(JOB, "spec.suspend", True), STEERED[0]
@@ -242,7 +242,7 @@ def found(new: Obj, old: Obj | None = None, job: Obj = JOB) -> list[str]:
 
 
 @pytest.mark.parametrize("status", [{}, {"active": 2, "ready": 1}, COMPLETE, FAILED])
-def test_good_statuses(status: Obj) -> None:
+def test_valid_job_status_is_accepted(status: Obj) -> None:
     assert found(status) == found(status, status) == []
 
 
@@ -280,7 +280,7 @@ def test_good_statuses(status: Obj) -> None:
         ({"failedIndexes": "1"}, "cannot set non-null failedIndexes when backoffLimitPerIndex is null"),
     ],
 )
-def test_statuses_that_contradict_themselves(status: Obj, expected: str) -> None:
+def test_contradictory_job_status_is_refused(status: Obj, expected: str) -> None:
     assert any(expected in text for text in found(status)), found(status)
 
 
@@ -297,15 +297,15 @@ def test_statuses_that_contradict_themselves(status: Obj, expected: str) -> None
         (COMPLETE, {**COMPLETE, "completionTime": "2026-01-02T00:00:00Z"}, "completionTime cannot be mutated"),
     ],
 )
-def test_what_is_known_stays_known(old: Obj, new: Obj, expected: str) -> None:
+def test_job_status_facts_cannot_be_removed(old: Obj, new: Obj, expected: str) -> None:
     assert any(expected in text for text in found(new, old)), found(new, old)
 
 
-def test_a_suspended_job_forgets_when_it_started() -> None:
+def test_suspended_job_may_clear_start_time() -> None:
     assert found({}, {"startTime": BEGAN}, put(JOB, "spec.suspend", True)) == []
 
 
-def test_a_job_that_shrinks_as_a_whole_forgets_successes() -> None:
+def test_shrunken_indexed_job_may_lower_succeeded() -> None:
     assert found({"succeeded": 1}, {"succeeded": 2}, GANG) == []
     assert found({"succeeded": 1}, {"succeeded": 2}, INDEXED) != []
 
@@ -325,7 +325,7 @@ def test_a_job_that_shrinks_as_a_whole_forgets_successes() -> None:
         ("0-1", "1", "failedIndexes and completedIndexes overlap at index: 1"),
     ],
 )
-def test_indexes_in_a_status(completed: str, failed: str | None, expected: str) -> None:
+def test_indexes_in_job_status_are_validated(completed: str, failed: str | None, expected: str) -> None:
     status = {"completedIndexes": completed, **({"failedIndexes": failed} if failed is not None else {})}
     texts = found(status, job=PER_INDEX)
     assert any(expected in text for text in texts) if expected else texts == []

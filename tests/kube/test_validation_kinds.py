@@ -99,7 +99,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("obj", GOOD, ids=lambda o: o["kind"])
-def test_good_objects_are_accepted(obj: Obj) -> None:
+def test_valid_object_is_accepted(obj: Obj) -> None:
     assert problems(obj) == []
     assert update_problems(put(obj, "metadata.labels", {"new": "label"}), obj) == []
 
@@ -346,7 +346,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("obj", "path", "value", "expected"), FAULTS)
-def test_faults(obj: Obj, path: str, value: Any, expected: str) -> None:
+def test_invalid_field_is_refused(obj: Obj, path: str, value: Any, expected: str) -> None:
     wrong = put(obj, path, value) if path != "spec.x" else obj
     assert any(expected in text for text in problems(wrong))
 
@@ -376,11 +376,11 @@ def test_faults(obj: Obj, path: str, value: Any, expected: str) -> None:
         (put(SERVICE, "spec.clusterIP", "10.0.0.1"), "spec.clusterIP", "10.0.0.2", "spec.clusterIPs[0]: Invalid value"),
     ],
 )
-def test_what_updates_may_not_change(old: Obj, path: str, value: Any, expected: str) -> None:
+def test_immutable_fields_cannot_be_updated(old: Obj, path: str, value: Any, expected: str) -> None:
     assert any(expected in text for text in update_problems(put(old, path, value), old))
 
 
-def test_fields_of_gated_features_are_forbidden_while_the_gate_is_off() -> None:
+def test_gated_group_fields_are_forbidden() -> None:
     found = problems(
         group(priority=1, disruptionMode="Pod", schedulingConstraints={"topology": [{"key": "a"}]}), DEFAULT
     )

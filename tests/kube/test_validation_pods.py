@@ -56,7 +56,7 @@ RICH = pod(
 )
 
 
-def test_good_pods_are_accepted() -> None:
+def test_valid_pods_are_accepted() -> None:
     assert problems(pod()) == []
     assert problems(RICH) == []
 
@@ -240,11 +240,11 @@ FAULTS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "expected"), FAULTS)
-def test_faults(path: str, value: Any, expected: str) -> None:
+def test_invalid_pod_field_is_refused(path: str, value: Any, expected: str) -> None:
     assert any(expected in text for text in problems(put(RICH, path, value)))
 
 
-def test_user_namespaces_exclude_host_namespaces() -> None:
+def test_user_namespace_excludes_host_namespaces() -> None:
     assert problems(put(RICH, "spec.hostUsers", False)) == []
     assert "spec.hostPID: Forbidden: when `hostUsers` is false" in problems(pod(hostUsers=False, hostPID=True))
 
@@ -260,7 +260,7 @@ def test_user_namespaces_exclude_host_namespaces() -> None:
         ("spec.nodeSelector.rack", "r1"),
     ],
 )
-def test_updates_that_are_allowed(path: str, value: Any) -> None:
+def test_allowed_pod_update_is_accepted(path: str, value: Any) -> None:
     assert update_problems(put(RICH, path, value), RICH) == []
 
 
@@ -297,19 +297,19 @@ def test_updates_that_are_allowed(path: str, value: Any) -> None:
         ("metadata.creationTimestamp", NOW, "metadata.creationTimestamp: Invalid value"),
     ],
 )
-def test_updates_that_are_not(path: str, value: Any, expected: str) -> None:
+def test_forbidden_pod_update_is_refused(path: str, value: Any, expected: str) -> None:
     old = put(RICH, "metadata.uid", "1")
     assert any(expected in text for text in update_problems(put(old, path, value), old))
 
 
-def test_deadlines_only_shrink() -> None:
+def test_active_deadline_may_only_shrink() -> None:
     old = pod(activeDeadlineSeconds=60)
     assert update_problems(pod(activeDeadlineSeconds=50), old) == []
     assert any("less than or equal to previous value" in t for t in update_problems(pod(activeDeadlineSeconds=70), old))
     assert any("to nil value" in t for t in update_problems(pod(), old))
 
 
-def test_a_deleted_object_takes_no_new_finalizers() -> None:
+def test_deleted_object_takes_no_new_finalizers() -> None:
     old = put(pod(), "metadata.deletionTimestamp", NOW)
     found = update_problems(put(old, "metadata.finalizers", ["a/b"]), old)
     assert found == [
@@ -334,13 +334,13 @@ def test_a_deleted_object_takes_no_new_finalizers() -> None:
         ({"conditions": [{"type": "a b", "status": "True"}]}, "Type: Invalid value"),
     ],
 )
-def test_status_writes(status: Obj, expected: str) -> None:
+def test_pod_status_update_is_validated(status: Obj, expected: str) -> None:
     old = {**RICH, "status": {"qosClass": "Burstable"}}
     found = status_problems({**RICH, "status": {"qosClass": "Burstable", **status}}, old)
     assert [expected in text for text in found] == ([True] if expected else [])
 
 
-def test_a_container_that_ended_for_good_stays_ended() -> None:
+def test_terminated_container_cannot_run_again_without_restart() -> None:
     ended = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 1}}}]}
     again = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
     for policy, allowed in (("Always", True), ("OnFailure", True), ("Never", False)):
@@ -349,6 +349,6 @@ def test_a_container_that_ended_for_good_stays_ended() -> None:
         assert (found == []) == allowed
 
 
-def test_gates_of_the_pod_are_asked() -> None:
+def test_pod_level_resources_follow_their_gate() -> None:
     assert problems(pod(resources={"limits": {"cpu": "1"}}), DEFAULT) == []
     assert problems(pod(resources={"limits": {"cpu": "1"}}), ALL) == []

@@ -177,7 +177,7 @@ SPECS: list[tuple[str, Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "said"), [row[1:] for row in SPECS], ids=[row[0] for row in SPECS])
-def test_pods(spec: Obj, said: list[str]) -> None:
+def test_pod_fields_give_warnings(spec: Obj, said: list[str]) -> None:
     assert list(pod_warnings({"metadata": {}, "spec": spec})) == said
 
 
@@ -206,7 +206,7 @@ def test_pods(spec: Obj, said: list[str]) -> None:
         ),
     ],
 )
-def test_annotations_that_became_fields(key: str, security: Obj, own: Obj, template: str, said: str) -> None:
+def test_legacy_annotations_give_warnings(key: str, security: Obj, own: Obj, template: str, said: str) -> None:
     spec = {"securityContext": security, "containers": [{"name": "a", "securityContext": own}]}
     found = list(pod_warnings({"metadata": {"annotations": {key: "x"}}, "spec": spec}, template))
     assert [text.split(": ", 1)[0] for text in found] == [f"{template}.metadata.annotations[{key}]".lstrip(".")] * len(
@@ -246,7 +246,9 @@ DOTS = "which can result in surprising behavior; a DNS label is recommended: [mu
         ),
     ],
 )
-def test_who_makes_pods(group_version: str, kind: str, body: Obj, path: str, named: str) -> None:
+def test_kinds_with_pod_templates_give_pod_warnings(
+    group_version: str, kind: str, body: Obj, path: str, named: str
+) -> None:
     """All are looked at when they are made; pods only then, the others when their spec changes."""
     found, obj = known_kind(group_version, kind), {"metadata": {"name": "a.b", "generation": 2}, **body}
     first, *rest = warnings_on_create(obj, found)
@@ -293,7 +295,7 @@ def test_who_makes_pods(group_version: str, kind: str, body: Obj, path: str, nam
         ),
     ],
 )
-def test_other_fields(group_version: str, kind: str, body: Obj, said: str) -> None:
+def test_fields_of_other_kinds_give_warnings(group_version: str, kind: str, body: Obj, said: str) -> None:
     obj = {"metadata": {"name": "a"}, "spec": body}
     assert warnings_on_create(obj, known_kind(group_version, kind)) == [said]
     assert warnings_on_update(obj, {"metadata": {"name": "a"}}, known_kind(group_version, kind)) == [said]
@@ -309,12 +311,12 @@ def test_other_fields(group_version: str, kind: str, body: Obj, said: str) -> No
     ],
     ids=["paths", "addresses", "ports", "variables"],
 )
-def test_the_time_does_not_grow_with_the_square(spec: Obj) -> None:
+def test_warnings_take_linear_time(spec: Obj) -> None:
     """As much as fits into a request; walked in pairs each of these would take minutes."""
     assert len(warnings_on_create({"metadata": {"name": "a"}, "spec": spec}, known_kind("v1", "Pod"))) <= 1000
 
 
-def test_a_runtime_class() -> None:
+def test_runtime_class_node_selector_gives_warning() -> None:
     obj = {"metadata": {"name": "r"}, "scheduling": {"nodeSelector": {"node-role.kubernetes.io/master": ""}}}
     assert warnings_on_create(obj, known_kind("node.k8s.io/v1", "RuntimeClass")) == [
         'scheduling.nodeSelector: use "node-role.kubernetes.io/control-plane" instead'

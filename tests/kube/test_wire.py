@@ -57,7 +57,7 @@ def decode(api_version: str, kind: str, *fields: tuple[int, Any]) -> Obj:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CAPTURED.glob("*.bin")))
-def test_what_kubectl_sent(name: str) -> None:
+def test_kubectl_protobuf_bodies_are_decoded(name: str) -> None:
     expected = json.loads((CAPTURED / "expected.json").read_text())[name]
     assert decode_protobuf((CAPTURED / f"{name}.bin").read_bytes()) == expected
 
@@ -94,11 +94,11 @@ def test_what_kubectl_sent(name: str) -> None:
          {"metadata": {"managedFields": [{"manager": "m", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]}}),
     ],
 )  # fmt: skip
-def test_deployment(fields: list[tuple[int, Any]], expected: Obj) -> None:
+def test_deployment_fields_are_decoded(fields: list[tuple[int, Any]], expected: Obj) -> None:
     assert decode("apps/v1", "Deployment", *fields) == expected
 
 
-def test_embedded_messages_lie_beside_their_neighbours() -> None:
+def test_embedded_messages_are_decoded_inline() -> None:
     volume = message((1, "v"), (2, message((19, message((1, message((1, "cm-is-19"))))))))
     volume_claim = message((1, "p"), (2, message((10, message((1, "claim"), (2, False))))))
     probe = message((1, message((2, message((1, "/"), (2, message((1, 0), (2, 80))))))), (2, 0), (4, 3))
@@ -119,7 +119,7 @@ def test_embedded_messages_lie_beside_their_neighbours() -> None:
     }  # fmt: skip
 
 
-def test_a_resource_slice() -> None:
+def test_resource_slice_is_decoded() -> None:
     device = message(
         (1, "gpu-0"),
         (2, entry("model", message((4, "H100")))),
@@ -150,21 +150,21 @@ def test_a_resource_slice() -> None:
     }  # fmt: skip
 
 
-def test_packed_numbers() -> None:
+def test_packed_numbers_are_decoded() -> None:
     packed = message((6, varint(3) + varint(-1)), (7, varint(1) + varint(0)))
     device = message((1, "g"), (2, entry("n", packed)))
     obj = decode("resource.k8s.io/v1", "ResourceSlice", (2, message((6, device))))
     assert obj["spec"]["devices"][0]["attributes"] == {"n": {"ints": [3, -1], "bools": [True, False]}}
 
 
-def test_bytes_are_base64() -> None:
+def test_bytes_become_base64() -> None:
     assert decode("v1", "Secret", (2, entry("k", b"\x00\xff")), (3, ""), (5, False)) == {
         "data": {"k": "AP8="},
         "immutable": False,
     }
 
 
-def test_micro_times_extras_and_raw_extensions() -> None:
+def test_micro_time_extra_and_raw_extension_are_decoded() -> None:
     lease = decode("coordination.k8s.io/v1", "Lease", (2, message((1, ""), (4, message((1, 1), (2, 1_000_000))))))
     assert lease["spec"] == {"holderIdentity": "", "renewTime": "1970-01-01T00:00:01.001000Z"}
     review = message((3, "u"), (5, entry("k", message((1, "a"), (1, "b")))))
@@ -180,7 +180,7 @@ def test_micro_times_extras_and_raw_extensions() -> None:
 
 
 @pytest.mark.parametrize("api_version", ["v1", "apps/v1", "meta.k8s.io/v1"])
-def test_delete_options_come_in_any_version(api_version: str) -> None:
+def test_delete_options_are_decoded_in_any_version(api_version: str) -> None:
     fields = [(1, 0), (2, message((1, "u"))), (4, "Background")]
     assert decode(api_version, "DeleteOptions", *fields) == {
         "gracePeriodSeconds": 0,
@@ -189,13 +189,13 @@ def test_delete_options_come_in_any_version(api_version: str) -> None:
     }
 
 
-def test_payload_kinds() -> None:
+def test_eviction_scale_and_binding_are_decoded() -> None:
     assert decode("policy/v1", "Eviction", (1, message((1, "p")))) == {"metadata": {"name": "p"}}
     assert decode("autoscaling/v1", "Scale", (2, message((1, 0)))) == {"spec": {}}
     assert decode("v1", "Binding", (2, message((1, "Node"), (3, "n")))) == {"target": {"kind": "Node", "name": "n"}}
 
 
-def test_json_in_the_envelope() -> None:
+def test_json_in_protobuf_envelope_is_decoded() -> None:
     data = envelope("v1", "ConfigMap", b'{"data":{"a":"b"}}', (4, "application/json"))
     assert decode_protobuf(data) == {"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": "b"}}
 
@@ -223,7 +223,7 @@ def test_json_in_the_envelope() -> None:
         (envelope("v1", "Pod", b"", (3, "gzip")), 'content encoding "gzip" is not supported'),
     ],
 )  # fmt: skip
-def test_what_is_malformed_is_a_bad_request(data: bytes, message_text: str) -> None:
+def test_malformed_protobuf_is_a_bad_request(data: bytes, message_text: str) -> None:
     with pytest.raises(StatusError) as error:
         decode_protobuf(data)
     assert error.value.code == 400
@@ -231,7 +231,7 @@ def test_what_is_malformed_is_a_bad_request(data: bytes, message_text: str) -> N
 
 
 @given(st.binary(max_size=200), st.sampled_from([("v1", "Pod"), ("resource.k8s.io/v1", "ResourceSlice")]))
-def test_no_bytes_break_the_decoder(data: bytes, kind: tuple[str, str]) -> None:
+def test_any_bytes_are_decoded_or_a_bad_request(data: bytes, kind: tuple[str, str]) -> None:
     assert by_kind(*kind) is not None
     try:
         decode_protobuf(envelope(*kind, data))
@@ -240,7 +240,7 @@ def test_no_bytes_break_the_decoder(data: bytes, kind: tuple[str, str]) -> None:
 
 
 @given(st.data())
-def test_no_damage_to_a_real_body_breaks_the_decoder(data: st.DataObject) -> None:
+def test_damaged_body_is_decoded_or_a_bad_request(data: st.DataObject) -> None:
     body = bytearray((CAPTURED / "deployment.bin").read_bytes())
     position = data.draw(st.integers(4, len(body) - 1))
     body[position] = data.draw(st.integers(0, 255))

@@ -23,7 +23,7 @@ DEPTH = 6
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CAPTURED.glob("*.bin")))
-def test_what_kubectl_sent_is_written_alike(name: str) -> None:
+def test_encoded_bodies_equal_kubectl_except_zero_values(name: str) -> None:
     """But for the zeroes that Go writes: the envelope is the same, and what it says."""
     obj = json.loads((CAPTURED / "expected.json").read_text())[name]
     sent, written = (CAPTURED / f"{name}.bin").read_bytes(), encode_protobuf(obj)
@@ -109,7 +109,7 @@ class Maker:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version} {kind.kind}")
-def test_every_kind_comes_back_as_it_went(kind: Kind) -> None:
+def test_every_kind_round_trips_through_protobuf(kind: Kind) -> None:
     for seed in range(30):
         source = random.Random(f"{kind.api_version} {kind.kind} {seed}")
         obj = {"kind": kind.kind, "apiVersion": kind.api_version, **Maker(source).message(type_of(kind))}
@@ -126,7 +126,7 @@ def _inside(written: bytes | None) -> tuple[str, str, list[tuple[int, Any]]]:
     return named[1].decode(), named[2].decode(), list(fields(outer[2]))  # type: ignore[arg-type]
 
 
-def test_lists_are_metadata_and_items() -> None:
+def test_list_has_metadata_and_items_fields() -> None:
     """By the numbers of `PodList`: metadata 1 (resourceVersion 2, continue 3, remainingItemCount 4), items 2."""
     metadata = {"resourceVersion": "7", "continue": "c", "remainingItemCount": 0}
     pods = [{"metadata": {"name": name}} for name in ("a", "b")]
@@ -141,7 +141,7 @@ def test_lists_are_metadata_and_items() -> None:
     assert _inside(encode_protobuf({"kind": "PodList", "apiVersion": "v1", "items": []}))[2] == [(1, b"")]
 
 
-def test_a_status() -> None:
+def test_status_has_published_field_numbers() -> None:
     """Status: status 2, message 3, reason 4, details 5 (name 1, group 2, kind 3, causes 4), code 6."""
     cause = {"reason": "FieldValueInvalid", "message": "m", "field": "spec.x"}
     status = {
@@ -157,7 +157,7 @@ def test_a_status() -> None:
     assert dict(fields(details[4])) == {1: b"FieldValueInvalid", 2: b"m", 3: b"spec.x"}  # type: ignore[arg-type]
 
 
-def test_an_event_of_a_watch() -> None:
+def test_watch_event_has_length_type_and_object() -> None:
     """Four bytes of length, then type 1 and object 2, whose raw 1 is an envelope again."""
     pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}
     event = encode_event("ADDED", pod)
@@ -167,7 +167,7 @@ def test_an_event_of_a_watch() -> None:
     assert decode_protobuf(dict(fields(told[2]))[1]) == pod  # type: ignore[arg-type]
 
 
-def test_what_has_no_form_in_protobuf() -> None:
+def test_kinds_without_protobuf_form_return_none() -> None:
     definition = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"}
     custom = {"kind": "Training", "apiVersion": "example.com/v1"}
     for obj in (definition, custom):

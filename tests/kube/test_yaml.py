@@ -47,15 +47,15 @@ from haru.kube import yaml
         ("=", "="),
     ],
 )
-def test_scalars(text: str, value: Any) -> None:
+def test_yaml_scalars_have_yaml_1_1_types(text: str, value: Any) -> None:
     assert yaml.load(f"a: {text}") == {"a": value}
 
 
-def test_keys_are_strings() -> None:
+def test_mapping_keys_become_strings() -> None:
     assert yaml.load("data:\n  on: a\n  1: b\n  1.5: c\n") == {"data": {"true": "a", "1": "b", "1.5": "c"}}
 
 
-def test_streams() -> None:
+def test_documents_of_a_stream_are_loaded() -> None:
     text = "---\nkind: A\n---\n# nothing\n---\nkind: B\n...\n---\nnull\n"
     assert yaml.load_all(text) == [{"kind": "A"}, {"kind": "B"}]
     assert yaml.load_all("") == []
@@ -63,7 +63,7 @@ def test_streams() -> None:
     assert yaml.load_all('{"a": 1}\n---\n{"b": 2}\n') == [{"a": 1}, {"b": 2}]
 
 
-def test_anchors_and_merges() -> None:
+def test_anchors_and_merge_keys_are_expanded() -> None:
     loaded = yaml.load("base: &b {x: 1, y2: [1]}\nitem:\n  z: 0\n  <<: *b\n  x: 2\nsame: *b\n")
     assert loaded == {"base": {"x": 1, "y2": [1]}, "item": {"x": 2, "y2": [1], "z": 0}, "same": {"x": 1, "y2": [1]}}
     assert loaded["same"] is not loaded["base"]
@@ -87,18 +87,18 @@ def test_anchors_and_merges() -> None:
         ),
     ],
 )
-def test_errors_name_the_line(text: str, message: str) -> None:
+def test_yaml_error_names_the_line(text: str, message: str) -> None:
     with pytest.raises(yaml.YamlError) as error:
         yaml.load_all(text)
     assert message in str(error.value)
 
 
-def test_aliases_are_welcome_while_they_are_few_or_most_of_the_text_is_written_out() -> None:
+def test_many_aliases_in_large_text_are_accepted() -> None:
     shared = "base: &b {a: 1, b: [2, 3], c: {d: 4}}\nuses:\n" + "- *b\n" * 600
     assert yaml.load(shared)["uses"] == [{"a": 1, "b": [2, 3], "c": {"d": 4}}] * 600
 
 
-def test_little_work_is_done_for_aliases_of_aliases() -> None:
+def test_nested_aliases_are_refused_with_little_work() -> None:
     lines = [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10) if i else '1'}]" for i in range(6)]
     expansion = yaml._Expansion()
     with pytest.raises(yaml.YamlError, match="excessive aliasing"):
@@ -106,12 +106,12 @@ def test_little_work_is_done_for_aliases_of_aliases() -> None:
     assert expansion.nodes < 20_000
 
 
-def test_load_wants_one_document() -> None:
+def test_load_refuses_two_documents() -> None:
     with pytest.raises(yaml.YamlError, match="found 2 documents where one is expected"):
         yaml.load("a: 1\n---\nb: 1\n")
 
 
-def test_dump() -> None:
+def test_dump_gives_block_style_yaml() -> None:
     obj = {"kind": "Pod", "apiVersion": "v1", "spec": {"args": ["on", "1", "a\nb\n"], "x": {}, "n": None, "b": True}}
     assert yaml.dump(obj) == (
         "apiVersion: v1\nkind: Pod\nspec:\n  args:\n  - 'on'\n  - '1'\n  - |\n    a\n    b\n"
@@ -132,7 +132,7 @@ _json = st.recursive(
 
 
 @given(st.dictionaries(st.text(), _json, max_size=4))
-def test_what_is_dumped_is_read_back(obj: dict[str, Any]) -> None:
+def test_dumped_yaml_is_loaded_as_equal_object(obj: dict[str, Any]) -> None:
     assert yaml.load(yaml.dump(obj)) == obj
 
 

@@ -23,7 +23,7 @@ def config_map(machine: Machine, name: str, **data: str) -> None:
     machine.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
 
-def test_a_node_says_what_it_is(machine: Machine) -> None:
+def test_node_object_reports_system_info_and_lease(machine: Machine) -> None:
     node = machine.api.get("nodes", NODE)
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
@@ -39,7 +39,7 @@ def test_a_node_says_what_it_is(machine: Machine) -> None:
     assert IMAGE in names
 
 
-def test_a_pod_runs_a_process_and_its_log_can_be_read(machine: Machine) -> None:
+def test_pod_runs_process_and_log_is_readable(machine: Machine) -> None:
     machine.run("talks", "echo hello; echo oh >&2; exec sleep 1000")
     pod = machine.until_ready("talks")
     machine.until_said(pod, "hello")
@@ -55,7 +55,7 @@ def test_a_pod_runs_a_process_and_its_log_can_be_read(machine: Machine) -> None:
     assert machine.log(pod) == ""
 
 
-def test_a_pod_that_ends_well_has_succeeded(machine: Machine) -> None:
+def test_pod_with_exit_code_zero_succeeds(machine: Machine) -> None:
     machine.run("ends", "echo -n done >/dev/termination-log", restartPolicy="Never")
     pod = machine.until_phase("ends", "Succeeded")
     ended = status_of(pod)["state"]["terminated"]
@@ -68,7 +68,7 @@ def test_a_pod_that_ends_well_has_succeeded(machine: Machine) -> None:
 
 
 @pytest.mark.nightly
-def test_a_pod_that_fails_has_failed(machine: Machine) -> None:
+def test_pod_with_non_zero_exit_code_fails(machine: Machine) -> None:
     failing = container("main", "echo the last words; exit 7", terminationMessagePolicy="FallbackToLogsOnError")
     machine.create("fails", [failing], restartPolicy="Never")
     pod = machine.until_phase("fails", "Failed")
@@ -77,7 +77,7 @@ def test_a_pod_that_fails_has_failed(machine: Machine) -> None:
     machine.delete("fails")
 
 
-def test_what_fails_is_started_again_and_waits_in_between(machine: Machine) -> None:
+def test_failing_container_is_restarted_with_backoff(machine: Machine) -> None:
     machine.run("crashes", "echo once more; exit 3", restartPolicy="OnFailure")
 
     def waits(pod: Obj) -> bool:
@@ -95,7 +95,7 @@ def test_what_fails_is_started_again_and_waits_in_between(machine: Machine) -> N
     machine.delete("crashes")
 
 
-def test_init_containers_come_first_and_sidecars_stay(machine: Machine) -> None:
+def test_init_containers_run_in_order_and_sidecars_keep_running(machine: Machine) -> None:
     shared = {"name": "work", "mountPath": "/from-host"}
     say = "echo {0} >>/from-host/order"
     init = [
@@ -122,7 +122,7 @@ def test_init_containers_come_first_and_sidecars_stay(machine: Machine) -> None:
     machine.delete("ordered")
 
 
-def test_a_liveness_probe_that_fails_restarts_and_a_readiness_probe_does_not(machine: Machine) -> None:
+def test_failed_liveness_probe_restarts_and_failed_readiness_probe_does_not(machine: Machine) -> None:
     script = "touch /tmp/alive /tmp/ready; echo up; exec sleep 1000"
     probed = container(
         "main",
@@ -150,7 +150,7 @@ def test_a_liveness_probe_that_fails_restarts_and_a_readiness_probe_does_not(mac
 
 
 @pytest.mark.nightly
-def test_probes_ask_over_http_and_tcp(machine: Machine) -> None:
+def test_http_and_tcp_probes_work(machine: Machine) -> None:
     script = "mkdir /tmp/www; echo ok >/tmp/www/healthz; exec httpd -f -p 127.0.0.1:8399 -h /tmp/www"
     served = container(
         "main",
@@ -167,7 +167,7 @@ def test_probes_ask_over_http_and_tcp(machine: Machine) -> None:
     machine.delete("served")
 
 
-def test_an_environment_of_every_kind(machine: Machine) -> None:
+def test_environment_variables_of_every_source_are_set(machine: Machine) -> None:
     config_map(machine, "words", one="1", two="2")
     secret = {"name": "hidden", "namespace": "default"}
     machine.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret, "stringData": {"key": "secret"}})
@@ -195,7 +195,7 @@ def test_an_environment_of_every_kind(machine: Machine) -> None:
     machine.delete("environment")
 
 
-def test_volumes_follow_what_they_are_made_from(machine: Machine) -> None:
+def test_volume_files_follow_their_sources(machine: Machine) -> None:
     config_map(machine, "live", text="before")
     volumes = [
         {"name": "live", "configMap": {"name": "live"}},
@@ -223,7 +223,7 @@ def test_volumes_follow_what_they_are_made_from(machine: Machine) -> None:
     machine.delete("reads")
 
 
-def test_what_is_missing_is_told_and_waited_for(machine: Machine) -> None:
+def test_missing_config_map_is_reported_and_waited_for(machine: Machine) -> None:
     volumes = [{"name": "late", "configMap": {"name": "late"}}]
     mounts = [{"name": "late", "mountPath": "/late"}]
     script = "cat /late/text; echo; exec sleep 1000"
@@ -241,14 +241,14 @@ def test_what_is_missing_is_told_and_waited_for(machine: Machine) -> None:
 
 
 @pytest.mark.nightly
-def test_an_image_that_may_not_be_pulled(machine: Machine) -> None:
+def test_image_pull_policy_never_reports_missing_image(machine: Machine) -> None:
     machine.create("imageless", [{**container("main", "true"), "image": "haru.test/nobody:1"}])
     pod = machine.until("imageless", "told", lambda pod: "ErrImageNeverPull" in str(status_of(pod).get("state")))
     assert pod["status"]["phase"] == "Pending"
     machine.delete("imageless")
 
 
-def test_a_pod_has_its_grace_to_end(machine: Machine) -> None:
+def test_pre_stop_hook_and_grace_period_are_honoured(machine: Machine) -> None:
     volumes = [{"name": "out", "hostPath": {"path": str(machine.home / "out"), "type": "DirectoryOrCreate"}}]
     main = container(
         "main",
@@ -263,7 +263,7 @@ def test_a_pod_has_its_grace_to_end(machine: Machine) -> None:
 
 
 @pytest.mark.nightly
-def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
+def test_container_ignoring_sigterm_is_killed_after_grace_period(machine: Machine) -> None:
     machine.run("deaf", "trap '' TERM; echo up; while :; do sleep 0.1; done", terminationGracePeriodSeconds=600)
     pod = machine.until_ready("deaf")
     machine.until_said(pod, "up")
@@ -274,7 +274,7 @@ def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
 
 
 @pytest.mark.nightly
-def test_an_active_deadline_ends_a_pod(machine: Machine) -> None:
+def test_active_deadline_fails_pod_and_kills_container(machine: Machine) -> None:
     machine.run("overdue", "exec sleep 1000", activeDeadlineSeconds=3600)
     machine.until_ready("overdue")
     machine.api.patch("pods", "overdue", {"spec": {"activeDeadlineSeconds": 1}}, "default")
@@ -285,7 +285,7 @@ def test_an_active_deadline_ends_a_pod(machine: Machine) -> None:
     machine.delete("overdue")
 
 
-def test_a_pod_that_does_not_fit_is_rejected(machine: Machine) -> None:
+def test_pod_without_enough_node_resources_is_rejected(machine: Machine) -> None:
     main = container("main", "true", resources={"requests": {"cpu": "1000"}})
     machine.create("large", [main])
     pod = machine.until_phase("large", "Failed")
@@ -294,7 +294,7 @@ def test_a_pod_that_does_not_fit_is_rejected(machine: Machine) -> None:
     machine.delete("large")
 
 
-def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) -> None:
+def test_killed_agent_restarts_no_container_and_loses_no_pod(machine: Machine) -> None:
     probe = {"exec": {"command": ["true"]}}
     machine.create("stays", [container("main", "echo started; exec sleep 1000")])
     machine.create("ready", [container("main", "exec sleep 1000", readinessProbe=probe)])
@@ -329,7 +329,7 @@ def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) 
     until("nothing runs", lambda: machine.runtime.tasks() == {})
 
 
-def test_a_sandbox_that_dies_is_replaced(machine: Machine) -> None:
+def test_dead_sandbox_is_replaced(machine: Machine) -> None:
     earlier = machine.runtime.tasks().keys()
     machine.run("uprooted", "echo started; exec sleep 1000")
     before = machine.until_ready("uprooted")
@@ -348,7 +348,7 @@ def test_a_sandbox_that_dies_is_replaced(machine: Machine) -> None:
     until("nothing of it is left", lambda: not machine.left_of(after))
 
 
-def test_kubectl_sees_a_scheduled_pod_run(machine: Machine, kubectl: str) -> None:
+def test_kubectl_shows_scheduled_pod_running(machine: Machine, kubectl: str) -> None:
     command = ["run", "seen", f"--image={IMAGE}", "--image-pull-policy=Never", "--command", "--", "sleep", "1000"]
     done = machine.up.kubectl(kubectl, *command)
     assert done.returncode == 0, done.stderr
@@ -361,7 +361,7 @@ def test_kubectl_sees_a_scheduled_pod_run(machine: Machine, kubectl: str) -> Non
 
 
 @pytest.mark.nightly
-def test_the_pods_have_groups_of_their_own(machine: Machine) -> None:
+def test_pods_have_their_own_cgroups(machine: Machine) -> None:
     limits = {"resources": {"limits": {"memory": "64Mi", "cpu": "250m"}}}
     machine.create("limited", [container("main", "exec sleep 1000", **limits)])
     pod = machine.until_ready("limited")
@@ -370,7 +370,7 @@ def test_the_pods_have_groups_of_their_own(machine: Machine) -> None:
     machine.delete("limited")
 
 
-def test_a_pod_that_wants_users_of_its_own_is_told_that_the_runtime_has_none(machine: Machine) -> None:
+def test_user_namespace_without_runtime_support_is_reported(machine: Machine) -> None:
     # Debian's containerd 1.6 knows nothing of them: never the host's in their place.
     machine.run("mapped", "exec sleep 1000", hostUsers=False)
 
@@ -384,7 +384,7 @@ def test_a_pod_that_wants_users_of_its_own_is_told_that_the_runtime_has_none(mac
 
 
 @pytest.mark.nightly
-def test_the_runtime_is_killed_and_comes_back_and_nothing_is_restarted(machine: Machine) -> None:
+def test_killed_runtime_restarts_no_container(machine: Machine) -> None:
     machine.run("calm", "echo started; exec sleep 1000")
     machine.run("short", "while :; do sleep 0.1; done", restartPolicy="Never")
     before = {name: machine.until_ready(name) for name in ("calm", "short")}
@@ -409,7 +409,7 @@ def _is_well(machine: Machine) -> bool:
 
 
 @pytest.mark.nightly
-def test_a_log_that_grows_is_moved_aside_and_goes_on(machine: Machine) -> None:
+def test_large_log_is_rotated_and_continues(machine: Machine) -> None:
     lines = "yes 0123456789 | head -n 1200000"
     main = container("main", f"{lines}; echo more; until test -e /tmp/go; do sleep 0.1; done; echo the end; sleep 1000")
     machine.create("verbose", [main])
@@ -424,7 +424,7 @@ def test_a_log_that_grows_is_moved_aside_and_goes_on(machine: Machine) -> None:
 
 
 @pytest.mark.nightly
-def test_an_agent_that_is_killed_again_and_again_starts_everything_once(machine: Machine) -> None:
+def test_repeatedly_killed_agent_starts_each_container_once(machine: Machine) -> None:
     """Killed at any step of the work on six pods: each has one sandbox and one process in the end."""
     rng = random.Random(7)
     names = [f"chaos-{number}" for number in range(6)]

@@ -50,24 +50,24 @@ def pod(*resources: Obj, **spec: Any) -> Obj:
         ),
     ],
 )
-def test_where_pods_have_their_groups(qos: Any, cgroupfs: str, systemd: str, parent: str) -> None:
+def test_pod_cgroup_path_by_qos_and_driver(qos: Any, cgroupfs: str, systemd: str, parent: str) -> None:
     name = pod_cgroup(kubepods(), qos, UID)
     assert (name.path("cgroupfs"), name.path("systemd")) == (cgroupfs, systemd)
     assert (name.parent_for_runtime("cgroupfs"), name.parent_for_runtime("systemd")) == (cgroupfs, parent)
 
 
-def test_a_root_of_their_own() -> None:
+def test_custom_cgroup_root_is_used() -> None:
     assert kubepods("/box/inner/").path("cgroupfs") == "/box/inner/kubepods"
     assert kubepods("/box").path("systemd") == "/box.slice/box-kubepods.slice"
 
 
-def test_shares_weights_and_quotas() -> None:
+def test_milli_cpu_converts_to_shares_weight_and_quota() -> None:
     assert [shares_of(milli) for milli in (0, 1, 100, 1000, 10_000_000)] == [2, 2, 102, 1024, 262_144]
     assert [weight_of(shares) for shares in (2, 1024, 262_144)] == [1, 39, 10_000]
     assert [quota_of(milli) for milli in (0, 1, 500, 2000)] == [0, 1000, 50_000, 200_000]
 
 
-def test_a_container_as_a_runtime_is_told() -> None:
+def test_container_resources_are_passed_to_runtime() -> None:
     made = pod({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}})
     found = container_amounts(
         made,
@@ -97,7 +97,7 @@ def _fields(amounts: Amounts) -> dict[str, Any]:
     return {name: getattr(amounts, name) for name in Amounts.__dataclass_fields__}
 
 
-def test_a_limit_alone_is_a_request() -> None:
+def test_limit_without_request_counts_as_request() -> None:
     made = pod({"limits": {"cpu": "2", "memory": "1Gi"}})
     assert pod_amounts({"spec": {**made["spec"]}}).cpu_quota == 200_000
     found = container_amounts(
@@ -106,7 +106,7 @@ def test_a_limit_alone_is_a_request() -> None:
     assert (found.cpu_shares, found.memory_limit, dict(found.unified)) == (2048, GI, {})
 
 
-def test_a_pod_is_limited_where_all_its_containers_are() -> None:
+def test_pod_limit_applies_only_when_all_containers_have_limits() -> None:
     both = pod({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}, {"limits": {"cpu": "1"}})
     assert pod_amounts(both) == Amounts(shares_of(1000), quota_of(3000), 0)
     assert pod_amounts(pod({})) == Amounts(2, 0, 0)
@@ -126,11 +126,11 @@ def test_a_pod_is_limited_where_all_its_containers_are() -> None:
         (pod({}, {}, resources={"requests": {"memory": "2Gi"}}), 750),
     ],
 )
-def test_who_is_killed_first(made: Obj, score: int) -> None:
+def test_oom_score_follows_qos_and_memory_request(made: Obj, score: int) -> None:
     assert oom_score(made, made["spec"]["containers"][0], 4 * GI) == score
 
 
-def test_a_sidecar_is_not_killed_before_what_it_serves() -> None:
+def test_sidecar_oom_score_is_not_above_its_containers() -> None:
     sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "1Mi"}}}
     made = pod({"requests": {"memory": "2Gi"}}, {"requests": {"memory": "1Gi"}}, initContainers=[sidecar])
     assert oom_score(made, sidecar, 4 * GI) == 750
@@ -146,7 +146,7 @@ def unified(root: Path, *controllers: str) -> host.Hierarchies:
     return host.hierarchies(root)
 
 
-def test_which_version_a_machine_has(tmp_path: Path) -> None:
+def test_cgroup_version_and_controllers_are_detected(tmp_path: Path) -> None:
     found = unified(tmp_path / "two", "cpu", "memory")
     assert (found.mode, host.lacking(found, "memory"), host.refusal(found, fail_cgroup_v1=True)) == ("unified", "", "")
     (tmp_path / "both" / "unified").mkdir(parents=True)
@@ -165,12 +165,12 @@ def test_which_version_a_machine_has(tmp_path: Path) -> None:
     ("release", "version"),
     [("6.18.44-generic", (6, 18)), ("5.9.0", (5, 9)), ("5.10", (5, 10)), ("4.18.0-553.el8", (4, 18)), ("what", (0, 0))],
 )
-def test_kernel_versions_are_numbers(release: str, version: tuple[int, int]) -> None:
+def test_kernel_versions_are_compared_as_numbers(release: str, version: tuple[int, int]) -> None:
     assert host.kernel_version(release) == version
     assert (host.MEMORY_HIGH_KERNEL < (5, 10)) and (host.MEMORY_HIGH_KERNEL > (4, 18))
 
 
-def test_sizes_of_huge_pages(tmp_path: Path) -> None:
+def test_huge_page_sizes_are_listed(tmp_path: Path) -> None:
     for size in (2048, 1048576, 64):
         (tmp_path / f"hugepages-{size}kB").mkdir()
     assert set(host.page_sizes(tmp_path)) == {"2MB", "1GB", "64KB"}
@@ -185,7 +185,7 @@ def kernel_files(place: Path, *files: str) -> None:
         (place / file).write_text("0\n")
 
 
-def test_values_reach_a_group_and_controllers_are_handed_on(tmp_path: Path) -> None:
+def test_values_are_written_and_controllers_enabled_for_children(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     tree = FileTree(unified(root, "cpu", "memory", "io"))
     made = pod({"requests": {"memory": "1Mi"}})
@@ -203,7 +203,7 @@ def test_values_reach_a_group_and_controllers_are_handed_on(tmp_path: Path) -> N
         assert (place / "cgroup.subtree_control").read_text().startswith("+cpu +memory")
 
 
-def test_a_missing_file_names_the_controller(tmp_path: Path) -> None:
+def test_missing_controller_file_is_reported(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     tree = FileTree(unified(root, "cpu"))
     kernel_files(root, "cgroup.subtree_control")
@@ -214,13 +214,13 @@ def test_a_missing_file_names_the_controller(tmp_path: Path) -> None:
     assert not (root / "kubepods" / "memory.min").exists()
 
 
-def test_groups_that_cannot_hand_on_their_controllers(tmp_path: Path) -> None:
+def test_cgroup_with_processes_cannot_enable_controllers(tmp_path: Path) -> None:
     tree = FileTree(unified(tmp_path / "cgroup", "cpu"))
     with pytest.raises(CgroupError, match="processes must be in groups without other groups"):
         tree.apply(kubepods(), {})
 
 
-def test_a_machine_of_version_one(tmp_path: Path) -> None:
+def test_cgroup_v1_values_are_written(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     for controller, files in (("cpu", ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us")), ("memory", ())):
         kernel_files(root / controller / "kubepods" / "burstable", *files)
@@ -233,7 +233,7 @@ def test_a_machine_of_version_one(tmp_path: Path) -> None:
     assert limit.read_text().startswith("4096")
 
 
-def test_groups_are_removed_from_the_inside(tmp_path: Path) -> None:
+def test_cgroups_are_removed_from_the_leaves(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     tree = FileTree(unified(root))
     (root / "kubepods" / "pod1" / "one" / "two").mkdir(parents=True)
@@ -247,7 +247,7 @@ def test_groups_are_removed_from_the_inside(tmp_path: Path) -> None:
 
 @pytest.mark.host
 @pytest.mark.parametrize("frozen", [False, True])
-def test_who_is_left_in_a_group_is_ended(frozen: bool) -> None:
+def test_processes_left_in_a_cgroup_are_killed(frozen: bool) -> None:
     """On this machine: a runtime that was killed in the middle of a start may leave a process that it has forgotten."""
     found = host.hierarchies()
     places = [found.root] if found.mode == "unified" else [entry for entry in found.root.iterdir() if entry.is_dir()]
@@ -281,7 +281,7 @@ def test_who_is_left_in_a_group_is_ended(frozen: bool) -> None:
                     place.rmdir()
 
 
-def test_systemd_is_told_all_properties_at_once() -> None:
+def test_systemd_slice_gets_all_properties_at_once() -> None:
     told: list[Sequence[str]] = []
     tree = SystemdTree(told.append)
     name = pod_cgroup(kubepods(), "Burstable", UID)

@@ -49,7 +49,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 
 
 @pytest.mark.host
-def test_slices_of_a_systemd_that_runs(systemd: Systemd) -> None:
+def test_running_systemd_creates_and_removes_slices(systemd: Systemd) -> None:
     tree = SystemdTree(systemd.run)
     name = pod_cgroup(kubepods("/box"), "Burstable", UID)
     unit = name.parent_for_runtime("systemd")
@@ -100,7 +100,7 @@ def below() -> Iterator[CgroupName]:
 
 
 @pytest.mark.host
-def test_memory_qos_values_reach_the_kernel(below: CgroupName) -> None:
+def test_memory_qos_values_are_written_to_the_kernel(below: CgroupName) -> None:
     found = hierarchies()
     tree = FileTree(found)
     assert found.unified is not None
@@ -130,7 +130,7 @@ def test_memory_qos_values_reach_the_kernel(below: CgroupName) -> None:
 
 
 @pytest.mark.host
-def test_who_uses_more_than_its_mark_is_slowed_down(below: CgroupName) -> None:
+def test_process_above_memory_high_is_throttled(below: CgroupName) -> None:
     found = hierarchies()
     assert found.unified is not None
     group = below.below("greedy")

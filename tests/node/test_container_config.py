@@ -49,11 +49,11 @@ def pod(*containers: Obj, **spec: Any) -> Obj:
         ("$(A", "$(A"),
     ],
 )
-def test_references_in_texts(text: str, result: str) -> None:
+def test_variable_references_are_expanded(text: str, result: str) -> None:
     assert expand(text, {"A": "1", "B": "2"}) == result
 
 
-def test_later_variables_see_earlier_ones() -> None:
+def test_variable_may_reference_earlier_ones() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "$(B)"}]
     values = environment(pod(), {"name": "c", "env": env}, NOBODY, PLACE, [("A", "0"), ("G", "given")])
     assert values == {"A": b"1", "G": b"given", "B": b"1$(C)", "C": b"1$(C)"}
@@ -70,7 +70,7 @@ def test_later_variables_see_earlier_ones() -> None:
         ({"fileKeyRef": {"volumeName": "v"}}, "fileKeyRef is not supported on this node"),
     ],
 )
-def test_what_an_environment_lacks(variable: Obj, message: str) -> None:
+def test_missing_environment_source_is_reported(variable: Obj, message: str) -> None:
     sources = Sources(lambda name: {} if name == "there" else None, lambda _: None)
     with pytest.raises(ConfigError, match=message):
         environment(pod(), {"name": "c", "env": [{"name": "A", "valueFrom": variable}]}, sources, PLACE)
@@ -88,7 +88,7 @@ def test_what_an_environment_lacks(variable: Obj, message: str) -> None:
         ("status.podIPs", "10.0.0.1,fd00::1"),
     ],
 )
-def test_fields(path: str, value: str) -> None:
+def test_downward_api_field_values(path: str, value: str) -> None:
     assert field_value(pod(), path, PLACE) == value
 
 
@@ -102,7 +102,7 @@ def test_fields(path: str, value: str) -> None:
         ({"resource": "requests.cpu"}, "0"),
     ],
 )
-def test_resources(ref: Obj, value: str) -> None:
+def test_downward_api_resource_values(ref: Obj, value: str) -> None:
     container = {"name": "c", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "64Mi"}}}
     assert resource_value(pod(container), container, ref, PLACE) == value
 
@@ -110,7 +110,7 @@ def test_resources(ref: Obj, value: str) -> None:
 # -- what the runtime is told -----------------------------------------------------------------------------------------
 
 
-def test_a_container_as_the_runtime_is_told_of_it() -> None:
+def test_container_config_for_runtime() -> None:
     one = {
         "name": "c",
         "image": "i",
@@ -148,7 +148,7 @@ def test_a_container_as_the_runtime_is_told_of_it() -> None:
     assert security.seccomp is not None and security.seccomp.profile_type == UNCONFINED
 
 
-def test_a_privileged_container_has_nothing_hidden() -> None:
+def test_privileged_container_has_no_masked_paths() -> None:
     one = {
         "name": "c",
         "image": "i",
@@ -163,7 +163,7 @@ def test_a_privileged_container_has_nothing_hidden() -> None:
 
 
 @pytest.mark.parametrize(("host", "network", "hostname", "ports"), [(False, POD, "p", 1), (True, NODE, "", 0)])
-def test_a_sandbox_as_the_runtime_is_told_of_it(host: bool, network: int, hostname: str, ports: int) -> None:
+def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, ports: int) -> None:
     one = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]}
     whole = pod(one, hostNetwork=host)
     config = sandbox_config(whole, 2, log_directory="/logs", cgroup_parent="/kubepods/x", dns=None)
@@ -175,7 +175,7 @@ def test_a_sandbox_as_the_runtime_is_told_of_it(host: bool, network: int, hostna
     assert config.metadata is not None and config.metadata.attempt == 2
 
 
-def test_users_of_its_own_are_told_to_the_runtime() -> None:
+def test_user_namespace_mappings_are_passed_to_runtime() -> None:
     one = {"name": "c", "image": "i"}
     users = IDMapping(65_536, 0, 65_536)
     sandbox = sandbox_config(pod(one), 0, log_directory="/l", cgroup_parent="", dns=None, users=users)
@@ -210,7 +210,9 @@ def test_users_of_its_own_are_told_to_the_runtime() -> None:
         ),
     ],
 )
-def test_names_of_a_pod(tmp_path: Path, spec: Obj, servers: list[str], searches: list[str], options: list[str]) -> None:
+def test_dns_config_of_pod(
+    tmp_path: Path, spec: Obj, servers: list[str], searches: list[str], options: list[str]
+) -> None:
     resolv = tmp_path / "resolv.conf"
     resolv.write_text("nameserver 192.0.2.53\nsearch example.org\noptions edns0\n")
     found = dns_of(pod(**spec), ["10.96.0.10"], "cluster.local", resolv)
@@ -232,11 +234,11 @@ def test_names_of_a_pod(tmp_path: Path, spec: Obj, servers: list[str], searches:
         ({"image": "x", "imagePullPolicy": "Never"}, "Never"),
     ],
 )
-def test_when_an_image_is_pulled(container: Obj, policy: str) -> None:
+def test_pull_policy_follows_image_tag(container: Obj, policy: str) -> None:
     assert pull_policy(container) == policy
 
 
-def test_whose_password_an_image_wants() -> None:
+def test_image_pull_secret_is_chosen_by_registry() -> None:
     auths = {
         "https://r.example:5000/v2/": {"auth": base64.b64encode(b"me:pass:word").decode()},
         "https://index.docker.io/v1/": {"username": "hub", "password": "x"},
@@ -260,7 +262,7 @@ def test_whose_password_an_image_wants() -> None:
         ({"runAsNonRoot": True}, Image(username="app"), "non-numeric user"),
     ],
 )
-def test_who_may_not_be_root(context: Obj, image: Image, problem: str) -> None:
+def test_run_as_non_root_refuses_root_image(context: Obj, image: Image, problem: str) -> None:
     one = {"name": "c", "securityContext": context}
     if not problem:
         check_user(pod(one), one, image)
@@ -273,13 +275,13 @@ def test_who_may_not_be_root(context: Obj, image: Image, problem: str) -> None:
 # -- probes -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_threshold_turns_a_result() -> None:
+def test_probe_result_changes_at_threshold() -> None:
     streak = Streak({"failureThreshold": 3, "successThreshold": 2}, "readiness")
     heard = [streak.heard(well) for well in (True, True, False, False, True, False, False, False, True, True)]
     assert heard == [False, True, False, False, False, False, False, True, False, True]
 
 
-def test_a_startup_probe_decides_once_and_liveness_dies_once() -> None:
+def test_startup_probe_ends_after_success_and_liveness_after_failure() -> None:
     startup = Streak({}, "startup")
     assert startup.heard(True) and startup.is_final
     liveness = Streak({"failureThreshold": 1}, "liveness")
@@ -287,14 +289,14 @@ def test_a_startup_probe_decides_once_and_liveness_dies_once() -> None:
     assert liveness.heard(False) and liveness.is_final
 
 
-def test_when_a_probe_is_due() -> None:
+def test_probe_delay_follows_initial_delay_and_period() -> None:
     streak = Streak({"initialDelaySeconds": 5}, "liveness")
     assert (streak.period, streak.timeout) == (10, 1)
     assert streak.delay(100.0, 102.0) == 3.0
     assert streak.delay(100.0, 200.0) == 0.0
 
 
-def test_ports_by_name() -> None:
+def test_probe_port_is_resolved_by_name() -> None:
     one = {"ports": [{"name": "web", "containerPort": 80}]}
     assert [target_port(one, port) for port in (81, "82", "web", "none")] == [81, 82, 80, None]
 
@@ -312,7 +314,7 @@ def test_ports_by_name() -> None:
         ("containerd", "unknown", False),
     ],
 )
-def test_which_runtimes_know_cdi(name: str, version: str, has: bool) -> None:
+def test_runtime_versions_with_cdi_support(name: str, version: str, has: bool) -> None:
     assert cdi.runtime_has_cdi(name, version) is has
 
 
@@ -322,7 +324,7 @@ def spec(tmp_path: Path, **edits: Any) -> None:
     (tmp_path / "v.json").write_text(json.dumps(whole))
 
 
-def test_what_a_device_brings_is_written_into_the_container(tmp_path: Path) -> None:
+def test_cdi_edits_are_applied_to_container_config(tmp_path: Path) -> None:
     spec(
         tmp_path,
         env=["A=1"],
@@ -336,12 +338,12 @@ def test_what_a_device_brings_is_written_into_the_container(tmp_path: Path) -> N
     assert [(one.container_path, one.host_path, one.readonly) for one in config.mounts] == [("/opt", "/tmp", True)]
 
 
-def test_hooks_are_refused(tmp_path: Path) -> None:
+def test_cdi_hooks_are_refused(tmp_path: Path) -> None:
     spec(tmp_path, hooks=[{"hookName": "createContainer", "path": "/bin/true"}])
     with pytest.raises(cdi.CdiError, match="hook"):
         cdi.apply(ContainerConfig(), ["v.example/c=d"], [tmp_path])
 
 
-def test_a_device_that_nobody_describes(tmp_path: Path) -> None:
+def test_unknown_cdi_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(cdi.CdiError, match=r"v\.example/c=x"):
         cdi.apply(ContainerConfig(), ["v.example/c=x"], [tmp_path])

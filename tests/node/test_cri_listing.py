@@ -22,7 +22,7 @@ def ids(found: list[Container]) -> list[str]:
     return [item.id for item in found]
 
 
-async def test_ten_thousand_containers_come_as_a_stream(tmp_path: Path) -> None:
+async def test_stream_lists_10000_containers(tmp_path: Path) -> None:
     # 20 MB in all: more than one message may hold.
     server = Server(containers(MANY, 2000))
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
@@ -31,7 +31,7 @@ async def test_ten_thousand_containers_come_as_a_stream(tmp_path: Path) -> None:
     assert server.calls == ["stream"]
 
 
-async def test_a_unary_list_ends_at_the_limit_of_a_message(tmp_path: Path) -> None:
+async def test_unary_list_fails_at_message_size_limit(tmp_path: Path) -> None:
     server = Server(containers(MANY, 2000), streams=False)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         with pytest.raises(CriError) as failed:
@@ -40,7 +40,7 @@ async def test_a_unary_list_ends_at_the_limit_of_a_message(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
-async def test_batches_may_be_of_any_size(tmp_path: Path, batch: int) -> None:
+async def test_stream_batches_may_have_any_size(tmp_path: Path, batch: int) -> None:
     server = Server(containers(50, 10), batch=batch)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         assert len(await runtime.containers()) == 50
@@ -53,7 +53,7 @@ async def test_an_empty_stream_is_an_empty_list(tmp_path: Path) -> None:
     assert server.calls == ["stream"]
 
 
-async def test_what_containers_use_comes_as_a_stream_too(tmp_path: Path) -> None:
+async def test_container_stats_are_streamed_when_supported(tmp_path: Path) -> None:
     labels = {"note": "x" * 2000}
     items = [ContainerStats(ContainerAttributes(f"id-{n}", labels=labels), CpuUsage(1, n)) for n in range(MANY)]
     for streams in (True, False):
@@ -63,14 +63,14 @@ async def test_what_containers_use_comes_as_a_stream_too(tmp_path: Path) -> None
         assert server.calls == ["stream" if streams else "unary"]
 
 
-async def test_without_the_gate_nobody_asks_for_a_stream(tmp_path: Path) -> None:
+async def test_gate_off_uses_unary_list(tmp_path: Path) -> None:
     server = Server(containers(5))
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=False) as runtime:
         assert len(await runtime.containers()) == 5
     assert server.calls == ["unary"]
 
 
-async def test_a_runtime_without_streams_is_asked_for_one_once(tmp_path: Path) -> None:
+async def test_runtime_without_streaming_is_asked_for_it_once(tmp_path: Path) -> None:
     server = Server(containers(1000, 1000), streams=False)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         for _ in range(2):
@@ -80,7 +80,7 @@ async def test_a_runtime_without_streams_is_asked_for_one_once(tmp_path: Path) -
     assert server.calls == ["unary"] * 2
 
 
-async def test_a_stream_that_fails_is_an_error_and_no_shorter_list(tmp_path: Path) -> None:
+async def test_failed_stream_is_an_error_and_not_a_shorter_list(tmp_path: Path) -> None:
     server = Server(containers(MANY, 100), fails_after=10)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         with pytest.raises(CriError, match=r"the store is broken.*after 5000 items, which are dropped"):
@@ -93,7 +93,7 @@ async def test_a_stream_that_fails_is_an_error_and_no_shorter_list(tmp_path: Pat
 
 
 @pytest.mark.parametrize("after", [1, 20])
-async def test_unimplemented_in_the_middle_is_no_answer_either(tmp_path: Path, after: int) -> None:
+async def test_unimplemented_status_in_mid_stream_is_an_error(tmp_path: Path, after: int) -> None:
     server = Server(containers(MANY, 0), fails_after=after, status=grpc.StatusCode.UNIMPLEMENTED)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         with pytest.raises(CriError) as failed:
@@ -102,7 +102,7 @@ async def test_unimplemented_in_the_middle_is_no_answer_either(tmp_path: Path, a
     assert server.calls == ["stream"]
 
 
-async def test_a_stream_that_takes_longer_than_a_call_may_is_dropped_whole(tmp_path: Path) -> None:
+async def test_stream_beyond_deadline_is_dropped(tmp_path: Path) -> None:
     server = Server(containers(MANY, 10), pause=0.2)
     async with (
         served(server, tmp_path / "s") as endpoint,
@@ -113,20 +113,20 @@ async def test_a_stream_that_takes_longer_than_a_call_may_is_dropped_whole(tmp_p
     assert failed.value.code == "DEADLINE_EXCEEDED"
 
 
-async def test_a_slow_stream_within_its_time_is_whole(tmp_path: Path) -> None:
+async def test_slow_stream_within_deadline_is_complete(tmp_path: Path) -> None:
     server = Server(containers(2000, 10), batch=100, pause=0.01)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         assert len(await runtime.containers()) == 2000
 
 
-async def test_a_message_cut_short_is_an_error(tmp_path: Path) -> None:
+async def test_truncated_message_is_an_error(tmp_path: Path) -> None:
     server = Server(containers(10), garbage=chunk(1, containers(1)[0].encode())[:-3])
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         with pytest.raises(CriError, match="can not be read"):
             await runtime.containers()
 
 
-async def test_what_is_listed_twice_is_there_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_duplicate_items_are_listed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     items = containers(10)
     server = Server([*items, Container("id-000003", state=2)])
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
@@ -136,7 +136,7 @@ async def test_what_is_listed_twice_is_there_once(tmp_path: Path, caplog: pytest
     assert "listed 1 items twice" in caplog.text
 
 
-async def test_a_runtime_that_comes_back_newer_is_asked_again(tmp_path: Path) -> None:
+async def test_upgraded_runtime_is_asked_for_streaming_again(tmp_path: Path) -> None:
     async with RuntimeClient(f"unix://{tmp_path}/s", streaming=True) as runtime:
         old = Server(containers(5), streams=False)
         async with served(old, tmp_path / "s"):
@@ -164,13 +164,13 @@ async def or_nothing(runtime: RuntimeClient) -> list[Container]:
         return []
 
 
-def test_the_wire_of_a_batch_is_repeated_field_one() -> None:
+def test_batch_is_encoded_as_repeated_field_one() -> None:
     first, second = (item.encode() for item in containers(2, 10))
     batch = chunk(1, first) + chunk(1, second)
     assert batch[0] == 0x0A
     assert batch[2 + len(first)] == 0x0A
 
 
-def test_an_endpoint_is_a_socket() -> None:
+def test_endpoint_must_be_a_unix_socket() -> None:
     with pytest.raises(ValueError, match="write the absolute path of a Unix socket"):
         RuntimeClient("tcp://127.0.0.1:1234")

@@ -60,7 +60,7 @@ async def here() -> AsyncIterator[Bench]:
         yield made
 
 
-async def test_a_pods_status_follows_the_health_of_its_devices(here: Bench) -> None:
+async def test_pod_status_follows_device_health(here: Bench) -> None:
     mine, gone = pod("p", "claim"), pod("gone", "other")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     await here.claim("other", result("gpu-1"), pods=[gone])
@@ -92,16 +92,14 @@ async def test_a_pods_status_follows_the_health_of_its_devices(here: Bench) -> N
         assert not (here.kubelet / "pod-resources" / "kubelet.sock").exists()
 
 
-async def test_a_node_whose_directory_has_a_long_name_works_without_pod_resources(
-    here: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_too_long_socket_path_disables_pod_resources_only(here: Bench, caplog: pytest.LogCaptureFixture) -> None:
     here.kubelet = here.root / ("x" * 100)
     here.kubelet.mkdir()
     async with here.running():
         await eventually(lambda: "PodResources is not served" in caplog.text, "the complaint")
 
 
-def test_what_devices_bring_is_written_into_the_container(tmp_path: Path) -> None:
+def test_cdi_edits_are_written_into_container_config(tmp_path: Path) -> None:
     edits = {
         "env": ["A=new", "B=2"],
         "deviceNodes": [{"path": "/dev/x"}, {"path": "/dev/y", "hostPath": "/dev/z", "permissions": "r"}],
@@ -128,5 +126,5 @@ def test_what_devices_bring_is_written_into_the_container(tmp_path: Path) -> Non
         (["--root-dir", "/srv/node", "--kubelet-dir", "/k"], "/k"),
     ],
 )
-def test_where_drivers_register(flags: list[str], expected: str) -> None:
+def test_kubelet_directory_follows_flags(flags: list[str], expected: str) -> None:
     assert _kubelet_dir(build_parser().parse_args(["node", *flags])) == Path(expected)

@@ -245,7 +245,7 @@ TestClaimsOfANode = Machine.TestCase
 
 
 @pytest.mark.nightly
-def test_claims_of_a_node_at_length() -> None:
+def test_random_claim_operations_keep_bookkeeping_consistent_in_long_runs() -> None:
     class Longer(Machine):
         pass
 
@@ -253,7 +253,7 @@ def test_claims_of_a_node_at_length() -> None:
     Longer.TestCase("runTest").runTest()
 
 
-def test_a_driver_that_is_away_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_driver_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("haru.node.dra.manager._PAUSE_SECONDS", 0.0)
     asked = []
 
@@ -283,7 +283,7 @@ def test_a_driver_that_is_away_for_a_moment_is_asked_again(tmp_path: Path, monke
     assert len(asked) == 4
 
 
-def test_what_is_told_is_read_back() -> None:
+def test_claim_infos_round_trip_and_are_released_with_last_pod() -> None:
     infos = ClaimInfos()
     infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p1")
     infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p2")
@@ -299,7 +299,7 @@ def test_what_is_told_is_read_back() -> None:
     assert infos.release("ns/c", "p2") is infos.get("ns/c")
 
 
-def test_containers_get_what_their_extended_resources_are_mapped_to() -> None:
+def test_containers_get_devices_of_their_extended_resource_mappings() -> None:
     info = ClaimInfo("default", "special", "u")
     info.drivers["d"] = (
         PreparedDevice("p", "d0", ("container-0-request-0",), ("v/c=d0",)),
@@ -318,7 +318,7 @@ def test_containers_get_what_their_extended_resources_are_mapped_to() -> None:
     assert found == {"one": ("v/c=d0",), "two": ("v/c=d1",)}
 
 
-def test_health_takes_the_place_of_what_was_told_before() -> None:
+def test_health_replaces_previous_resource_status() -> None:
     statuses = [{"name": "a", "allocatedResourcesStatus": ["old"]}, {"name": "b"}]
     told: dict[str, list[Obj]] = {"b": [{"name": "claim:c"}]}
     assert with_health(statuses, told) == [{"name": "a"}, {"name": "b", "allocatedResourcesStatus": told["b"]}]

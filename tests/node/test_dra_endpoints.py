@@ -55,7 +55,7 @@ async def here() -> AsyncIterator[Bench]:
 # -- PodResources ----------------------------------------------------------------------------------------------------
 
 
-async def test_monitoring_agents_are_told_which_container_has_which_device(here: Bench) -> None:
+async def test_pod_resources_api_lists_devices_per_container(here: Bench) -> None:
     mine, ended = pod("p", "claim"), pod("ended")
     mine["spec"]["initContainers"] = [
         {"name": "setup", "resources": {"claims": [{"name": "c0"}]}},
@@ -106,7 +106,7 @@ async def test_monitoring_agents_are_told_which_container_has_which_device(here:
         )
 
 
-async def test_the_bytes_of_an_answer_are_as_published(here: Bench) -> None:
+async def test_pod_resources_answer_has_published_field_numbers(here: Bench) -> None:
     """Numbers of fields, read from the wire by hand: a table that is wrong twice would agree with itself."""
     mine = pod("p", "claim")
     here.pods.append(mine)
@@ -127,7 +127,7 @@ async def test_the_bytes_of_an_answer_are_as_published(here: Bench) -> None:
     assert inner(resource, 1, 1).startswith(f"{DRIVER}/claim=".encode())
 
 
-def test_calls_are_bounded_in_their_rate() -> None:
+def test_pod_resources_calls_are_rate_limited() -> None:
     now = [0.0]
     bucket = Bucket(100.0, 10, lambda: now[0])
     assert [bucket.take() for _ in range(11)] == [True] * 10 + [False]
@@ -142,7 +142,7 @@ def _report(health: int, message: str = "", timeout: int = 0, device: str = "d")
     return HealthReport([DeviceHealth(DeviceIdentifier("p", device), health, 0, timeout, message)])
 
 
-def test_health_is_believed_for_its_time_and_told_when_it_changes() -> None:
+def test_device_health_expires_and_reports_changes() -> None:
     cache, key = HealthCache(), ("x", "p", "d")
     assert cache.of(*key, 0) == ("Unknown", "")
     assert cache.take("x", _report(1), 0) == [key]
@@ -168,7 +168,7 @@ def test_health_is_believed_for_its_time_and_told_when_it_changes() -> None:
 # -- sockets ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_no_socket_of_a_driver_is_left_alone(here: Bench) -> None:
+async def test_files_that_are_no_driver_socket_are_ignored(here: Bench) -> None:
     registry = here.kubelet / "plugins_registry"
     registry.mkdir(parents=True)
     (registry / "readme.txt").write_text("no socket")
@@ -178,7 +178,7 @@ async def test_what_is_no_socket_of_a_driver_is_left_alone(here: Bench) -> None:
     listener.close()
 
 
-async def test_a_socket_that_was_left_behind_is_tried_until_its_driver_comes(here: Bench) -> None:
+async def test_stale_driver_socket_is_retried_until_driver_listens(here: Bench) -> None:
     path = here.kubelet / "plugins_registry" / f"{DRIVER}-reg.sock"
     path.parent.mkdir(parents=True)
     stale = await asyncio.start_unix_server(lambda reader, writer: writer.close(), str(path))
@@ -189,7 +189,7 @@ async def test_a_socket_that_was_left_behind_is_tried_until_its_driver_comes(her
         await eventually(lambda: devices.registry.find(DRIVER), "the driver behind a socket of the same name")
 
 
-async def test_sockets_that_cannot_be_are_refused(tmp_path: Path) -> None:
+async def test_invalid_socket_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SocketError, match="longer than 107 bytes"):
         await serve(tmp_path / ("x" * 108), {})
     file = tmp_path / "file"
@@ -202,7 +202,7 @@ async def test_sockets_that_cannot_be_are_refused(tmp_path: Path) -> None:
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_is_whole_or_an_error(tmp_path: Path) -> None:
+def test_checkpoint_is_complete_or_an_error(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "deep" / "state", "things")
     assert checkpoint.load() is None
     checkpoint.store({"b": [1, 2], "a": "x"})
@@ -229,7 +229,7 @@ def _write(directory: Path, name: str, kind: str, devices: dict[str, Obj], **mor
     (directory / name).write_text(json.dumps({"cdiVersion": "0.6.0", "kind": kind, "devices": listed, **more}))
 
 
-def test_cdi_ids_come_to_environment_mounts_and_device_files(tmp_path: Path) -> None:
+def test_cdi_ids_resolve_to_environment_mounts_and_device_nodes(tmp_path: Path) -> None:
     static, dynamic = tmp_path / "etc", tmp_path / "run"
     node = {"path": "/dev/x0", "hostPath": "/dev/y0", "type": "c", "major": 1, "minor": 3, "permissions": "rw"}
     mount = {"hostPath": "/usr/lib/x", "containerPath": "/lib/x", "options": ["ro", "bind"]}
@@ -260,7 +260,7 @@ def test_cdi_ids_come_to_environment_mounts_and_device_files(tmp_path: Path) -> 
         ("bad.com/card=x", r"bad.json: devices\[0\].containerEdits.env\[0\]: \"nothing\": write NAME=value"),
     ],
 )
-def test_what_cdi_ids_cannot_come_to(tmp_path: Path, device: str, told: str) -> None:
+def test_unresolvable_cdi_id_is_refused(tmp_path: Path, device: str, told: str) -> None:
     hooked = {"hooks": [{"hookName": "createContainer", "path": "/bin/true"}]}
     devices = {"hooked": hooked, "rdt": {"intelRdt": {"closID": "x"}}, "twice": {"env": ["A=1"]}}
     _write(tmp_path, "v.json", "v.com/card", devices)
@@ -284,14 +284,14 @@ def test_what_cdi_ids_cannot_come_to(tmp_path: Path, device: str, told: str) -> 
         ({"containerEdits": {"additionalGids": [True]}}, r"additionalGids\[0\]"),
     ],
 )
-def test_a_cdi_file_that_makes_no_sense_names_the_place(change: Obj, told: str) -> None:
+def test_invalid_cdi_file_names_the_field(change: Obj, told: str) -> None:
     good: Obj = {"cdiVersion": "0.5.0", "kind": "v.com/card", "devices": [{"name": "a"}]}
     read_spec(good, "file")
     with pytest.raises(CdiError, match=told):
         read_spec({**good, **change}, "file")
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_cdi_spec_round_trips() -> None:
     node = DeviceNode("/dev/x", "/dev/y", "b", 8, 0, 0o660, "rwm", 1, 2)
     edits = Edits(("A=1",), (Mount("/a", "/b", ("ro",), "bind"),), (node,), (44,))
     spec = Spec("v.com/card", {"one": edits}, Edits(("B=2",)))

@@ -62,7 +62,7 @@ async def here() -> AsyncIterator[Bench]:
         yield made
 
 
-async def test_a_claim_from_prepare_to_unprepare(here: Bench) -> None:
+async def test_claim_is_prepared_used_and_unprepared(here: Bench) -> None:
     cards, mine = Cards(), pod("p", "claim")
     claim = await here.claim("claim", result("gpu-0"), result("gpu-1", "other"), pods=[mine])
     async with here.driver(cards), here.running(DRIVER) as devices:
@@ -81,7 +81,7 @@ async def test_a_claim_from_prepare_to_unprepare(here: Bench) -> None:
         assert cards.unprepared == ["claim"]
 
 
-async def test_a_container_gets_the_devices_of_the_request_that_it_names(here: Bench) -> None:
+async def test_container_gets_devices_of_its_named_request(here: Bench) -> None:
     mine = pod("p", "claim", request="second")
     await here.claim("claim", result("gpu-0", "first"), result("gpu-1", "second/small"), pods=[mine])
     async with here.driver(Cards()), here.running(DRIVER) as devices:
@@ -89,7 +89,7 @@ async def test_a_container_gets_the_devices_of_the_request_that_it_names(here: B
         assert CdiFiles([here.cdi]).resolve(prepared.devices["main"]).env == (f"CARD_1={NODE}/gpu-1",)
 
 
-async def test_a_shared_claim_is_prepared_once_and_given_back_with_its_last_pod(here: Bench) -> None:
+async def test_shared_claim_is_prepared_once_and_unprepared_with_last_pod(here: Bench) -> None:
     cards, first, second = Cards(), pod("a", "claim"), pod("b", "claim")
     await here.claim("claim", result("gpu-0"), pods=[first, second])
     async with here.driver(cards), here.running(DRIVER) as devices:
@@ -103,7 +103,7 @@ async def test_a_shared_claim_is_prepared_once_and_given_back_with_its_last_pod(
 
 
 @pytest.mark.parametrize("why", ["missing", "not reserved", "not allocated", "another node", "no driver", "no entry"])
-async def test_what_a_pod_may_not_use_is_refused_before_any_driver_is_asked(here: Bench, why: str) -> None:
+async def test_claim_not_usable_by_pod_is_refused_before_driver_call(here: Bench, why: str) -> None:
     cards, mine, other = Cards(), pod("p", "claim"), pod("other", "claim")
     error: type[Exception] = ClaimRefused
     if why == "not reserved":
@@ -134,7 +134,7 @@ async def test_what_a_pod_may_not_use_is_refused_before_any_driver_is_asked(here
     assert expected[why] in str(told.value)
 
 
-async def test_an_error_of_the_driver_is_told_and_mended(here: Bench) -> None:
+async def test_driver_error_is_reported_and_retried(here: Bench) -> None:
     cards, mine = Cards(), pod("p", "claim")
     cards.broken.add("gpu-0")
     await here.claim("claim", result("gpu-0"), pods=[mine])
@@ -152,7 +152,7 @@ async def test_an_error_of_the_driver_is_told_and_mended(here: Bench) -> None:
         assert devices.manager.claims() == []
 
 
-async def test_a_claim_that_came_again_under_its_name_waits_for_the_first(here: Bench) -> None:
+async def test_recreated_claim_waits_until_old_one_is_unprepared(here: Bench) -> None:
     cards, first, second = Cards(), pod("a", "claim"), pod("b", "claim")
     await here.claim("claim", result("gpu-0"), pods=[first])
     async with here.driver(cards), here.running(DRIVER) as devices:
@@ -167,7 +167,7 @@ async def test_a_claim_that_came_again_under_its_name_waits_for_the_first(here: 
         assert cards.prepared == ["claim", "claim"]
 
 
-async def test_a_node_that_comes_back_knows_what_it_had_prepared(here: Bench) -> None:
+async def test_restarted_node_knows_prepared_claims(here: Bench) -> None:
     cards, mine = Cards(), pod("p", "claim")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     async with here.driver(cards):
@@ -181,7 +181,7 @@ async def test_a_node_that_comes_back_knows_what_it_had_prepared(here: Bench) ->
     assert (cards.prepared, cards.unprepared) == (["claim"], ["claim"])
 
 
-async def test_a_broken_checkpoint_is_no_empty_one(here: Bench) -> None:
+async def test_damaged_checkpoint_is_refused(here: Bench) -> None:
     mine = pod("p", "claim")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     async with here.driver(Cards()), here.running(DRIVER) as devices:
@@ -198,7 +198,7 @@ async def test_a_broken_checkpoint_is_no_empty_one(here: Bench) -> None:
     here.devices().load()
 
 
-async def test_a_driver_with_the_older_service_only_and_one_in_two_instances(here: Bench) -> None:
+async def test_v1beta1_driver_and_two_driver_instances_work(here: Bench) -> None:
     old, new, mine = Cards(), Cards(), pod("p", "claim")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     async with here.running() as devices:
@@ -214,7 +214,7 @@ async def test_a_driver_with_the_older_service_only_and_one_in_two_instances(her
         await eventually(lambda: not devices.registry.drivers(), "nobody is left")
 
 
-async def test_the_slices_of_a_driver_that_is_gone_are_removed(here: Bench) -> None:
+async def test_slices_of_unregistered_driver_are_deleted(here: Bench) -> None:
     foreign = {
         "metadata": {"name": "foreign"},
         "spec": {
@@ -241,7 +241,7 @@ async def test_the_slices_of_a_driver_that_is_gone_are_removed(here: Bench) -> N
         await eventually(lambda: left(["foreign"]), "the driver's own go with it")
 
 
-async def test_health_reaches_the_pods_status_and_taints_the_slices(here: Bench) -> None:
+async def test_device_health_reaches_pod_status_and_slice_taints(here: Bench) -> None:
     mine = pod("p", "claim")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     here.pods.append(mine)
@@ -278,7 +278,7 @@ async def test_health_reaches_the_pods_status_and_taints_the_slices(here: Bench)
         await eventually(lambda: told()[0]["health"] == "Unknown", "a driver that is gone says nothing")
 
 
-async def test_metadata_of_devices_are_files_in_the_container(here: Bench) -> None:
+async def test_device_metadata_files_are_mounted_in_container(here: Bench) -> None:
     mine = pod("p", "direct", "made")
     await here.claim("direct", result("gpu-0", "gpu/small"), pods=[mine])
     annotation = {"resource.kubernetes.io/pod-claim-name": "train"}
@@ -313,7 +313,7 @@ def version_of(obj: dict[str, Any]) -> str:
     return str(obj["metadata"]["resourceVersion"])
 
 
-async def test_only_what_changed_is_written_and_a_larger_change_raises_the_generation(here: Bench) -> None:
+async def test_only_changed_slices_are_written_and_larger_change_raises_generation(here: Bench) -> None:
     names = [f"gpu-{n}" for n in range(130)]
     async with here.driver(Cards(), names) as server:
         first = {s["metadata"]["name"]: s for s in await here.slices()}
@@ -336,7 +336,7 @@ async def test_only_what_changed_is_written_and_a_larger_change_raises_the_gener
         assert await here.slices() == []
 
 
-async def test_a_slice_that_somebody_deletes_comes_back(here: Bench) -> None:
+async def test_deleted_slice_is_published_again(here: Bench) -> None:
     async with here.driver(Cards(), foreign_seconds=0.1):
         (found,) = await here.slices()
         await here.api.delete(SLICES, found["metadata"]["name"])

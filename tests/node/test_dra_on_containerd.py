@@ -48,7 +48,7 @@ def own_metrics(machine: Machine) -> str:
     return text
 
 
-def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> None:
+def test_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> None:
     template(machine, "two")
     script = "env | grep HARU_DEVICE; cat /dev/haru/*; echo; exec sleep 1000"
     used = container("main", script, resources={"claims": [{"name": "cards"}]})
@@ -87,7 +87,7 @@ def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> N
     assert [one for one in machine.api.list("resourceslices") if one["spec"]["driver"] == GPU] == []
 
 
-def test_top_tells_the_pressure_on_a_pod_that_holds_cards(machine: Machine, cards: Cards) -> None:
+def test_top_shows_pressure_of_pod_holding_cards(machine: Machine, cards: Cards) -> None:
     """Where the kernel of this machine accounts it; it is what the kubelet says, field by field."""
     template(machine, "pressed")
     used = container("main", "exec sleep 1000", resources={"claims": [{"name": "cards"}]})
@@ -116,7 +116,7 @@ def test_top_tells_the_pressure_on_a_pod_that_holds_cards(machine: Machine, card
 
 
 @pytest.mark.nightly
-def test_a_pod_whose_driver_is_away_waits_for_it(machine: Machine, cards: Cards) -> None:
+def test_pod_with_unregistered_driver_waits(machine: Machine, cards: Cards) -> None:
     template(machine, "away")
     used = container("main", "exec sleep 1000", resources={"claims": [{"name": "cards"}]})
     registrar = machine.home / "n" / "plugins_registry" / f"{GPU}-reg.sock"

@@ -107,7 +107,7 @@ def granted(subresource: str, verb: str) -> Callable[[dict[str, Any]], bool]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_path_verb_and_grant(path: str) -> None:
+async def test_every_kubelet_path_maps_to_its_subresources(path: str) -> None:
     assert tuple(subresources_of(path)) == PATHS[path]
     for method, verb in METHODS.items():
         assert verb_of(method) == verb
@@ -129,7 +129,7 @@ async def test_every_path_verb_and_grant(path: str) -> None:
                 assert tuple(asked) == expected
 
 
-async def test_what_the_server_is_asked() -> None:
+async def test_subject_access_review_has_node_attributes() -> None:
     server = Server(granted("stats", "get"))
     await server.access().require(ALICE, "GET", "/stats/summary")
     assert server.asked == [
@@ -165,11 +165,11 @@ async def test_what_the_server_is_asked() -> None:
         ("/a/b/..", "/a/"),
     ],
 )
-def test_paths_are_cleaned(path: str, clean: str) -> None:
+def test_request_paths_are_cleaned(path: str, clean: str) -> None:
     assert cleaned(path) == clean and cleaned(clean) == clean
 
 
-async def test_allowed_and_denied_are_remembered_for_their_time() -> None:
+async def test_allowed_and_denied_reviews_are_cached_with_ttl() -> None:
     server = Server(granted("proxy", "*"))
     access = server.access()
 
@@ -204,7 +204,7 @@ async def test_allowed_and_denied_are_remembered_for_their_time() -> None:
         User("bob", ALICE.groups, "u1", ALICE.extra),
     ],
 )
-async def test_nobody_gets_what_was_remembered_of_another(other: User) -> None:
+async def test_cached_review_applies_only_to_equal_user(other: User) -> None:
     server = Server(granted("pods", "get"))
     access = server.access()
     await access.require(ALICE, "GET", "/pods")
@@ -214,7 +214,7 @@ async def test_nobody_gets_what_was_remembered_of_another(other: User) -> None:
         await access.require(other, "GET", "/pods")
 
 
-async def test_large_questions_are_not_remembered() -> None:
+async def test_large_reviews_are_not_cached() -> None:
     server = Server(granted("pods", "get"))
     access = server.access()
     large = User("alice", ("g" * 10_000,))
@@ -223,7 +223,7 @@ async def test_large_questions_are_not_remembered() -> None:
     assert len(server.asked) == 3
 
 
-async def test_an_api_server_that_is_away_allows_nothing_new() -> None:
+async def test_unreachable_api_server_allows_only_cached_reviews() -> None:
     server = Server(granted("pods", "get"))
     access = server.access()
     await access.require(ALICE, "GET", "/pods")
@@ -239,7 +239,7 @@ async def test_an_api_server_that_is_away_allows_nothing_new() -> None:
     await access.require(ALICE, "GET", "/pods")
 
 
-async def test_denied_is_no_even_with_allowed() -> None:
+async def test_denied_overrides_allowed() -> None:
     class Contradicting(Server):
         async def review(self, kind: Kind, spec: dict[str, Any]) -> dict[str, Any]:
             return {"allowed": True, "denied": True}
@@ -248,7 +248,7 @@ async def test_denied_is_no_even_with_allowed() -> None:
         await Contradicting().access().require(ALICE, "GET", "/pods")
 
 
-async def test_hardened_ways_into_containers() -> None:
+async def test_hardened_exec_requires_create_verb() -> None:
     for path, may in (("/exec/a/b/c", False), ("/portForward/a/b", False), ("/containerLogs/a/b/c", True)):
         server = Server(granted("proxy", "get"))
         assert opens_container(path) != may
@@ -260,7 +260,7 @@ async def test_hardened_ways_into_containers() -> None:
                 await server.access(harden=True).require(ALICE, "GET", path)
 
 
-async def test_always_allow() -> None:
+async def test_always_allow_mode_allows_anonymous() -> None:
     await AlwaysAllow().require(ANONYMOUS, "POST", "/exec/a/b/c")
 
 
@@ -279,11 +279,11 @@ async def test_always_allow() -> None:
         ("", ""),
     ],
 )
-def test_bearer_tokens(header: str, token: str) -> None:
+def test_bearer_token_is_parsed_from_header(header: str, token: str) -> None:
     assert bearer(header) == token
 
 
-async def test_tokens_are_asked_for_once_in_two_minutes() -> None:
+async def test_token_review_is_cached_for_two_minutes() -> None:
     server = Server()
     server.tokens["good"] = {"authenticated": True, "user": {"username": "carol", "uid": "7", "groups": ["g"]}}
     authenticator = server.authenticator()
@@ -297,7 +297,7 @@ async def test_tokens_are_asked_for_once_in_two_minutes() -> None:
     assert len(server.asked) == 2
 
 
-async def test_a_refused_token_stays_refused_for_two_minutes() -> None:
+async def test_refused_token_is_cached_for_two_minutes() -> None:
     server = Server()
     authenticator = server.authenticator()
     with pytest.raises(Unauthenticated):
@@ -310,21 +310,21 @@ async def test_a_refused_token_stays_refused_for_two_minutes() -> None:
     assert (await authenticator.user(None, "Bearer late")).name == "dan"
 
 
-async def test_a_bad_token_is_refused_where_anybody_may_come_in() -> None:
+async def test_invalid_token_is_refused_even_with_anonymous_access() -> None:
     authenticator = Server().authenticator(anonymous=True)
     assert await authenticator.user(None, None) is ANONYMOUS
     with pytest.raises(Unauthenticated):
         await authenticator.user(None, "Bearer bad")
 
 
-async def test_nobody_comes_in_without_showing_anything() -> None:
+async def test_request_without_credentials_is_unauthenticated() -> None:
     with pytest.raises(Unauthenticated):
         await Server().authenticator().user(None, None)
     with pytest.raises(Unauthenticated):
         await Authenticator(None).user(None, "Bearer x")
 
 
-async def test_a_failing_review_is_not_remembered() -> None:
+async def test_failed_token_review_is_not_cached() -> None:
     server = Server()
     server.tokens["good"] = {"authenticated": True, "user": {"username": "carol"}}
     server.down = True
@@ -345,14 +345,14 @@ async def test_a_failing_review_is_not_remembered() -> None:
         {"authenticated": True, "user": {"username": ""}},
     ],
 )
-async def test_odd_answers_are_nobody(status: dict[str, Any]) -> None:
+async def test_malformed_token_review_is_unauthenticated(status: dict[str, Any]) -> None:
     server = Server()
     server.tokens["odd"] = status
     with pytest.raises(Unauthenticated):
         await server.authenticator().user(None, "Bearer odd")
 
 
-async def test_audiences_have_to_match() -> None:
+async def test_token_audience_must_match() -> None:
     server = Server()
     server.tokens["t"] = {"authenticated": True, "audiences": ["other"], "user": {"username": "x"}}
     with pytest.raises(Unauthenticated):
@@ -377,7 +377,7 @@ def certificate(*attributes: tuple[ObjectIdentifier, str]) -> bytes:
 UID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 
 
-async def test_certificates_name_users_groups_and_uids() -> None:
+async def test_client_certificate_gives_user_groups_and_uid() -> None:
     shown = certificate(
         (NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b"), (NameOID.COMMON_NAME, "eve"), (UID, "u-9")
     )
@@ -388,7 +388,7 @@ async def test_certificates_name_users_groups_and_uids() -> None:
     assert await Server().authenticator().user(shown, "Bearer ignored") == user
 
 
-async def test_certificates_that_name_nobody_or_too_much() -> None:
+async def test_client_certificate_without_unique_name_is_refused() -> None:
     nameless = certificate((NameOID.ORGANIZATION_NAME, "a"))
     assert user_of_certificate(nameless) is None
     with pytest.raises(Unauthenticated):
@@ -400,7 +400,7 @@ async def test_certificates_that_name_nobody_or_too_much() -> None:
 # -- the cache and the way to the API server ----------------------------------------------------------------
 
 
-async def test_the_cache_is_bounded_and_keeps_what_is_used() -> None:
+async def test_review_cache_evicts_least_recently_used() -> None:
     cache: Cache[int] = Cache(lambda: 0.0, most=3)
     asked = []
 
@@ -416,7 +416,7 @@ async def test_the_cache_is_bounded_and_keeps_what_is_used() -> None:
     assert asked == [1, 2, 3, 4, 2] and len(cache) == 3
 
 
-async def test_who_asks_the_same_waits_for_one_answer() -> None:
+async def test_concurrent_equal_reviews_share_one_request() -> None:
     cache: Cache[int] = Cache(lambda: 0.0)
     go, asked = asyncio.Event(), 0
 
@@ -475,30 +475,30 @@ async def reviewed(transport: Answers, **options: Any) -> dict[str, Any]:
 BAD = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"X","code":%d}'
 
 
-async def test_a_review_is_tried_again_while_the_server_is_busy() -> None:
+async def test_review_is_retried_while_server_is_busy() -> None:
     transport = Answers(ConnectionError("refused"), (503, BAD % 503), (201, b'{"status":{"allowed":true}}'))
     assert await reviewed(transport) == {"allowed": True}
     assert {request.path for request in transport.requests} == {"/apis/authorization.k8s.io/v1/subjectaccessreviews"}
 
 
-async def test_a_review_that_is_refused_is_not_tried_again() -> None:
+async def test_forbidden_review_is_not_retried() -> None:
     transport = Answers((403, BAD % 403))
     with pytest.raises(ReviewFailed, match="no"):
         await reviewed(transport)
 
 
-async def test_a_review_fails_in_the_end() -> None:
+async def test_review_fails_after_last_attempt() -> None:
     transport = Answers(*[ConnectionError("refused")] * ATTEMPTS)
     with pytest.raises(ReviewFailed, match="SubjectAccessReview: refused"):
         await reviewed(transport)
     assert not transport.answers
 
 
-async def test_a_server_that_does_not_answer_is_given_up() -> None:
+async def test_review_without_response_times_out() -> None:
     with pytest.raises(ReviewFailed, match="no answer within"):
         await reviewed(Answers(*[None] * ATTEMPTS), attempt_seconds=0.01)
 
 
-async def test_an_answer_without_a_status_is_no_answer() -> None:
+async def test_review_without_status_fails() -> None:
     with pytest.raises(ReviewFailed):
         await reviewed(Answers((201, b"{}")))

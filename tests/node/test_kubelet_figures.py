@@ -144,7 +144,7 @@ def golden(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text()
 
 
-async def test_a_recorded_machine(tmp_path: Path) -> None:
+async def test_recorded_machine_gives_summary_and_metrics(tmp_path: Path) -> None:
     proc(tmp_path)
     clock = Clock()
     found = collector(tmp_path, unified(tmp_path), now=clock)
@@ -162,7 +162,7 @@ async def test_a_recorded_machine(tmp_path: Path) -> None:
     assert container["memory"]["availableBytes"] == 1_000_000 - 450_000
 
 
-async def test_totals_are_the_kernels_in_the_summary_and_seconds_in_metrics(tmp_path: Path) -> None:
+async def test_psi_totals_are_microseconds_in_summary_and_seconds_in_metrics(tmp_path: Path) -> None:
     proc(tmp_path)
     found = collector(tmp_path, unified(tmp_path))
     await found.measure()
@@ -179,7 +179,7 @@ async def test_totals_are_the_kernels_in_the_summary_and_seconds_in_metrics(tmp_
     assert f'"total": {HUGE}' in json.dumps(summary["node"]["cpu"])
 
 
-async def test_no_pressure_no_fields(tmp_path: Path) -> None:
+async def test_kernel_without_psi_gives_no_psi_fields(tmp_path: Path) -> None:
     proc(tmp_path)
     found = collector(tmp_path, unified(tmp_path, totals=0))
     await found.measure()
@@ -191,7 +191,7 @@ async def test_no_pressure_no_fields(tmp_path: Path) -> None:
     assert "psi" not in json.dumps(found.summary())
 
 
-async def test_a_group_whose_accounting_is_switched_off(tmp_path: Path) -> None:
+async def test_cgroup_with_disabled_psi_has_no_psi_fields(tmp_path: Path) -> None:
     proc(tmp_path)
     top = unified(tmp_path)
     for resource in ("cpu", "memory", "io"):
@@ -203,7 +203,7 @@ async def test_a_group_whose_accounting_is_switched_off(tmp_path: Path) -> None:
     assert "psi" not in pod["containers"][0]["cpu"] and "io" not in pod["containers"][0]
 
 
-async def test_what_is_gone_is_dropped(tmp_path: Path) -> None:
+async def test_removed_pods_are_dropped_from_stats(tmp_path: Path) -> None:
     proc(tmp_path)
     top = unified(tmp_path)
     found = collector(tmp_path, top)
@@ -217,7 +217,7 @@ async def test_what_is_gone_is_dropped(tmp_path: Path) -> None:
     assert found.summary()["pods"] == [] and "train-0" not in found.cadvisor() + found.resource()
 
 
-async def test_a_broken_file_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
+async def test_unreadable_file_drops_only_its_container(tmp_path: Path) -> None:
     proc(tmp_path)
     top = unified(tmp_path)
     write(top / POD_GROUP / ID, {"io.pressure": "some avg10=-1 total=1\n"})
@@ -227,13 +227,13 @@ async def test_a_broken_file_does_not_take_the_rest_with_it(tmp_path: Path) -> N
     assert pod["containers"] == [] and pod["memory"]["usageBytes"] == 700_000
 
 
-def test_before_the_first_look_there_is_nothing(tmp_path: Path) -> None:
+def test_stats_are_empty_before_first_measurement(tmp_path: Path) -> None:
     found = collector(tmp_path, unified(tmp_path))
     assert found.summary() == {"node": {"nodeName": "node-1"}, "pods": []}
     assert found.resource().endswith("resource_scrape_error 0\n")
 
 
-async def test_a_hybrid_machine(tmp_path: Path) -> None:
+async def test_hybrid_cgroup_hierarchy_is_read(tmp_path: Path) -> None:
     proc(tmp_path)
     top = tmp_path / "cgroup"
     write(top, {"unified/cgroup.controllers": "", "unified/cpu.pressure": pressure(5, 4)})
@@ -276,7 +276,7 @@ STATS = ContainerStats(
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_what_the_runtime_tells(tmp_path: Path, streams: bool) -> None:
+async def test_runtime_container_stats_are_merged(tmp_path: Path, streams: bool) -> None:
     proc(tmp_path)
     server = Server([STATS], "ContainerStats", streams=streams)
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
@@ -304,7 +304,7 @@ async def what_the_runtime_tells(tmp_path: Path, stats: RuntimeStats) -> None:
 
 
 @pytest.mark.parametrize("lists", ["Containers", "ContainerStats"])
-async def test_a_runtime_that_tells_nothing(tmp_path: Path, lists: str) -> None:
+async def test_runtime_without_container_stats_is_asked_once(tmp_path: Path, lists: str) -> None:
     """One that has no such call is asked once; one whose answers make no sense is asked again."""
     proc(tmp_path)
     server = Server([], lists, streams=False, garbage=b"\x0a\x05")
@@ -320,14 +320,14 @@ async def test_a_runtime_that_tells_nothing(tmp_path: Path, lists: str) -> None:
     assert "rootfs" not in found.summary()["pods"][0]["containers"][0]
 
 
-def test_sizes_of_logs(tmp_path: Path) -> None:
+def test_log_sizes_are_summed(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(b"x" * 10_000)
     used, count = size_of(tmp_path)
     assert used >= 8192 and count == 1
     assert size_of(tmp_path / "none") == (0, 0)
 
 
-async def test_this_machine(tmp_path: Path) -> None:
+async def test_real_machine_gives_summary(tmp_path: Path) -> None:
     """The real one, whatever it has."""
     places = Places(hierarchies(), tmp_path, tmp_path)
     found = Collector("here", places, list)

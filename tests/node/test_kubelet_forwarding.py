@@ -18,7 +18,7 @@ LINE = b"2026-01-01T00:00:00.5Z stdout F one\n"
 ONE = {"Authorization": "Bearer root"}
 
 
-async def test_logs_come_from_the_nodes_kubelet(tmp_path: Path) -> None:
+async def test_logs_are_forwarded_to_kubelet_of_the_node(tmp_path: Path) -> None:
     async with cluster(tmp_path) as api:
         await api.create("/api/v1/namespaces/default/pods", pod_object("web"))
         log = api.node.source.log("main")
@@ -45,7 +45,7 @@ async def test_logs_come_from_the_nodes_kubelet(tmp_path: Path) -> None:
         assert users == {"kube-apiserver-kubelet-client"}
 
 
-async def test_pods_of_simulated_nodes_and_pods_without_a_node(tmp_path: Path) -> None:
+async def test_logs_and_exec_of_simulated_or_unbound_pods_are_refused(tmp_path: Path) -> None:
     async with cluster(tmp_path) as api:
         await api.create("/api/v1/namespaces/default/pods", pod_object("ghost", "simulated"))
         await api.create("/api/v1/namespaces/default/pods", pod_object("waits", ""))
@@ -63,7 +63,7 @@ async def test_pods_of_simulated_nodes_and_pods_without_a_node(tmp_path: Path) -
         assert (await api.ask("GET", "/api/v1/nodes/simulated/proxy/pods"))[0] == 503
 
 
-async def test_a_kubelet_that_refuses_or_is_away(tmp_path: Path) -> None:
+async def test_refusing_or_unreachable_kubelet_is_reported(tmp_path: Path) -> None:
     async with cluster(tmp_path) as api:
         await api.create("/api/v1/namespaces/default/pods", pod_object("web"))
         path = "/api/v1/namespaces/default/pods/web/log"
@@ -76,7 +76,7 @@ async def test_a_kubelet_that_refuses_or_is_away(tmp_path: Path) -> None:
         assert (await api.ask("GET", f"/api/v1/nodes/{NODE}/proxy/pods"))[0] == 503
 
 
-async def test_the_kubelets_own_api_through_the_server(tmp_path: Path) -> None:
+async def test_node_proxy_reaches_kubelet_api(tmp_path: Path) -> None:
     async with cluster(tmp_path) as api:
         proxy = f"/api/v1/nodes/{NODE}/proxy"
         assert (await api.ask("GET", proxy + "/pods"))[1]["kind"] == "PodList"
@@ -96,7 +96,7 @@ def upgrade(path: str, user: str, method: str = "POST") -> bytes:
     return "\r\n".join([*lines, f"Authorization: Bearer {user}", "", ""]).encode()
 
 
-async def test_a_way_into_a_container_through_both_servers(tmp_path: Path) -> None:
+async def test_exec_stream_passes_through_both_servers(tmp_path: Path) -> None:
     heads: list[bytes] = []
 
     async def runtime(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,7 +167,7 @@ async def test_a_way_into_a_container_through_both_servers(tmp_path: Path) -> No
         ("/apis/v1/nodes/n/proxy", None),
     ],
 )
-def test_what_a_path_is_about(path: str, found: tuple[str, ...] | None) -> None:
+def test_connect_path_is_parsed(path: str, found: tuple[str, ...] | None) -> None:
     wanted = connection_of(path)
     told = None if wanted is None else (wanted.plural, wanted.subresource, wanted.namespace, wanted.name, wanted.rest)
     assert told == found
@@ -180,7 +180,7 @@ def request_of(method: str, query: str = "") -> Request:
     return Request({"method": method, "path": "/", "headers": [], "query_string": query.encode()}, nothing, nothing)
 
 
-def test_what_the_user_must_be_allowed() -> None:
+def test_connect_request_needs_expected_permissions() -> None:
     pod, node = connection_of("/api/v1/namespaces/a/pods/b/exec"), connection_of("/api/v1/nodes/n/proxy/pods")
     assert pod is not None and node is not None
     assert [one.verb for one in asked_rights(request_of("GET"), pod)] == ["get", "create"]
@@ -195,7 +195,7 @@ def test_what_the_user_must_be_allowed() -> None:
         assert error.value.code == 405
 
 
-def test_targets_at_the_kubelet() -> None:
+def test_kubelet_target_url_of_exec_and_port_forward() -> None:
     pod = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "main"}]}}
     exec_, ports = (
         connection_of("/api/v1/namespaces/a/pods/b/exec"),
@@ -208,7 +208,7 @@ def test_targets_at_the_kubelet() -> None:
     assert pod_target(request_of("GET", "ports=80&ports=81"), ports, pod) == "/portForward/a/b?port=80&port=81"
 
 
-def test_where_a_kubelet_is() -> None:
+def test_kubelet_endpoint_follows_address_preference() -> None:
     addresses = [{"type": "InternalIP", "address": "fd00::1"}, {"type": "Hostname", "address": "n"}]
     node = {"status": {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}}
     assert endpoint_of(node, ("Hostname", "InternalIP")) == Endpoint("n", 10250)

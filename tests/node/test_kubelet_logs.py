@@ -41,7 +41,7 @@ async def all_of(path: Path, options: LogOptions) -> bytes:
         (b"", None),
     ],
 )
-def test_lines(line: bytes, text: bytes | None) -> None:
+def test_cri_log_lines_are_parsed(line: bytes, text: bytes | None) -> None:
     found = parse(line)
     assert (found.text if found else None) == text
     assert found is None or isinstance(found, LogLine)
@@ -66,20 +66,20 @@ def test_lines(line: bytes, text: bytes | None) -> None:
         (LogOptions(stream="Stdout", limit_bytes=14), b"line 0\nline 1\n"),
     ],
 )
-async def test_what_is_shown(tmp_path: Path, options: LogOptions, shown: bytes) -> None:
+async def test_log_options_select_lines(tmp_path: Path, options: LogOptions, shown: bytes) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(b"".join(LINES))
     assert await all_of(log, options) == shown
 
 
-async def test_parts_of_a_line_have_one_time(tmp_path: Path) -> None:
+async def test_partial_lines_are_joined_with_first_timestamp(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(f"{SECONDS[0]} stdout P ab\n{SECONDS[1]} stdout F cd\n{SECONDS[2]} stdout F e\n".encode())
     shown = await all_of(log, LogOptions(timestamps=True))
     assert shown == f"{SECONDS[0]} abcd\n{SECONDS[2]} e\n".encode()
 
 
-async def test_a_large_log_and_a_last_line_without_an_end(tmp_path: Path) -> None:
+async def test_large_log_and_unterminated_last_line_are_read(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     line = f"{SECONDS[0]} stdout F {'x' * 1000}\n".encode()
     log.write_bytes(line * 500 + f"{SECONDS[1]} stdout F last".encode())
@@ -92,14 +92,14 @@ async def test_a_large_log_and_a_last_line_without_an_end(tmp_path: Path) -> Non
 @pytest.mark.parametrize("lines", [0, 1, 2, 5, 6, 7, 1000])
 @pytest.mark.parametrize("size", [1, 40, PIECE_BYTES // 3, PIECE_BYTES - 1, PIECE_BYTES])
 @pytest.mark.parametrize("ends", [True, False])
-def test_where_the_end_begins(lines: int, size: int, ends: bool) -> None:
+def test_tail_start_finds_last_lines(lines: int, size: int, ends: bool) -> None:
     data = b"\n".join(b"%d" % n * size for n in range(6)) + (b"\n" if ends else b"")
     start = tail_start(io.BytesIO(data), lines)
     whole = data.splitlines(keepends=True)
     assert data[start:] == b"".join(whole[-lines:] if lines else [])
 
 
-def test_the_end_of_an_empty_file() -> None:
+def test_tail_of_empty_file_starts_at_zero() -> None:
     assert tail_start(io.BytesIO(b""), 5) == 0
 
 
@@ -139,7 +139,7 @@ def add(log: Path, *lines: bytes) -> None:
         file.writelines(lines)
 
 
-async def test_following_a_file_that_grows(tmp_path: Path) -> None:
+async def test_follow_delivers_appended_lines(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(LINES[0])
     follower = Follower(log, LogOptions(follow=True))
@@ -154,7 +154,7 @@ async def test_following_a_file_that_grows(tmp_path: Path) -> None:
     assert follower.heard == b"line 0\nline 1\nline 2\nline 3\n"
 
 
-async def test_what_was_written_before_the_end_is_heard(tmp_path: Path) -> None:
+async def test_lines_written_before_container_end_are_delivered(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(b"")
 
@@ -168,7 +168,7 @@ async def test_what_was_written_before_the_end_is_heard(tmp_path: Path) -> None:
     assert pieces == [b"line 0\n"]
 
 
-async def test_following_through_rotations(tmp_path: Path) -> None:
+async def test_follow_continues_across_rotation(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(LINES[0])
     follower = Follower(log, LogOptions(follow=True))
@@ -193,7 +193,7 @@ async def test_following_through_rotations(tmp_path: Path) -> None:
     await asyncio.wait_for(follower.task, 30)
 
 
-async def test_following_until_the_limit(tmp_path: Path) -> None:
+async def test_follow_stops_at_byte_limit(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(LINES[0])
     follower = Follower(log, LogOptions(follow=True, limit_bytes=10))
@@ -211,7 +211,7 @@ def options_of(query: str) -> LogOptions:
     return log_options(request, datetime(2026, 1, 2, tzinfo=UTC))
 
 
-def test_options_of_a_query() -> None:
+def test_log_query_is_parsed() -> None:
     assert options_of("") == LogOptions()
     assert options_of("follow=true&previous=1&timestamps=T&tailLines=3&limitBytes=9") == LogOptions(
         True, True, True, None, 3, 9
@@ -236,13 +236,13 @@ def test_options_of_a_query() -> None:
         ("stream=Stdout&tailLines=1", 422, "tailLines"),
     ],
 )
-def test_queries_that_make_no_sense(query: str, status: int, field: str) -> None:
+def test_invalid_log_query_is_refused(query: str, status: int, field: str) -> None:
     with pytest.raises(HttpError, match=field) as found:
         options_of(query)
     assert found.value.status == status
 
 
-async def test_logs_over_the_wire(tmp_path: Path) -> None:
+async def test_logs_are_served_over_http(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node, node.session() as session:
         headers = node.grant("root", ("get", "proxy"))
         log = node.source.log("main")
@@ -261,7 +261,7 @@ async def test_logs_over_the_wire(tmp_path: Path) -> None:
             assert await asyncio.wait_for(answer.content.read(), 30) == b""
 
 
-async def test_a_follower_who_leaves_is_left(tmp_path: Path) -> None:
+async def test_follower_that_disconnects_is_released(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("root", ("get", "proxy"))
         node.source.log("main").write_bytes(LINES[0])

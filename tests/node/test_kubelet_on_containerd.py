@@ -14,7 +14,7 @@ from haru_process import environment, free_port, until
 TALKS = "echo one; echo two; echo oh >&2; exec sleep 1000"
 
 
-def test_logs_of_a_real_pod(machine: Machine, kubectl: str) -> None:
+def test_kubectl_logs_of_running_pod(machine: Machine, kubectl: str) -> None:
     machine.run("talks", TALKS)
     pod = machine.until_ready("talks")
     machine.until_said(pod, "oh")
@@ -36,14 +36,14 @@ def test_logs_of_a_real_pod(machine: Machine, kubectl: str) -> None:
     assert "container none is not valid for pod talks" in refused.stderr
 
 
-def test_a_log_that_is_followed_to_the_containers_end(machine: Machine, kubectl: str) -> None:
+def test_kubectl_logs_follow_ends_with_container(machine: Machine, kubectl: str) -> None:
     machine.run("counts", "for n in 1 2 3; do echo $n; sleep 0.3; done", restartPolicy="Never")
     machine.until("counts", "started", lambda pod: pod["status"].get("phase") in ("Running", "Succeeded"))
     answer = machine.up.kubectl(kubectl, "logs", "counts", "--follow")
     assert (answer.returncode, answer.stdout) == (0, "1\n2\n3\n"), answer.stderr
 
 
-def test_a_command_in_a_container(machine: Machine, kubectl: str) -> None:
+def test_kubectl_exec_runs_command(machine: Machine, kubectl: str) -> None:
     machine.run("talks", TALKS)
     machine.until_ready("talks")
     answer = machine.up.kubectl(kubectl, "exec", "talks", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
@@ -54,7 +54,7 @@ def test_a_command_in_a_container(machine: Machine, kubectl: str) -> None:
     assert (answer.returncode, answer.stdout) == (0, "to and fro\n" * 5000), answer.stderr
 
 
-def test_a_port_of_a_pod(machine: Machine, kubectl: str) -> None:
+def test_kubectl_port_forward_reaches_pod(machine: Machine, kubectl: str) -> None:
     machine.run("serves", "mkdir -p /tmp/w; echo hello >/tmp/w/index.html; exec busybox httpd -f -p 8080 -h /tmp/w")
     machine.until_ready("serves")
     port = free_port()
@@ -80,7 +80,7 @@ def figures(machine: Machine, path: str) -> Any:
     return body if status == 200 else None
 
 
-def test_figures_of_a_real_pod(machine: Machine) -> None:
+def test_stats_of_running_pod_reach_summary_and_metrics(machine: Machine) -> None:
     machine.run("works", "while true; do :; done")
     machine.until_ready("works")
 
@@ -110,7 +110,7 @@ def test_figures_of_a_real_pod(machine: Machine) -> None:
     assert status == 200 and "port=0" in flags and "token=" not in flags
 
 
-def test_probes_are_counted(machine: Machine) -> None:
+def test_probe_metrics_are_counted_and_removed(machine: Machine) -> None:
     well = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     failing = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1000}
     probes = {"readinessProbe": well, "livenessProbe": failing}
@@ -128,7 +128,7 @@ def test_probes_are_counted(machine: Machine) -> None:
     until("they are gone", lambda: 'pod="probed"' not in (figures(machine, "/metrics/probes") or ""), 60)
 
 
-def test_nobody_comes_to_the_node_itself_without_rights(machine: Machine) -> None:
+def test_kubelet_port_refuses_requests_without_permission(machine: Machine) -> None:
     node = machine.api.get("nodes", NODE)
     port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:

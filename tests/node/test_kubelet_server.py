@@ -29,7 +29,7 @@ async def text(session: aiohttp.ClientSession, path: str, **options: object) -> 
         return answer.status, await answer.text()
 
 
-async def test_who_comes_in(tmp_path: Path) -> None:
+async def test_kubelet_requires_credentials_and_permission(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("carol", ("get", "pods"))
         async with node.session() as session:
@@ -47,7 +47,7 @@ async def test_who_comes_in(tmp_path: Path) -> None:
             assert (await text(session, "/pods", method="HEAD", headers=headers))[0] == 403
 
 
-async def test_client_certificates(tmp_path: Path) -> None:
+async def test_client_certificates_are_authenticated(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         node.reviews.grants["eve"] = {("get", "configz")}
         async with node.session(node.clients.client("eve", "ops", "staff")) as session:
@@ -61,7 +61,7 @@ async def test_client_certificates(tmp_path: Path) -> None:
                 await text(session, "/configz")
 
 
-async def test_nothing_is_allowed_while_the_api_server_is_away(tmp_path: Path) -> None:
+async def test_unreachable_api_server_denies_new_requests(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("carol", ("get", "pods"), ("get", "stats"))
         async with node.session() as session:
@@ -74,7 +74,7 @@ async def test_nothing_is_allowed_while_the_api_server_is_away(tmp_path: Path) -
             assert (await text(session, "/pods", headers={"Authorization": "Bearer new"}))[0] == 401
 
 
-async def test_anonymous_where_it_is_on(tmp_path: Path) -> None:
+async def test_anonymous_access_when_enabled(tmp_path: Path) -> None:
     async with kubelet(tmp_path, anonymous=True) as node, node.session() as session:
         assert (await text(session, "/healthz"))[0] == 403
         assert node.reviews.asked[0]["user"] == "system:anonymous"
@@ -82,7 +82,7 @@ async def test_anonymous_where_it_is_on(tmp_path: Path) -> None:
         assert (await text(session, "/healthz", headers={"Authorization": "Bearer bad"}))[0] == 401
 
 
-async def test_always_allow_still_wants_to_know_who_asks(tmp_path: Path) -> None:
+async def test_always_allow_mode_still_requires_authentication(tmp_path: Path) -> None:
     async with kubelet(tmp_path, mode="AlwaysAllow") as node, node.session() as session:
         assert (await text(session, "/pods"))[0] == 401
         assert (await text(session, "/pods", headers=node.grant("x")))[0] == 200
@@ -116,7 +116,7 @@ async def raw(node: Kubelet, data: bytes) -> bytes:
         ("/metrics//cadvisor?a=b", "/metrics/cadvisor?a=b"),
     ],
 )
-async def test_paths_that_are_not_clean_lead_to_the_clean_one(tmp_path: Path, path: str, where: str) -> None:
+async def test_unclean_path_is_redirected(tmp_path: Path, path: str, where: str) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("carol", *ALL)
         answer = await raw(node, request_line(path, headers))
@@ -125,7 +125,7 @@ async def test_paths_that_are_not_clean_lead_to_the_clean_one(tmp_path: Path, pa
         assert node.reviews.asked == []
 
 
-async def test_what_the_paths_answer(tmp_path: Path) -> None:
+async def test_paths_answer_with_expected_status_and_content(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("secret")
     async with kubelet(tmp_path) as node, node.session() as session:
         logs = tmp_path / "log"
@@ -185,7 +185,7 @@ async def test_what_the_paths_answer(tmp_path: Path) -> None:
             assert (await get(path))[0] == 404, path
 
 
-async def test_an_agent_that_is_not_well(tmp_path: Path) -> None:
+async def test_unhealthy_agent_fails_healthz(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node, node.session() as session:
         headers = node.grant("root", *ALL)
         node.shown.unwell = lambda: "no look at the runtime for 3 minutes"
@@ -194,7 +194,7 @@ async def test_an_agent_that_is_not_well(tmp_path: Path) -> None:
         assert (await text(session, "/healthz/ping", headers=headers))[0] == 200
 
 
-async def test_switched_off_handlers_are_told_only_to_who_may_ask(tmp_path: Path) -> None:
+async def test_disabled_debugging_handlers_answer_405_after_authorization(tmp_path: Path) -> None:
     async with kubelet(tmp_path, debugging_handlers=False) as node, node.session() as session:
         headers, poor = node.grant("root", *ALL), node.grant("poor")
         for path in ("/exec/default/web/main", "/containerLogs/default/web/main", "/logs/", "/runningpods/"):
@@ -204,7 +204,7 @@ async def test_switched_off_handlers_are_told_only_to_who_may_ask(tmp_path: Path
         assert (await text(session, "/pods", headers=headers))[0] == 200
 
 
-async def test_health_without_tls_shows_nothing_else(tmp_path: Path) -> None:
+async def test_plain_healthz_port_serves_nothing_else(tmp_path: Path) -> None:
     async with (
         kubelet(tmp_path) as node,
         aiohttp.ClientSession(f"http://127.0.0.1:{node.server.healthz_port}") as plain,
@@ -214,7 +214,7 @@ async def test_health_without_tls_shows_nothing_else(tmp_path: Path) -> None:
             assert (await text(plain, path))[0] == 404
 
 
-async def test_bodies_and_heads_that_are_too_long(tmp_path: Path) -> None:
+async def test_too_long_bodies_and_headers_are_handled(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("root", *ALL)
         large = request_line("/pods", {**headers, "X-Large": "x" * 2_000_000})
@@ -233,7 +233,7 @@ async def test_bodies_and_heads_that_are_too_long(tmp_path: Path) -> None:
             assert (await text(session, "/pods", headers=token))[0] == 401
 
 
-async def test_a_certificate_that_is_rotated_is_served(tmp_path: Path) -> None:
+async def test_rotated_certificate_is_served(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("root", *ALL)
 
@@ -269,7 +269,7 @@ async def test_a_certificate_that_is_rotated_is_served(tmp_path: Path) -> None:
         await eventually(zoe_comes_in)
 
 
-async def test_a_node_without_a_certificate_makes_one_and_keeps_it(tmp_path: Path) -> None:
+async def test_missing_certificate_is_generated_and_kept(tmp_path: Path) -> None:
     directory = tmp_path / "pki"
     options = {"cert_file": None, "key_file": None, "cert_dir": directory}
     async with kubelet(tmp_path, **options) as node, node.session(authority=directory / "kubelet.crt") as session:
@@ -281,7 +281,7 @@ async def test_a_node_without_a_certificate_makes_one_and_keeps_it(tmp_path: Pat
         assert (directory / "kubelet.crt").read_bytes() == made
 
 
-def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+def test_conflicting_server_options_are_refused(tmp_path: Path) -> None:
     node = Kubelet(tmp_path)
     for options, why in (
         (ServerOptions(cert_file=tmp_path), "go together"),
@@ -346,7 +346,7 @@ async def connected(node: Kubelet) -> AsyncGenerator[tuple[asyncio.StreamReader,
 
 
 @pytest.mark.parametrize(("method", "protocol"), [("POST", "SPDY/3.1"), ("GET", "websocket")])
-async def test_a_way_into_a_container_is_the_runtimes(tmp_path: Path, method: str, protocol: str) -> None:
+async def test_exec_stream_is_connected_to_runtime(tmp_path: Path, method: str, protocol: str) -> None:
     async with runtime() as (port, heads), kubelet(tmp_path) as node:
         node.source.stream_port = port
         headers = node.grant("root", ("get", "proxy"), ("create", "proxy"))
@@ -375,7 +375,7 @@ async def text_of_metrics(node: Kubelet) -> str:
         return (await text(session, "/metrics", headers=node.grant("meter", ("get", "metrics"))))[1]
 
 
-async def test_a_runtime_that_refuses(tmp_path: Path) -> None:
+async def test_refusing_runtime_gives_error_status(tmp_path: Path) -> None:
     async with runtime("404 Not Found") as (port, _), kubelet(tmp_path) as node:
         node.source.stream_port = port
         headers = node.grant("root", ("create", "proxy"))
@@ -392,7 +392,7 @@ async def test_a_runtime_that_refuses(tmp_path: Path) -> None:
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 500")
 
 
-async def test_ports_of_a_web_socket(tmp_path: Path) -> None:
+async def test_web_socket_port_forward_options_are_checked(tmp_path: Path) -> None:
     async with runtime() as (port, _), kubelet(tmp_path) as node:
         node.source.stream_port = port
         headers = node.grant("root", ("get", "proxy"))
@@ -403,7 +403,7 @@ async def test_ports_of_a_web_socket(tmp_path: Path) -> None:
         assert [options for _, options, _ in node.source.opened] == [[80, 443, 8080]]
 
 
-async def test_no_more_ways_than_allowed(tmp_path: Path) -> None:
+async def test_stream_limit_answers_503(tmp_path: Path) -> None:
     async with runtime() as (port, _), kubelet(tmp_path, most_streams=1) as node:
         node.source.stream_port = port
         headers = node.grant("root", ("create", "proxy"))
@@ -425,7 +425,7 @@ async def test_no_more_ways_than_allowed(tmp_path: Path) -> None:
         await eventually(has_room)
 
 
-async def test_stopping_ends_ways_and_followers(tmp_path: Path) -> None:
+async def test_stopping_server_ends_streams_and_followers(tmp_path: Path) -> None:
     async with runtime() as (port, _), kubelet(tmp_path) as node:
         node.source.stream_port = port
         node.source.log("main").write_bytes(b"2026-01-01T00:00:00.5Z stdout F one\n")

@@ -35,7 +35,7 @@ def names(directory: Path) -> set[str]:
     return {one.name for one in directory.iterdir()}
 
 
-async def test_a_log_is_moved_aside_when_it_is_too_large(tmp_path: Path) -> None:
+async def test_log_above_size_limit_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_text("0123456789")
     await keeper(path).look()
@@ -47,7 +47,7 @@ async def test_a_log_is_moved_aside_when_it_is_too_large(tmp_path: Path) -> None
     assert (tmp_path / name).read_text() == "0123456789a"
 
 
-async def test_a_runtime_that_does_not_answer_keeps_its_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_runtime_error_keeps_log_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "0.log"
     path.write_text("0123456789a")
     await keeper(path, fails=True).look()
@@ -55,12 +55,12 @@ async def test_a_runtime_that_does_not_answer_keeps_its_file(tmp_path: Path, cap
     assert "can not be rotated" in caplog.text
 
 
-async def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
+async def test_missing_log_file_is_ignored(tmp_path: Path) -> None:
     await keeper(tmp_path / "0.log").look()
     assert names(tmp_path) == set()
 
 
-def test_older_ones_are_packed_and_the_oldest_go(tmp_path: Path) -> None:
+def test_old_logs_are_compressed_and_oldest_deleted(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     for name in ("0.log", "1.log", "0.log.20260101-000000.gz", "0.log.20260102-000000", "0.log.20260103-000000.gz.tmp"):
         (tmp_path / name).write_text(name)

@@ -52,14 +52,14 @@ def pod(*containers: Obj, init: list[Obj] | None = None, **spec: Any) -> Obj:
         (0.8, 850, 970),
     ],
 )
-def test_worked_values(factor: float, request_: int, high: int | None) -> None:
+def test_memory_high_equals_published_examples(factor: float, request_: int, high: int | None) -> None:
     rule = MemoryQos(enforces=True, protects=False, factor=factor, page=MI)
     found = high_mark(rule, request_ * MI, 1000 * MI, 0)
     assert found == (None if high is None else high * MI)
 
 
 @pytest.mark.parametrize("page", [4096, 65_536])
-def test_marks_are_whole_pages_below_the_limit(page: int) -> None:
+def test_memory_high_is_page_aligned_below_limit(page: int) -> None:
     rng = random.Random(page)
     rule = MemoryQos(enforces=True, protects=False, page=page)
     for _ in range(500):
@@ -90,12 +90,12 @@ def test_marks_are_whole_pages_below_the_limit(page: int) -> None:
         (pod(container()), {"memory.min": 0, "memory.low": 0, "memory.high": 900 * MI}),
     ],
 )
-def test_containers(made: Obj, expected: dict[str, int]) -> None:
+def test_container_memory_qos_values(made: Obj, expected: dict[str, int]) -> None:
     found = container_values(ON, made, made["spec"]["containers"][0], 1000 * MI)
     assert {key: int(value) for key, value in found.items()} == expected
 
 
-def test_without_protection_zeros_are_written_and_marks_stay() -> None:
+def test_protection_off_writes_zero_min_and_keeps_high() -> None:
     made = pod(container(request="100Mi", limit="200Mi"))
     found = container_values(THROTTLES, made, made["spec"]["containers"][0], 1000 * MI)
     assert found == {"memory.min": "0", "memory.low": "0", "memory.high": str(190 * MI)}
@@ -105,13 +105,13 @@ def test_without_protection_zeros_are_written_and_marks_stay() -> None:
     assert (values.guaranteed, values.burstable) == (0, 0)
 
 
-def test_best_effort_as_the_first_release_had_it() -> None:
+def test_best_effort_pod_has_no_memory_high_in_1_36_0_mode() -> None:
     made = pod(container())
     rule = MemoryQos(enforces=True, protects=False, as_in_1_36_0=True)
     assert "memory.high" not in container_values(rule, made, made["spec"]["containers"][0], 1000 * MI)
 
 
-def test_nothing_is_written_where_it_is_off() -> None:
+def test_memory_qos_off_writes_nothing() -> None:
     rule = configured(gate=True, unified=False, factor=0.9, policy="TieredReservation", page=4096)
     made = pod(container(request="100Mi", limit="200Mi"))
     assert container_values(rule, made, made["spec"]["containers"][0], 1000) == {}
@@ -134,11 +134,11 @@ def test_nothing_is_written_where_it_is_off() -> None:
         (pod(container()), {}),
     ],
 )
-def test_pods(made: Obj, expected: dict[str, str]) -> None:
+def test_pod_memory_qos_values(made: Obj, expected: dict[str, str]) -> None:
     assert pod_values(ON, made) == expected
 
 
-def test_the_groups_above_protect_what_is_below() -> None:
+def test_parent_cgroups_protect_sum_of_pods() -> None:
     guaranteed = pod(container(request="5Mi", limit="5Mi", cpu=True))
     burstable = pod(container(request="3Mi"))
     found = node_values(ON, [guaranteed, burstable, pod(container())])
@@ -150,12 +150,12 @@ def test_the_groups_above_protect_what_is_below() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -0.1, 1.01, float("nan")])
-def test_a_factor_is_a_share(value: float) -> None:
+def test_throttling_factor_must_be_between_0_and_1(value: float) -> None:
     with pytest.raises(ValueError, match=r"memoryThrottlingFactor: Invalid value: .*at most 1\.0"):
         configured(gate=True, unified=True, factor=value, policy="None", page=4096)
 
 
-def test_what_a_configuration_may_say() -> None:
+def test_memory_qos_configuration_is_validated() -> None:
     with pytest.raises(ValueError, match="memoryThrottlingFactor: Required value"):
         configured(gate=True, unified=True, factor=None, policy="", page=4096)
     with pytest.raises(ValueError, match="must be one of: None, TieredReservation"):
@@ -201,7 +201,7 @@ def by_the_table(made: Obj, one: Obj, allocatable: int) -> dict[str, int]:
     return {**found, "memory.high": high} if high > request else found
 
 
-def test_two_hundred_random_pods_agree_with_the_table() -> None:
+def test_random_pods_agree_with_plain_formulas() -> None:
     rng = random.Random(36)
     pods = [random_pod(rng) for _ in range(200)]
     for made in pods:
@@ -225,7 +225,7 @@ def test_two_hundred_random_pods_agree_with_the_table() -> None:
         ("legacy", (), "has no hierarchy of version 2"),
     ],
 )
-def test_a_machine_without_the_controller_is_told_of(
+def test_missing_memory_controller_is_logged_and_disables_memory_qos(
     caplog: pytest.LogCaptureFixture, mode: Any, controllers: tuple[str, ...], problem: str
 ) -> None:
     root = Path("/sys/fs/cgroup")

@@ -96,7 +96,7 @@ def report(world: World) -> None:
 
 
 @pytest.mark.nightly
-def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
+def test_random_kills_lose_track_of_no_pod_or_claim(faulty: FaultyMachine) -> None:
     world = World(faulty, random.Random(SEED), most_pods=5, most_made=11)
     try:
         play(world, kills=6, seconds=0)
@@ -107,7 +107,7 @@ def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
 
 
 @pytest.mark.nightly
-def test_ten_minutes_of_deaths(faulty: FaultyMachine) -> None:
+def test_random_kills_for_ten_minutes_lose_track_of_no_pod_or_claim(faulty: FaultyMachine) -> None:
     world = World(faulty, random.Random(SEED), most_pods=12, most_made=100_000)
     try:
         play(world, kills=100, seconds=60 * MINUTES)

@@ -137,7 +137,7 @@ def loop_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_runtime_that_is_late_never_runs_two_of_a_name(tmp_path: Path, seed: int) -> None:
+def test_slow_runtime_never_runs_two_containers_of_one_name(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     runtime = SlowRuntime(rng, rng.choice((0.1, 0.3, 0.6)))
 
@@ -166,7 +166,7 @@ def test_runtime_that_is_late_never_runs_two_of_a_name(tmp_path: Path, seed: int
     assert runtime.starts["main"] > 0
 
 
-def test_start_that_outlasts_its_call_is_waited_for_and_not_repeated(tmp_path: Path) -> None:
+def test_start_exceeding_its_timeout_is_not_repeated(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
     slow = iter([12.0])
 
@@ -185,7 +185,7 @@ def test_start_that_outlasts_its_call_is_waited_for_and_not_repeated(tmp_path: P
     assert (runtime.twice, runtime.starts["main"]) == ([], 1)
 
 
-def test_restarted_agent_does_not_start_beside_a_start_on_its_way(tmp_path: Path) -> None:
+def test_restarted_agent_waits_for_start_in_progress(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
     slow = iter([1.5])
 
@@ -208,7 +208,7 @@ def test_restarted_agent_does_not_start_beside_a_start_on_its_way(tmp_path: Path
     assert (runtime.twice, runtime.starts["main"]) == ([], 1)
 
 
-def test_container_that_a_list_leaves_out_is_not_started_again(tmp_path: Path) -> None:
+def test_container_missing_in_one_list_is_not_started_again(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
 
     async def work() -> None:
@@ -225,7 +225,7 @@ def test_container_that_a_list_leaves_out_is_not_started_again(tmp_path: Path) -
     assert (runtime.twice, runtime.starts["main"]) == ([], 1)
 
 
-def test_container_that_was_made_and_not_started_goes_before_the_next(tmp_path: Path) -> None:
+def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
 
     async def work() -> None:

@@ -104,7 +104,7 @@ async def place(api: Cluster, name: str, address: str, port: int = 0, node: str 
         assert code == 200, said
 
 
-async def test_a_pod_is_reached_and_knows_nothing_of_the_client(tmp_path: Path, address: str) -> None:
+async def test_pod_proxy_forwards_request_without_client_credentials(tmp_path: Path, address: str) -> None:
     async with cluster(tmp_path) as api, listening(address) as pod:
         await place(api, "web", address, pod.port)
         given = {"Cookie": "session=1", "X-Remote-User": "root", "Impersonate-User": "", "X-Own": "1"}
@@ -123,7 +123,7 @@ async def test_a_pod_is_reached_and_knows_nothing_of_the_client(tmp_path: Path, 
         assert (await api.ask("OPTIONS", f"{PODS}/web/proxy/m"))[0] == 405
 
 
-async def test_who_may(tmp_path: Path, address: str) -> None:
+async def test_pod_proxy_requires_proxy_permission(tmp_path: Path, address: str) -> None:
     async with cluster(tmp_path) as api, listening(address) as pod:
         await place(api, "web", address, pod.port)
         status, said = await api.ask("GET", f"{PODS}/web:{pod.port}/proxy/", "alice")
@@ -143,7 +143,7 @@ async def test_who_may(tmp_path: Path, address: str) -> None:
         assert (await api.ask("POST", f"{PODS}/web/proxy/", "alice"))[0] == 200
 
 
-async def test_where_nothing_goes(tmp_path: Path, address: str) -> None:
+async def test_pod_proxy_refuses_invalid_targets(tmp_path: Path, address: str) -> None:
     async with cluster(tmp_path) as api, listening(address) as pod, listening("127.0.0.1") as own:
         await place(api, "web", address, pod.port)
         await place(api, "ghost", address, pod.port, "simulated")
@@ -168,7 +168,9 @@ async def test_where_nothing_goes(tmp_path: Path, address: str) -> None:
         assert not pod.heads and not own.heads
 
 
-async def test_pods_that_are_away_or_silent(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_or_silent_pod_gives_error(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("haru.apiserver.proxy.forward.HEAD_SECONDS", 0.3)
     async with cluster(tmp_path) as api, listening(address) as pod:
         await place(api, "web", address, pod.port)
@@ -182,7 +184,7 @@ async def test_pods_that_are_away_or_silent(tmp_path: Path, address: str, monkey
             assert answer.status == 413 and len(pod.heads) == 1
 
 
-async def test_redirects_pages_and_headers_that_come_back(tmp_path: Path, address: str) -> None:
+async def test_redirects_html_links_and_headers_are_rewritten(tmp_path: Path, address: str) -> None:
     async with cluster(tmp_path) as api, listening(address) as pod:
         await place(api, "web", address, pod.port)
         url = f"{PODS}/web:{pod.port}/proxy"
@@ -206,7 +208,7 @@ async def test_redirects_pages_and_headers_that_come_back(tmp_path: Path, addres
         assert (await ask("/page"))[2] == HTML
 
 
-async def test_a_service_leads_to_a_ready_pod_of_its_own(tmp_path: Path, address: str) -> None:
+async def test_service_proxy_uses_a_ready_endpoint(tmp_path: Path, address: str) -> None:
     async with cluster(tmp_path) as api, listening(address) as pod, listening("127.0.0.1") as own:
         await place(api, "web", address)
         await place(api, "ghost", address, node="simulated")
@@ -257,7 +259,7 @@ async def test_a_service_leads_to_a_ready_pod_of_its_own(tmp_path: Path, address
         assert not own.heads
 
 
-async def test_over_tls_and_by_another_protocol(tmp_path: Path, address: str) -> None:
+async def test_pod_proxy_works_over_tls_and_web_socket(tmp_path: Path, address: str) -> None:
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(*Authority(tmp_path / "pod", "pod").server())
     async with cluster(tmp_path) as api, listening(address, serving) as pod:
@@ -275,7 +277,7 @@ async def test_over_tls_and_by_another_protocol(tmp_path: Path, address: str) ->
         assert pod.heads[-1].startswith("GET /ws?x=1 ") and "uthorization" not in pod.heads[-1]
 
 
-async def test_discovery_names_the_ways(tmp_path: Path) -> None:
+async def test_discovery_lists_connect_subresources(tmp_path: Path) -> None:
     async with cluster(tmp_path) as api:
         _, said = await api.ask("GET", "/api/v1")
         found = {each["name"]: (each["kind"], each["verbs"]) for each in said["resources"] if "/" in each["name"]}

@@ -79,11 +79,11 @@ NEVER, FAILING = {"restartPolicy": "Never"}, {"restartPolicy": "OnFailure"}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_phases(what: str, pod: Obj, seen: SeenPod, over: bool, phase: str) -> None:
+def test_pod_phase_follows_container_states(what: str, pod: Obj, seen: SeenPod, over: bool, phase: str) -> None:
     assert told(pod, seen, is_over=over)["phase"] == phase
 
 
-def test_a_pod_that_runs_says_where() -> None:
+def test_running_pod_has_ips_and_container_states() -> None:
     status = told(pod("a"), seen(one("a")))
     assert status["podIP"] == "10.0.0.1"
     assert status["podIPs"] == [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
@@ -97,13 +97,13 @@ def test_a_pod_that_runs_says_where() -> None:
     assert (entry["ready"], entry["started"], entry["restartCount"]) == (True, True, 0)
 
 
-def test_a_pod_of_the_hosts_network_has_its_address() -> None:
+def test_host_network_pod_has_node_ip() -> None:
     status = told(pod("a", hostNetwork=True), seen(one("a"), sandbox=SeenSandbox("s0", network=2)))
     assert status["podIPs"] == [{"ip": "192.0.2.1"}]
     assert conditions(status)["PodReadyToStartContainers"] == "True"
 
 
-def test_what_is_not_ready_is_named() -> None:
+def test_unready_containers_are_named_in_conditions() -> None:
     probed = {"name": "a", "readinessProbe": {"exec": {}}}
     status = told(pod(probed, "b"), seen(one("a"), one("b")), probed={"a-0": Probed(readiness=None)})
     assert conditions(status)["Ready"] == conditions(status)["ContainersReady"] == "False"
@@ -112,7 +112,7 @@ def test_what_is_not_ready_is_named() -> None:
     assert conditions(status)["Ready"] == "True"
 
 
-def test_readiness_gates_keep_a_pod_unready() -> None:
+def test_readiness_gate_delays_ready_condition() -> None:
     gated = pod("a", readinessGates=[{"conditionType": "x/y"}])
     status = told(gated, seen(one("a")))
     assert conditions(status)["ContainersReady"] == "True"
@@ -122,7 +122,7 @@ def test_readiness_gates_keep_a_pod_unready() -> None:
     assert conditions(told(gated, seen(one("a"))))["Ready"] == "True"
 
 
-def test_a_startup_probe_comes_before_readiness() -> None:
+def test_container_is_ready_only_after_startup_probe() -> None:
     slow = pod({"name": "a", "startupProbe": {"exec": {}}})
     entry = told(slow, seen(one("a")))["containerStatuses"][0]
     assert (entry["started"], entry["ready"]) == (False, False)
@@ -130,7 +130,7 @@ def test_a_startup_probe_comes_before_readiness() -> None:
     assert (entry["started"], entry["ready"]) == (True, True)
 
 
-def test_init_containers_in_the_status() -> None:
+def test_init_container_statuses_and_conditions() -> None:
     status = told(pod("a", init=("x", SIDE)), seen(one("x", EXITED), one("side")))
     first, side = status["initContainerStatuses"]
     assert (first["ready"], first["started"]) == (True, False)
@@ -141,7 +141,7 @@ def test_init_containers_in_the_status() -> None:
     assert reason(status, "Initialized") == ("ContainersNotInitialized", "containers with incomplete status: [y]")
 
 
-def test_a_container_that_waits_for_its_restart_says_how_it_ended() -> None:
+def test_container_in_backoff_reports_last_termination() -> None:
     crashed = {"a": ("CrashLoopBackOff", "back-off 10s")}
     history = seen(one("a", EXITED, 3, attempt=2, reason="Error"), one("a", EXITED, 1, attempt=1))
     entry = told(pod("a"), history, reasons=crashed)["containerStatuses"][0]
@@ -156,7 +156,7 @@ def test_a_container_that_waits_for_its_restart_says_how_it_ended() -> None:
     assert "terminated" in entry["state"]
 
 
-def test_a_container_that_vanished_is_told_of() -> None:
+def test_vanished_container_is_reported_as_terminated() -> None:
     before = {"name": "a", "state": {"running": {"startedAt": NOW}}, "restartCount": 4, "containerID": "containerd://z"}
     lost = pod("a", status={"phase": "Running", "containerStatuses": [before]})
     entry = told(lost, seen())["containerStatuses"][0]
@@ -166,13 +166,13 @@ def test_a_container_that_vanished_is_told_of() -> None:
     assert entry["state"]["terminated"]["exitCode"] == 137
 
 
-def test_a_pod_as_a_whole_can_fail() -> None:
+def test_rejected_pod_is_failed() -> None:
     status = told(pod("a"), seen(sandbox=None), is_over=True, failure=("OutOfcpu", "Pod was rejected: no room"))
     assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
     assert reason(status, "Ready")[0] == "PodFailed"
 
 
-def test_transitions_have_their_time_and_keep_it() -> None:
+def test_condition_transition_times_are_kept() -> None:
     first = told(pod("a"), seen())
     later = pod_status(pod("a", status=first), seen(one("a")), Known(), "2026-11-22T10:00:00Z")
     times = {entry["type"]: entry["lastTransitionTime"] for entry in later["conditions"]}
@@ -180,7 +180,7 @@ def test_transitions_have_their_time_and_keep_it() -> None:
     assert times["Ready"] == "2026-11-22T10:00:00Z"
 
 
-def test_a_patch_says_only_what_changed_and_leaves_others_alone() -> None:
+def test_status_patch_has_only_changed_fields() -> None:
     before = told(pod("a"), seen())
     foreign = {"type": "x/y", "status": "True"}
     before["conditions"].append(foreign)
@@ -202,7 +202,7 @@ STATES = st.one_of(
 
 
 @given(STATES, STATES, STATES, st.sampled_from(["Always", "OnFailure", "Never"]), st.booleans())
-def test_every_status_is_consistent(
+def test_random_statuses_are_consistent(
     x: SeenContainer | None, a: SeenContainer | None, b: SeenContainer | None, policy: str, over: bool
 ) -> None:
     from dataclasses import replace
@@ -224,7 +224,7 @@ def test_every_status_is_consistent(
     assert status_patch(status, again) is None
 
 
-def test_running_container_reports_no_resources_so_that_its_resize_is_refused() -> None:
+def test_running_container_reports_no_resources_so_resize_is_refused() -> None:
     sized = {"name": "a", "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}}
     (status,) = told(pod(sized), seen(one("a")))["containerStatuses"]
     assert "resources" not in status and "allocatedResources" not in status

@@ -117,9 +117,7 @@ async def add_node(api: Cluster, name: str, port: int) -> None:
     assert (await api.ask("PUT", f"/api/v1/nodes/{name}/status", body=node_object(name, port)))[0] == 200
 
 
-async def test_a_real_nodes_pods_have_pressure_and_a_simulated_nodes_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_pressure_of_pods_on_real_nodes_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with held(tmp_path) as (api, _):
         text = await top(api, capsys)
         assert cells(text, "pod/real")[6:8] == ["0.25%/0.05%", "0.25%/0.05%"]
@@ -135,15 +133,13 @@ async def test_a_real_nodes_pods_have_pressure_and_a_simulated_nodes_none(
         assert len(api.node.reviews.asked) == before
 
 
-async def test_a_pod_of_the_same_name_that_is_another_is_not_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_pressure_of_pod_with_other_uid_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with held(tmp_path) as (api, source):
         source.uids[:] = ["an-earlier-one"]
         assert cells(await top(api, capsys), "pod/real")[6:8] == ["-", "-"]
 
 
-async def test_kubelets_that_are_away_or_refuse_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_unreachable_or_refusing_kubelets_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with held(tmp_path) as (api, _):
         api.node.reviews.grants["kube-apiserver-kubelet-client"].clear()
         text = await top(api, capsys)
@@ -156,9 +152,7 @@ async def test_kubelets_that_are_away_or_refuse_are_named(tmp_path: Path, capsys
         assert failure["node"] == NODE and "error trying to reach service" in failure["message"]
 
 
-async def test_who_may_not_ask_nodes_is_told_which_right_it_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_missing_permission_for_nodes_proxy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with held(tmp_path) as (api, _):
         rbac = "/apis/rbac.authorization.k8s.io/v1"
         kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "looks"}}
@@ -174,7 +168,7 @@ async def test_who_may_not_ask_nodes_is_told_which_right_it_takes(
         assert expected in text.splitlines()
 
 
-async def test_a_kubelet_that_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
+async def test_silent_kubelet_does_not_delay_others(tmp_path: Path) -> None:
     """It takes connections and never answers; what the others say is there nevertheless."""
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,7 +188,7 @@ async def test_a_kubelet_that_says_nothing_holds_nobody_up(tmp_path: Path) -> No
             assert found.failed["dumb"] == "was not reached within the 0.5 s that all nodes have"
 
 
-async def test_an_answer_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_malformed_summary_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with held(tmp_path) as (api, source):
         async with ApiClient.http(api.url, token="root", ca_pem=api.authority.read_bytes()) as client:
             monkeypatch.setattr(source, "summary", lambda only_cpu_and_memory=False: {"pods": None})

@@ -21,21 +21,21 @@ from haru_process import until
 TEXT = "some avg10=0.12 avg60=0.05 avg300=0.01 total=123456\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=4567\n"
 
 
-def test_both_lines() -> None:
+def test_some_and_full_lines_are_parsed() -> None:
     found = psi.parse(TEXT, "memory.pressure")
     assert found.some == psi.PsiData(123456, 0.12, 0.05, 0.01)
     assert found.full == psi.PsiData(4567, 1.0, 0.0, 0.0)
     assert found.json()["some"] == {"total": 123456, "avg10": 0.12, "avg60": 0.05, "avg300": 0.01}
 
 
-def test_older_and_newer_kernels() -> None:
+def test_older_and_newer_kernel_formats_are_parsed() -> None:
     alone = psi.parse("some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", "cpu.pressure")
     assert alone.full == psi.PsiData() and alone.some.total == 1
     newer = psi.parse("most avg10=9\nsome avg10=0.00 avg900=3 avg60=0.00 avg300=0.00 total=2", "cpu.pressure")
     assert newer.some.total == 2
 
 
-def test_totals_stay_whole_numbers() -> None:
+def test_totals_are_exact_integers() -> None:
     total = (1 << 60) + 1
     found = psi.parse(f"some avg10=0 avg60=0 avg300=0 total={total}", "x")
     assert json.loads(json.dumps(found.json()))["some"]["total"] == total
@@ -45,13 +45,13 @@ def test_totals_stay_whole_numbers() -> None:
     "text",
     ["", "nothing\n", "some avg10=x total=1", "some avg10=-1 total=1", "some avg10=nan", "some total=-5", "some 3"],
 )
-def test_what_no_kernel_says_names_the_file(text: str) -> None:
+def test_malformed_pressure_file_is_named(text: str) -> None:
     with pytest.raises(psi.PsiError, match=r"io\.pressure"):
         psi.parse(text, "/group/io.pressure")
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EOPNOTSUPP])
-def test_where_pressure_is_off_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_disabled_psi_gives_no_pressure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*_: Any, **__: Any) -> str:
         raise OSError(number, os.strerror(number))
 
@@ -59,14 +59,14 @@ def test_where_pressure_is_off_there_is_none(tmp_path: Path, monkeypatch: pytest
     assert psi.read(tmp_path, "cpu") is None and not psi.is_available(tmp_path) and psi.read_all(tmp_path) == {}
 
 
-def test_other_faults_are_told(tmp_path: Path) -> None:
+def test_other_read_errors_are_raised(tmp_path: Path) -> None:
     (tmp_path / "cpu.pressure").mkdir()
     with pytest.raises(OSError, match="Is a directory"):
         psi.read(tmp_path, "cpu")
     assert not psi.is_available(None)
 
 
-def test_the_six_families() -> None:
+def test_six_metric_families_are_written() -> None:
     found = {resource: psi.parse(TEXT.replace("123456", "2500000"), resource) for resource in psi.RESOURCES}
     told = psi.samples('id="/"', found, 1700)
     assert [family for family, _ in told] == [
@@ -98,7 +98,7 @@ def group() -> Iterator[Path]:
 
 
 @pytest.mark.host
-def test_a_stressed_group(group: Path) -> None:
+def test_cpu_pressure_of_stressed_cgroup_is_measured(group: Path) -> None:
     """More loops than processors: some of them wait all the time."""
     count = (os.cpu_count() or 1) * 2 + 1
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]

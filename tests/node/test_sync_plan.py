@@ -84,13 +84,13 @@ PROBED_SIDE = {**SIDE, "startupProbe": {"exec": {}}}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_who_is_started(what: str, pod: Obj, seen: SeenPod, starts: list[str]) -> None:
+def test_containers_to_start_are_chosen(what: str, pod: Obj, seen: SeenPod, starts: list[str]) -> None:
     made = plan(pod, seen)
     assert list(made.starts) == starts
     assert not made.end_pod and not made.make_sandbox and not made.kills
 
 
-def test_container_that_runs_beside_a_newer_one_of_its_name_is_ended() -> None:
+def test_older_duplicate_container_is_killed() -> None:
     older = replace(runs("a"), id="older")
     made = plan(pod("a", "b"), seen(runs("a", attempt=1), older, runs("b")))
     assert made.kills == (Kill("older", "a", "Container a runs twice"),) and not made.starts
@@ -108,7 +108,7 @@ def test_container_that_runs_beside_a_newer_one_of_its_name_is_ended() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_when_a_pod_is_over(what: str, pod: Obj, seen: SeenPod, over: bool) -> None:
+def test_pod_is_finished_or_not(what: str, pod: Obj, seen: SeenPod, over: bool) -> None:
     made = plan(pod, seen)
     assert made.is_over is over
     assert not (over and (made.starts or made.make_sandbox))
@@ -124,13 +124,15 @@ def test_when_a_pod_is_over(what: str, pod: Obj, seen: SeenPod, over: bool) -> N
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_sandbox_is_made_when(what: str, sandbox: SeenSandbox | None, attempt: int, ends: bool) -> None:
+def test_sandbox_is_created_when_missing_or_dead(
+    what: str, sandbox: SeenSandbox | None, attempt: int, ends: bool
+) -> None:
     made = plan(pod("a"), seen(sandbox=sandbox))
     assert (made.make_sandbox, made.attempt, made.end_pod) == (True, attempt, ends)
     assert not made.starts
 
 
-def test_what_outlives_its_sandbox_is_ended_first() -> None:
+def test_containers_of_dead_sandbox_are_killed_first() -> None:
     dead = replace(SANDBOX, ready=False)
     made = plan(pod("a", "b"), seen(runs("a"), ended("b"), sandbox=dead))
     assert made.end_pod and made.make_sandbox
@@ -140,12 +142,12 @@ def test_what_outlives_its_sandbox_is_ended_first() -> None:
     assert not over.end_pod and over.is_over
 
 
-def test_a_new_sandbox_begins_with_the_init_containers() -> None:
+def test_new_sandbox_starts_with_init_containers() -> None:
     old = [ended("x", sandbox="old"), ended("a", 137, sandbox="old")]
     assert plan(pod("a", init=("x",)), seen(*old)).starts == ("x",)
 
 
-def test_what_has_a_pause_waits() -> None:
+def test_container_in_backoff_is_not_started() -> None:
     loop = CrashLoop()
     loop.started(f"a_{container_hash({'name': 'a', 'image': 'i'})}", NOW - 20, NOW - 18)
     made = plan(pod("a", "b"), seen(ended("a", 1, at=NOW - 4)), loop=loop)
@@ -154,7 +156,7 @@ def test_what_has_a_pause_waits() -> None:
     assert made.wake_after == pytest.approx(6.0)
 
 
-def test_pauses_double_up_to_five_minutes_and_are_forgotten() -> None:
+def test_backoff_doubles_to_five_minutes_and_resets() -> None:
     loop, now = CrashLoop(), 0.0
     pauses = []
     for _ in range(8):
@@ -165,7 +167,7 @@ def test_pauses_double_up_to_five_minutes_and_are_forgotten() -> None:
     assert loop.wait("k", now + 700, now + 700) == (0.0, 0.0)
 
 
-def test_a_failed_probe_ends_a_container() -> None:
+def test_failed_liveness_or_startup_probe_kills_container() -> None:
     two = seen(runs("a"), runs("b"))
     made = plan(pod("a", "b"), two, {"id-a": Probed(liveness=False), "id-b": Probed(readiness=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness"),)
@@ -173,7 +175,7 @@ def test_a_failed_probe_ends_a_container() -> None:
     assert made.kills == (Kill("id-a", "a", "Container a failed startup probe", "startup"),)
 
 
-def test_another_image_is_a_restart() -> None:
+def test_changed_container_definition_restarts_it() -> None:
     made = plan(pod("a"), seen(runs("a", hash="of-another")))
     assert made.kills == (Kill("id-a", "a", "Container a definition changed, will be restarted"),)
 
@@ -262,7 +264,7 @@ INITS = st.sampled_from([(), ("x",), ("x", "y"), (SIDE,), ("x", SIDE, "y"), (SID
 
 
 @given(INITS, st.sampled_from(["Always", "OnFailure", "Never"]), st.lists(EVENTS, max_size=25))
-def test_every_life_of_a_pod_keeps_its_order(init: Any, policy: str, events: list[tuple[str, Any, int]]) -> None:
+def test_random_pod_histories_keep_start_order(init: Any, policy: str, events: list[tuple[str, Any, int]]) -> None:
     world = World(pod("a", "b", init=init, restartPolicy=policy))
     for what, value, code in events:
         world.step()
@@ -279,7 +281,7 @@ def test_every_life_of_a_pod_keeps_its_order(init: Any, policy: str, events: lis
 
 
 @given(INITS, st.sampled_from(["OnFailure", "Never"]), st.integers(0, 3))
-def test_what_succeeds_is_done(init: Any, policy: str, failures: int) -> None:
+def test_pod_whose_containers_succeed_finishes(init: Any, policy: str, failures: int) -> None:
     """Whatever fails a few times first, a pod whose containers succeed comes to its end, by itself."""
     world = World(pod("a", "b", init=init, restartPolicy=policy))
     left = dict.fromkeys(NAMES, failures)

@@ -35,7 +35,7 @@ from haru_process import until
 POOL = Pool(ALIGNMENT, 4)
 
 
-def test_each_pod_has_its_own_and_keeps_it(tmp_path: Path) -> None:
+def test_each_pod_gets_its_own_id_range_and_keeps_it(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, POOL)
     first, second = ranges.get_or_create("a"), ranges.get_or_create("b")
     assert (first, second) == (IdRange(ALIGNMENT, ALIGNMENT), IdRange(2 * ALIGNMENT, ALIGNMENT))
@@ -47,7 +47,7 @@ def test_each_pod_has_its_own_and_keeps_it(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "userns").stat().st_mode & 0o777 == 0o600
 
 
-def test_when_there_are_none_left(tmp_path: Path) -> None:
+def test_exhausted_id_ranges_are_refused_until_release(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, POOL)
     for name in "abcd":
         ranges.get_or_create(name)
@@ -58,7 +58,7 @@ def test_when_there_are_none_left(tmp_path: Path) -> None:
     assert not (tmp_path / "b" / "userns").exists()
 
 
-def test_a_range_that_cannot_be_written_is_not_given(tmp_path: Path) -> None:
+def test_unwritable_id_range_is_not_assigned(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, POOL)
     (tmp_path / "a").write_text("not a directory")
     with pytest.raises(UserNamespaceError, match=r"a/userns: .*cannot be kept"):
@@ -66,7 +66,7 @@ def test_a_range_that_cannot_be_written_is_not_given(tmp_path: Path) -> None:
     assert ranges.held == {}
 
 
-def test_what_is_neither_wanted_nor_running_is_freed(tmp_path: Path) -> None:
+def test_unused_id_ranges_are_released(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, POOL)
     for name in "abc":
         ranges.get_or_create(name)
@@ -74,7 +74,7 @@ def test_what_is_neither_wanted_nor_running_is_freed(tmp_path: Path) -> None:
     assert set(ranges.held) == {"b"}
 
 
-def test_many_at_once(tmp_path: Path) -> None:
+def test_concurrent_requests_get_unique_id_ranges(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, Pool(ALIGNMENT, 60))
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: ranges.get_or_create(f"p{number % 60}").host_id, range(240)))
@@ -97,7 +97,7 @@ def test_many_at_once(tmp_path: Path) -> None:
         ({"hostId": 65536 * 99}, "not of the configured range"),
     ],
 )
-def test_files_that_cannot_be_right(tmp_path: Path, content: Any, message: str) -> None:
+def test_invalid_id_range_file_is_refused(tmp_path: Path, content: Any, message: str) -> None:
     if isinstance(content, dict) and "hostId" in content:
         ids = {"containerId": 0, "length": 65536, **content}
         groups = {**ids, "hostId": ids.pop("groups")} if "groups" in ids else ids
@@ -111,7 +111,7 @@ def test_files_that_cannot_be_right(tmp_path: Path, content: Any, message: str) 
         Ranges(tmp_path, POOL).get_or_create("a")
 
 
-def test_two_pods_of_one_range_are_refused(tmp_path: Path) -> None:
+def test_overlapping_id_ranges_are_refused(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "userns").write_text(json.dumps(IdRange(ALIGNMENT, ALIGNMENT).json()))
@@ -179,7 +179,7 @@ TestRangesMachine.settings = settings(
 GOOD = "0: kubelet 65536 7208960\n"
 
 
-def test_a_configured_range() -> None:
+def test_configured_subid_range_is_used() -> None:
     assert configured_pool(GOOD, GOOD, 110) == Pool(65536, 110)
     assert default_pool(110) == Pool(65536, 110)
 
@@ -198,12 +198,12 @@ def test_a_configured_range() -> None:
         ("what", "what", "which is not INDEX: USER FIRST COUNT"),
     ],
 )
-def test_ranges_that_cannot_be_used(users: str, groups: str, message: str) -> None:
+def test_invalid_subid_range_is_refused(users: str, groups: str, message: str) -> None:
     with pytest.raises(UserNamespaceError, match=message):
         configured_pool(users, groups, 110)
 
 
-def test_machines_without_a_configuration() -> None:
+def test_missing_subid_configuration_gives_default() -> None:
     def missing(command: Sequence[str]) -> str:
         raise FileNotFoundError(command[0])
 
@@ -222,13 +222,13 @@ def test_machines_without_a_configuration() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -65536, 65535, 1 << 32])
-def test_ids_per_pod(value: int) -> None:
+def test_ids_per_pod_must_be_multiple_of_65536(value: int) -> None:
     with pytest.raises(ValueError, match=f"idsPerPod: Invalid value: {value}"):
         userns.checked_ids_per_pod(value)
     assert userns.checked_ids_per_pod(131072) == 131072
 
 
-def test_the_length_is_that_of_the_configuration() -> None:
+def test_id_range_length_must_match_configuration() -> None:
     with pytest.raises(ValueError, match="has to be 131072"):
         parse_file(json.dumps(IdRange(65536, 65536).json()).encode(), 131072)
 
@@ -255,7 +255,7 @@ def started(command: list[str], bundle: Path, out: Path) -> tuple[str, subproces
 
 
 @pytest.mark.host
-def test_root_in_a_container_is_nobody_on_the_host(tmp_path: Path) -> None:
+def test_container_root_is_unprivileged_on_host(tmp_path: Path) -> None:
     """With runc itself: a runtime before containerd 2.0 makes no user namespaces for pods."""
     runc, busybox = shutil.which("runc"), shutil.which("busybox")
     if runc is None or busybox is None or os.geteuid() != 0:

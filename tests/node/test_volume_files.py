@@ -83,7 +83,7 @@ def made(volume: Obj, pod: Obj = POD) -> Files | None:
         ({"hostPath": {"path": "/tmp"}}, None),
     ],
 )
-def test_what_is_in_a_volume(volume: Obj, files: Files | None) -> None:
+def test_volume_source_gives_files(volume: Obj, files: Files | None) -> None:
     assert made(volume) == files
 
 
@@ -97,12 +97,12 @@ def test_what_is_in_a_volume(volume: Obj, files: Files | None) -> None:
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "spec.x"}}]}}, "unsupported fieldPath"),
     ],
 )
-def test_what_can_not_be_made(volume: Obj, message: str) -> None:
+def test_missing_volume_source_is_reported(volume: Obj, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         made(volume)
 
 
-def test_a_token_belongs_to_the_one_user_of_the_pod() -> None:
+def test_token_file_is_owned_by_the_single_run_as_user() -> None:
     pod = {**POD, "spec": {**POD["spec"], "securityContext": {"runAsUser": 1000}}}
     volume = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
     files = made(volume, pod)
@@ -110,13 +110,13 @@ def test_a_token_belongs_to_the_one_user_of_the_pod() -> None:
     assert (files["token"].owner, files["token"].mode) == (1000, 0o600)
 
 
-def test_secrets_are_kept_in_memory() -> None:
+def test_volumes_with_secrets_use_memory() -> None:
     assert holds_secrets({"secret": {}})
     assert holds_secrets({"projected": {"sources": [{"serviceAccountToken": {}}]}})
     assert not holds_secrets({"configMap": {}})
 
 
-def test_what_a_pod_refers_to() -> None:
+def test_references_of_pod_are_collected() -> None:
     pod = {
         "metadata": {},
         "spec": {
@@ -155,7 +155,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return found
 
 
-def test_files_are_links_into_one_state(tmp_path: Path) -> None:
+def test_volume_files_are_symlinks_into_data_directory(tmp_path: Path) -> None:
     assert write_files(tmp_path, {"a": File(b"1"), "d/e": File(b"2", 0o600)})
     assert content(tmp_path) == {"a": b"1", "d/e": b"2"}
     assert (tmp_path / "a").readlink() == Path(DATA) / "a"
@@ -163,14 +163,14 @@ def test_files_are_links_into_one_state(tmp_path: Path) -> None:
     assert (tmp_path / "d/e").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_same_again_is_left_alone(tmp_path: Path) -> None:
+def test_unchanged_volume_is_not_rewritten(tmp_path: Path) -> None:
     write_files(tmp_path, {"a": File(b"1")})
     before = (tmp_path / DATA).readlink()
     assert not write_files(tmp_path, {"a": File(b"1")})
     assert (tmp_path / DATA).readlink() == before
 
 
-def test_what_is_half_written_is_mended(tmp_path: Path) -> None:
+def test_partly_written_volume_is_completed(tmp_path: Path) -> None:
     write_files(tmp_path, {"a": File(b"1")})
     (tmp_path / "..2020_01_01_00_00_00.1").mkdir()
     (tmp_path / "..data_tmp").symlink_to("..2020_01_01_00_00_00.1")
@@ -182,7 +182,7 @@ def test_what_is_half_written_is_mended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "..data", ""])
-def test_paths_stay_within_the_volume(tmp_path: Path, path: str) -> None:
+def test_paths_outside_the_volume_are_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="no path within a volume"):
         write_files(tmp_path, {path: File(b"")})
 
@@ -192,14 +192,16 @@ PATHS = st.sampled_from(["a", "b", "c/d", "c/e", "f/g/h"])
 
 @settings(max_examples=30)
 @given(states=st.lists(st.dictionaries(PATHS, st.binary(max_size=3)), min_size=1, max_size=5))
-def test_whatever_follows_whatever(tmp_path_factory: pytest.TempPathFactory, states: list[dict[str, bytes]]) -> None:
+def test_any_sequence_of_states_is_written_correctly(
+    tmp_path_factory: pytest.TempPathFactory, states: list[dict[str, bytes]]
+) -> None:
     directory = tmp_path_factory.mktemp("v")
     for state in states:
         write_files(directory, {path: File(data) for path, data in state.items()})
         assert content(directory) == state
 
 
-def test_a_reader_sees_one_state_or_the_other(tmp_path: Path) -> None:
+def test_reader_sees_consistent_files_during_update(tmp_path: Path) -> None:
     """Two files that always agree, read through `..data` while they change."""
     write_files(tmp_path, {"a": File(b"0"), "b": File(b"0")})
     done, torn = threading.Event(), []
@@ -241,7 +243,7 @@ def pod_with(*volumes: Obj) -> Obj:
     return {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [], "volumes": list(volumes)}}
 
 
-def test_where_volumes_are(tmp_path: Path) -> None:
+def test_volume_directories_and_mounts(tmp_path: Path) -> None:
     places = Places(tmp_path)
     volume = {"name": "v", "configMap": {"name": "words"}}
     pod = pod_with(volume)
@@ -254,7 +256,7 @@ def test_where_volumes_are(tmp_path: Path) -> None:
     assert places.known() == []
 
 
-def test_a_pod_is_noted_until_the_last_of_it_has_gone(tmp_path: Path) -> None:
+def test_pod_directory_remains_until_it_is_empty(tmp_path: Path) -> None:
     places = Places(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     pod = pod_with(volume)
@@ -275,7 +277,7 @@ def test_a_pod_is_noted_until_the_last_of_it_has_gone(tmp_path: Path) -> None:
         assert places.known() == []
 
 
-def test_a_path_within_a_volume(tmp_path: Path) -> None:
+def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
     places = Places(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     pod = pod_with(volume)
@@ -288,7 +290,7 @@ def test_a_path_within_a_volume(tmp_path: Path) -> None:
             places.mount(pod, {"name": "v", "mountPath": "/v", "subPath": path}, str)
 
 
-def test_an_empty_directory_is_everybodys(tmp_path: Path) -> None:
+def test_empty_dir_is_world_writable_and_kept(tmp_path: Path) -> None:
     places = Places(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     places.make(pod_with(volume), volume, None)
@@ -308,7 +310,7 @@ def test_an_empty_directory_is_everybodys(tmp_path: Path) -> None:
         ("Socket", "file", "is not a Socket"),
     ],
 )
-def test_what_the_host_does_not_have(tmp_path: Path, kind: str, name: str, message: str) -> None:
+def test_host_path_of_wrong_type_is_refused(tmp_path: Path, kind: str, name: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
     volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
@@ -316,7 +318,7 @@ def test_what_the_host_does_not_have(tmp_path: Path, kind: str, name: str, messa
         Places(tmp_path).make(pod_with(volume), volume, None)
 
 
-def test_what_the_host_gets(tmp_path: Path) -> None:
+def test_host_path_is_created_on_demand(tmp_path: Path) -> None:
     for kind, name in (("DirectoryOrCreate", "d/e"), ("FileOrCreate", "f")):
         volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
         Places(tmp_path).make(pod_with(volume), volume, None)
@@ -324,6 +326,6 @@ def test_what_the_host_gets(tmp_path: Path) -> None:
     assert (tmp_path / "f").is_file()
 
 
-def test_a_kind_of_volume_that_is_not_there(tmp_path: Path) -> None:
+def test_unsupported_volume_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='volume "v": persistentVolumeClaim is not supported on this node'):
         Places(tmp_path).volume("u", {"name": "v", "persistentVolumeClaim": {}})

@@ -85,7 +85,7 @@ def kid(token: str) -> str:
     return str(jwt.get_unverified_header(token)["kid"])
 
 
-def test_kubectl_and_the_python_client_use_tokens_of_the_signer(world: World, kubectl: str) -> None:
+def test_kubectl_and_python_client_use_tokens_of_the_signer(world: World, kubectl: str) -> None:
     made = world.up.kubectl(kubectl, "create", "token", "robot", "--duration", "1h")
     assert made.returncode == 0, made.stderr
     assert "requested expiration of 3600 seconds shortened to 600 seconds" in made.stderr
@@ -120,7 +120,7 @@ def test_kubectl_and_the_python_client_use_tokens_of_the_signer(world: World, ku
         assert jwt.decode(answer.status.token, options={"verify_signature": False})["aud"] == ["vault"]
 
 
-def test_a_signer_that_is_killed_takes_no_token_with_it(world: World) -> None:
+def test_tokens_stay_valid_after_signer_is_killed(world: World) -> None:
     used, unused = world.token(), world.token()
     assert world.status(used) == 200
     world.signer.stop(signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_a_signer_that_is_killed_takes_no_token_with_it(world: World) -> None:
     assert used not in world.up.log.read_text() and used not in world.signer.log.read_text()
 
 
-def test_keys_change_under_load_and_nobody_notices(world: World) -> None:
+def test_key_rotation_under_load_fails_no_request(world: World) -> None:
     first = kid(world.token())
     stop, wrong, seen = threading.Event(), [], set()
 
@@ -171,7 +171,7 @@ def test_keys_change_under_load_and_nobody_notices(world: World) -> None:
     assert {key["kid"] for key in world.jwks()} == seen and first in seen
 
 
-def test_files_of_keys_and_a_signer_exclude_each_other(tmp_path: Path) -> None:
+def test_key_files_and_signer_are_mutually_exclusive(tmp_path: Path) -> None:
     flags = ("--service-account-signing-endpoint", "s", "--service-account-key-file", sys.executable)
     answer = haru(tmp_path, "up", "--ephemeral", *flags)
     assert answer.returncode == 2
@@ -180,7 +180,7 @@ def test_files_of_keys_and_a_signer_exclude_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_without_a_signer_the_server_does_not_start(tmp_path: Path) -> None:
+def test_server_without_reachable_signer_does_not_start(tmp_path: Path) -> None:
     began = time.monotonic()
     answer = haru(tmp_path, "up", "--ephemeral", "--service-account-signing-endpoint", "none", seconds=120)
     assert answer.returncode == 2 and time.monotonic() - began >= 60
@@ -191,7 +191,7 @@ def test_without_a_signer_the_server_does_not_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_keys_in_files_of_the_users_choice(tmp_path: Path) -> None:
+def test_user_provided_key_files_sign_and_verify(tmp_path: Path) -> None:
     for name, curve in (("old", "P-384"), ("new", "P-256")):
         make = ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{curve}", "-out", name]
         subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)

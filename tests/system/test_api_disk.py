@@ -27,7 +27,7 @@ def names(api: Api) -> set[str]:
     return {item["metadata"]["name"] for item in api.list("configmaps", "default")}
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_full_disk_fails_writes_and_recovers(tmp_path: Path) -> None:
     """No file of the server may grow, as if the disk had no room left; then it has."""
     data, listen = tmp_path / "data", f"127.0.0.1:{free_port()}"
     up = Up(tmp_path, "--data-dir", str(data), "--listen", listen, *ALONE)
@@ -81,7 +81,7 @@ def as_others(command: list[str]) -> list[str]:
     ],
     ids=["directory", "directory of one that was killed", "file"],
 )
-def test_what_may_not_be_written(tmp_path: Path, locked: str, stopped: int, told: str) -> None:
+def test_unwritable_files_are_reported(tmp_path: Path, locked: str, stopped: int, told: str) -> None:
     data, listen = tmp_path / "data", f"127.0.0.1:{free_port()}"
     arguments = ["--data-dir", str(data), "--listen", listen, *ALONE]
     up = Up(tmp_path, *arguments)

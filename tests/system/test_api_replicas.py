@@ -57,7 +57,7 @@ def definition(plural: str) -> Obj:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": f"{plural}.example.com"}, "spec": spec}
 
 
-def test_a_list_shows_what_another_server_acknowledged(replicas: Replicas) -> None:
+def test_list_includes_writes_acknowledged_by_another_server(replicas: Replicas) -> None:
     apis = [replicas.api("a"), replicas.api("b")]
     for number in range(40):
         writer, reader = apis[number % 2], apis[1 - number % 2]
@@ -69,7 +69,7 @@ def test_a_list_shows_what_another_server_acknowledged(replicas: Replicas) -> No
         assert reader.get("configmaps", f"listed-{number}", "default") == made
 
 
-def test_a_definition_counts_everywhere_once_it_is_acknowledged(replicas: Replicas) -> None:
+def test_acknowledged_custom_resource_definition_is_served_by_every_server(replicas: Replicas) -> None:
     a, b = replicas.api("a"), replicas.api("b")
     base = "/apis/example.com/v1/namespaces/default"
     for number in range(2):
@@ -91,7 +91,7 @@ def test_a_definition_counts_everywhere_once_it_is_acknowledged(replicas: Replic
     assert "could not be removed" not in log and "Traceback" not in log
 
 
-def test_a_right_that_was_given_at_one_server_counts_at_the_other(replicas: Replicas) -> None:
+def test_role_granted_at_one_server_applies_at_another(replicas: Replicas) -> None:
     a, b = replicas.api("a"), replicas.api("b")
     b.token = "user-token"
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -111,7 +111,7 @@ def test_a_right_that_was_given_at_one_server_counts_at_the_other(replicas: Repl
         assert a.call("DELETE", f"{roles}/jane")[0] == 200
 
 
-def test_a_token_of_one_server_is_good_at_the_other(replicas: Replicas) -> None:
+def test_token_of_one_server_is_accepted_by_another(replicas: Replicas) -> None:
     a, b = replicas.api("a"), replicas.api("b")
     a.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}, "default")
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -122,7 +122,7 @@ def test_a_token_of_one_server_is_good_at_the_other(replicas: Replicas) -> None:
     assert code == 403 and "system:serviceaccount:default:robot" in answer["message"]
 
 
-def test_the_kubernetes_service_leads_to_all_servers(replicas: Replicas) -> None:
+def test_kubernetes_service_lists_all_servers(replicas: Replicas) -> None:
     ports = {int(replicas.api(name).url.rpartition(":")[2]) for name in "ab"}
 
     def led_to() -> bool:
@@ -219,7 +219,7 @@ def check(found: Obj, loads: list[Load], watches: list[Resumed]) -> None:
 @pytest.mark.parametrize(
     ("kills", "pause"), [(("a", "etcd"), 0.0), pytest.param((), 10.0, marks=pytest.mark.nightly)], ids=["short", "long"]
 )
-def test_killed_while_work_goes_on(replicas: Replicas, kills: tuple[str, ...], pause: float) -> None:
+def test_killed_servers_or_etcd_lose_no_write(replicas: Replicas, kills: tuple[str, ...], pause: float) -> None:
     rng = random.Random(SEED)
     victims = kills or tuple(rng.choice(("a", "b", "a", "b", "etcd")) for _ in range(30))
     a = replicas.api("a")
@@ -266,7 +266,7 @@ def test_killed_while_work_goes_on(replicas: Replicas, kills: tuple[str, ...], p
     assert replicas.api("a").call("DELETE", path_of("pods", "default"), options)[0] == 200
 
 
-def test_a_replica_without_etcd_is_not_ready_but_alive(replicas: Replicas) -> None:
+def test_replica_without_etcd_is_alive_but_not_ready(replicas: Replicas) -> None:
     api = replicas.api("b")
     replicas.etcd.kill()
     try:
@@ -278,7 +278,7 @@ def test_a_replica_without_etcd_is_not_ready_but_alive(replicas: Replicas) -> No
     assert api.call("GET", path_of("pods"))[0] == 200
 
 
-def test_who_stops_is_taken_out_of_the_endpoints(replicas: Replicas) -> None:
+def test_stopped_server_is_removed_from_endpoints(replicas: Replicas) -> None:
     assert replicas.processes.pop("b").stop() == 0
     try:
         _, found = replicas.api("a").call("GET", "/api/v1/namespaces/default/endpoints/kubernetes")

@@ -35,7 +35,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.nightly)])
-def test_all_that_was_seen_is_one_history(world: World, kills: int) -> None:
+def test_history_of_reads_and_writes_is_linearizable_across_kills(world: World, kills: int) -> None:
     rng = random.Random(SEED)
     print(f"HARU_SEED={SEED}")
     code, listed = world.api("a").call("GET", path_of("configmaps", "default"))

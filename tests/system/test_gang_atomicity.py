@@ -28,11 +28,11 @@ def check(seed: int, steps: int, fault_rate: float) -> None:
 
 
 @pytest.mark.parametrize("seed", [int(SEED)] if SEED else range(FEW))
-def test_gangs_are_atomic(seed: int) -> None:
+def test_random_gangs_are_bound_whole_or_not_at_all(seed: int) -> None:
     check(seed, 40, (0.0, 0.05, 0.15)[seed % 3])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1000, 1000 + MANY))
-def test_gangs_are_atomic_all_night(seed: int) -> None:
+def test_random_gangs_are_bound_whole_or_not_at_all_in_long_runs(seed: int) -> None:
     check(seed, 120, (0.0, 0.05, 0.15, 0.3)[seed % 4])

@@ -39,9 +39,7 @@ def node_of(api: Api, name: str, space: str) -> str:
 @pytest.mark.parametrize(
     ("gates", "off"), [("", "GenericWorkload"), ("GenericWorkload=true", "GangScheduling")], ids=["none", "no gangs"]
 )
-def test_members_are_held_and_told_why_when_the_gates_of_gangs_are_off(
-    up: Up, tmp_path: Path, gates: str, off: str
-) -> None:
+def test_members_are_gated_with_reason_when_gang_gates_are_off(up: Up, tmp_path: Path, gates: str, off: str) -> None:
     space = up.api.namespace(f"held-{off.lower()}")
     scheduler, port = component(tmp_path, "scheduler", up.kubeconfig, "--feature-gates", gates)
     try:
@@ -74,7 +72,7 @@ def test_members_are_held_and_told_why_when_the_gates_of_gangs_are_off(
         assert scheduler.stop() == 0
 
 
-def test_members_are_scheduled_one_by_one_where_that_is_asked_for(up: Up, tmp_path: Path) -> None:
+def test_members_are_scheduled_separately_when_configured(up: Up, tmp_path: Path) -> None:
     space = up.api.namespace("singly")
     scheduler, _ = component(tmp_path, "scheduler", up.kubeconfig, "--schedule-group-members-singly")
     try:

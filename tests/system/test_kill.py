@@ -200,7 +200,7 @@ def submit(api: Api, manifest: str) -> None:
                 raise
 
 
-def test_killed_again_and_again(tmp_path: Path) -> None:
+def test_repeatedly_killed_haru_up_loses_no_acknowledged_write(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     print(f"HARU_SEED={SEED}")
     notes, data = Notebook(), tmp_path / "data"

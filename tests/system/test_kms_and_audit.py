@@ -28,7 +28,7 @@ def plugin() -> Iterator[Plugin]:
         made.kill()
 
 
-def test_secrets_outlive_the_plugin_and_the_server(tmp_path: Path, plugin: Plugin, receiver: Receiver) -> None:
+def test_secrets_survive_restart_of_kms_plugin_and_server(tmp_path: Path, plugin: Plugin, receiver: Receiver) -> None:
     service = {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}"}
     entry = {"resources": ["secrets"], "providers": [{"kms": service}]}
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}

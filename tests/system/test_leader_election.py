@@ -60,7 +60,7 @@ def said(home: Path, name: str, text: str) -> bool:
     return text in (home / f"{name}.out").read_text()
 
 
-def test_a_component_whose_loop_is_blocked_for_70_percent_of_the_lease_keeps_it(up: Up, tmp_path: Path) -> None:
+def test_component_blocked_for_70_percent_of_lease_keeps_it(up: Up, tmp_path: Path) -> None:
     first = candidate(up, tmp_path, "first", 1.4)
     until("the first one leads", lambda: said(tmp_path, "first", "leads"))
     second = candidate(up, tmp_path, "second", 0)
@@ -78,7 +78,7 @@ def test_a_component_whose_loop_is_blocked_for_70_percent_of_the_lease_keeps_it(
 
 
 @pytest.mark.parametrize("blocked", [2.95, 60.0], ids=["comes back", "hangs for good"])
-def test_a_component_that_hangs_loses_the_lease_and_ends_in_one_line(up: Up, tmp_path: Path, blocked: float) -> None:
+def test_hanging_component_loses_lease_and_ends_with_one_log_line(up: Up, tmp_path: Path, blocked: float) -> None:
     first = candidate(up, tmp_path, "first", blocked)
     until("the first one leads", lambda: said(tmp_path, "first", "leads"))
     second = candidate(up, tmp_path, "second", 0)

@@ -70,7 +70,7 @@ SMUGGLED = {
 }
 
 
-async def test_headers_of_a_client_do_not_make_it_somebody_else(pair: Pair) -> None:
+async def test_identity_headers_of_a_client_are_ignored(pair: Pair) -> None:
     for server in (pair.old, pair.new):
         assert (await server.call("GET", SECRETS, token=JANE, **SMUGGLED)).status == 403
         told = (await server.call("POST", SELF, REVIEW, token=JANE, **SMUGGLED)).json["status"]["userInfo"]
@@ -79,7 +79,7 @@ async def test_headers_of_a_client_do_not_make_it_somebody_else(pair: Pair) -> N
 
 
 @pytest.mark.parametrize("connection", ["close", "x-remote-user, X-Remote-Group", "X-Kubernetes-Peer-Proxied, close"])
-async def test_headers_of_a_client_do_not_go_along(pair: Pair, connection: str) -> None:
+async def test_identity_headers_of_a_client_are_not_forwarded(pair: Pair, connection: str) -> None:
     name = f"smuggled-{len(connection)}"
     path = f"{GROUPS}?limit=1&fieldSelector=metadata.name%3D{name}"
     answer = await pair.old.call("GET", path, token=JANE, Connection=connection, **SMUGGLED)
@@ -93,7 +93,7 @@ async def test_headers_of_a_client_do_not_go_along(pair: Pair, connection: str) 
     assert "impersonatedUser" not in event
 
 
-async def test_answers_of_two_users_do_not_mix(pair: Pair) -> None:
+async def test_concurrent_users_over_shared_peer_connections_stay_separate(pair: Pair) -> None:
     """They share connections to the peer, and nothing that one of them sends stays there."""
     users = {"jane": JANE, "admin": ADMIN}
 
@@ -114,7 +114,7 @@ def _asks_for(name: str, event: dict[str, str]) -> bool:
     return event["requestURI"].endswith(f"metadata.name%3D{name}")
 
 
-async def test_the_mark_of_a_forwarded_request_only_keeps_it_here(pair: Pair) -> None:
+async def test_peer_proxied_header_only_prevents_forwarding(pair: Pair) -> None:
     marked = {"X_Kubernetes_Peer_Proxied": "true"}
     for token, path, code in ((ADMIN, GROUPS, 404), (JANE, GROUPS, 404), (JANE, SECRETS, 403), ("x", GROUPS, 401)):
         assert (await pair.old.call("GET", path, token=token, **marked)).status == code, path
@@ -123,7 +123,7 @@ async def test_the_mark_of_a_forwarded_request_only_keeps_it_here(pair: Pair) ->
     assert (await pair.old.call("GET", GROUPS, X_Kubernetes_Peer_Proxied="false")).status == 200
 
 
-async def test_a_request_makes_one_hop_at_most(pair: Pair) -> None:
+async def test_request_is_forwarded_at_most_once(pair: Pair) -> None:
     """A third server whose peers tell it lies: they send it requests for what nobody has."""
     gvr = ("scheduling.k8s.io", "v1alpha2", "ghosts")
     path = "/apis/scheduling.k8s.io/v1alpha2/ghosts"
@@ -159,13 +159,13 @@ async def test_a_request_makes_one_hop_at_most(pair: Pair) -> None:
         "/apis/scheduling.k8s.io/v1alpha2/namespaces/../podgroups",
     ],
 )
-async def test_paths_that_somebody_might_read_otherwise_go_nowhere(pair: Pair, path: str) -> None:
+async def test_ambiguous_paths_are_not_forwarded(pair: Pair, path: str) -> None:
     rerouted = await pair.old.forwarded()
     assert (await pair.old.call("GET", path)).status == 404
     assert await pair.old.forwarded() == rerouted
 
 
-async def test_the_older_form_of_a_watch_is_one(pair: Pair) -> None:
+async def test_legacy_watch_path_is_authorized_as_watch(pair: Pair) -> None:
     path = "/apis/scheduling.k8s.io/v1alpha2/watch/namespaces/default/podgroups"
     refused = await pair.old.call("GET", f"{path}?timeoutSeconds=1", token=JANE)
     assert refused.status == 403 and "cannot watch" in refused.json["message"]
@@ -174,7 +174,7 @@ async def test_the_older_form_of_a_watch_is_one(pair: Pair) -> None:
         assert (await pair.old.call(method, path, {})).status == 405
 
 
-async def test_a_right_for_one_name_is_one_for_a_selection_of_it(pair: Pair) -> None:
+async def test_permission_for_one_name_covers_watch_with_that_field_selector(pair: Pair) -> None:
     rules = [
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["watch"], "resourceNames": ["one"]}
     ]
@@ -191,7 +191,7 @@ async def test_a_right_for_one_name_is_one_for_a_selection_of_it(pair: Pair) -> 
     assert (await pair.old.call("DELETE", f"{base}bindings/watchers")).status == 200
 
 
-async def test_an_escaped_slash_is_what_was_allowed_and_no_more(pair: Pair) -> None:
+async def test_escaped_slash_in_path_is_authorized_as_subresource(pair: Pair) -> None:
     # Both ends read a name and a subresource; the right for the one is not that for the other.
     answer = await pair.old.call("GET", f"{GROUPS}/a%2Fstatus", token=JANE)
     assert answer.status == 403 and 'resource "podgroups/status"' in answer.json["message"]
@@ -200,14 +200,14 @@ async def test_an_escaped_slash_is_what_was_allowed_and_no_more(pair: Pair) -> N
 # --- who may speak for users
 
 
-async def test_a_front_proxy_speaks_for_a_user(pair: Pair) -> None:
+async def test_front_proxy_headers_set_the_user(pair: Pair) -> None:
     headers = {"X_Remote_User": "zoe", "X_Remote_Uid": "9", "X_Remote_Extra_Acme.com%2FProject": "some"}
     status, user = await who(pair.new, "peer", **headers, X_Remote_Group="devs")
     assert (status, user["username"], user["uid"]) == (201, "zoe", "9")
     assert user["groups"] == ["devs", "system:authenticated"] and user["extra"] == {"acme.com/project": ["some"]}
 
 
-async def test_certificates_are_good_for_what_their_authority_is_for(pair: Pair) -> None:
+async def test_certificates_are_valid_only_for_purpose_of_their_ca(pair: Pair) -> None:
     as_admin = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
     # A front proxy without a user is nobody, whatever its certificate says.
     assert (await who(pair.new, "peer"))[0] == 401
@@ -223,12 +223,12 @@ async def test_certificates_are_good_for_what_their_authority_is_for(pair: Pair)
         await who(pair.new, "strange-peer", **as_admin)
 
 
-async def test_a_token_counts_where_a_front_proxy_names_nobody(pair: Pair) -> None:
+async def test_bearer_token_counts_when_front_proxy_names_no_user(pair: Pair) -> None:
     answer = await pair.new.call("POST", SELF, REVIEW, token=JANE, client="peer")
     assert answer.json["status"]["userInfo"]["username"] == "jane"
 
 
-async def test_a_server_with_a_certificate_that_is_not_taken_learns_nothing(pair: Pair) -> None:
+async def test_server_with_invalid_proxy_certificate_gets_no_discovery(pair: Pair) -> None:
     """Its proxy certificate is of a strange authority, or of a name that is not one of theirs."""
     home = pair.world.authorities.home
     for name in ("strange-peer", "wrong-name"):
@@ -277,7 +277,7 @@ async def closed_port() -> int:
     return port
 
 
-async def test_a_peer_that_is_down(pair: Pair) -> None:
+async def test_unreachable_peer_gives_503_and_error_metric(pair: Pair) -> None:
     errors = 'apiserver_peer_proxy_errors_total{group="scheduling.k8s.io",resource="podgroups",type="proxy_transport"'
     before = await pair.old.metric(errors)
     await moved(pair, ("127.0.0.1", await closed_port()))
@@ -297,7 +297,7 @@ async def test_a_peer_that_is_down(pair: Pair) -> None:
         await back(pair)
 
 
-async def test_a_peer_whose_place_is_not_known(pair: Pair) -> None:
+async def test_peer_without_known_endpoint_gives_503(pair: Pair) -> None:
     errors = "apiserver_peer_proxy_errors_total{"
     before = await pair.old.metric(errors)
     await moved(pair, None)
@@ -311,7 +311,7 @@ async def test_a_peer_whose_place_is_not_known(pair: Pair) -> None:
         await back(pair)
 
 
-async def test_a_peer_with_a_wrong_certificate_hears_nothing(pair: Pair) -> None:
+async def test_peer_with_wrong_certificate_receives_no_request(pair: Pair) -> None:
     home = pair.world.authorities.home
     heard: list[bytes] = []
 
@@ -336,7 +336,7 @@ async def test_a_peer_with_a_wrong_certificate_hears_nothing(pair: Pair) -> None
         await back(pair)
 
 
-async def test_a_write_whose_answer_is_lost_is_not_to_be_made_again_by_itself(pair: Pair) -> None:
+async def test_write_with_lost_response_is_not_retried(pair: Pair) -> None:
     home = pair.world.authorities.home
     heard = asyncio.Queue[bytes]()
 
@@ -360,7 +360,7 @@ async def test_a_write_whose_answer_is_lost_is_not_to_be_made_again_by_itself(pa
         await back(pair)
 
 
-async def test_leases_that_users_can_write_lead_nobody_astray(pair: Pair) -> None:
+async def test_forged_identity_leases_do_not_redirect_requests(pair: Pair) -> None:
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{pair.new.id}"
     change = {"metadata": {"annotations": {"kubernetes.io/peer-advertise-address": "192.0.2.1:1"}}}
     assert (await pair.old.call("PATCH", lease, change)).status == 200
@@ -370,7 +370,7 @@ async def test_leases_that_users_can_write_lead_nobody_astray(pair: Pair) -> Non
         assert (await pair.old.call("GET", path)).status == 404
 
 
-async def test_a_watch_whose_peer_dies_breaks_off(pair: Pair) -> None:
+async def test_watch_breaks_off_when_peer_dies(pair: Pair) -> None:
     """Not at a line's end as if nothing more would come: the client has to notice."""
     guest = await pair.world.start("guest", 36)
     await acquainted(pair.old, guest)

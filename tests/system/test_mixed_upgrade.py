@@ -64,7 +64,7 @@ def objects() -> list[dict[str, object]]:
     return [{**obj, "spec": {"trustBundle": bundle}} if obj["kind"] == "ClusterTrustBundle" else obj for obj in OBJECTS]
 
 
-def test_the_client_writes_to_every_group_that_keeps_objects() -> None:
+def test_test_client_writes_to_every_stored_group() -> None:
     kept = {group for group, _ in group_versions()}
     # Reviews keep nothing; definitions and both groups' events have tests of their own.
     kept -= {"authentication.k8s.io", "authorization.k8s.io", "apiextensions.k8s.io", "events.k8s.io"}
@@ -72,7 +72,7 @@ def test_the_client_writes_to_every_group_that_keeps_objects() -> None:
     assert kept == {obj["apiVersion"].rpartition("/")[0] for obj in OBJECTS}
 
 
-async def test_a_server_is_restarted_under_a_client_of_everything(etcd: Etcd, tmp_path: Path) -> None:
+async def test_server_restart_during_requests_of_all_kinds_loses_none(etcd: Etcd, tmp_path: Path) -> None:
     world = World(tmp_path, etcd)
     world.ports = {name: free_port() for name in "abc"}
     authority = world.authorities.serving.certificate
@@ -104,7 +104,7 @@ async def within(what: str, holds: Callable[[], object]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_rolling_upgrade_with_kills_under_a_client_of_everything(world: Upgrade) -> None:
+def test_rolling_upgrade_with_kills_loses_no_request(world: Upgrade) -> None:
     clients = [Everything(world.apis(), objects_named(lane), SEED + lane) for lane in range(2)]
     for client in clients:
         client.start()

@@ -54,7 +54,7 @@ async def removed(server: Server, name: str) -> None:
 # --- requests
 
 
-async def test_every_verb_reaches_the_server_that_serves_the_resource(pair: Pair) -> None:
+async def test_every_verb_is_forwarded_to_the_serving_peer(pair: Pair) -> None:
     old, new = pair.old, pair.new
     answer = await old.call("POST", GROUPS, pod_group("ring"))
     assert answer.status == 201, answer.body
@@ -78,7 +78,7 @@ async def test_every_verb_reaches_the_server_that_serves_the_resource(pair: Pair
     assert (await old.call("GET", f"{GROUPS}/ring")).json["message"] == ('podgroups.scheduling.k8s.io "ring" not found')
 
 
-async def test_a_cluster_scoped_resource_in_its_newer_version(pair: Pair) -> None:
+async def test_cluster_scoped_resource_of_newer_version_is_forwarded(pair: Pair) -> None:
     path = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     assert (await pair.old.call("GET", path)).json["kind"] == "DeviceTaintRuleList"
     # In the version that both have each answers by itself.
@@ -87,7 +87,7 @@ async def test_a_cluster_scoped_resource_in_its_newer_version(pair: Pair) -> Non
     assert await pair.old.forwarded() == before
 
 
-async def test_a_watch_goes_through_event_by_event(pair: Pair) -> None:
+async def test_watch_events_are_forwarded(pair: Pair) -> None:
     async with pair.old.open("GET", f"{GROUPS}?watch=true&timeoutSeconds=60&allowWatchBookmarks=true") as stream:
         assert stream.status == 200
         for name in ("one", "two"):
@@ -100,13 +100,13 @@ async def test_a_watch_goes_through_event_by_event(pair: Pair) -> None:
     await until(lambda: not pair.old.core.streams, "the proxied stream has ended")
 
 
-async def test_a_watch_ends_with_the_time_that_the_client_gave_it(pair: Pair) -> None:
+async def test_forwarded_watch_ends_after_timeout_seconds(pair: Pair) -> None:
     now = (await pair.new.call("GET", GROUPS)).json["metadata"]["resourceVersion"]
     async with pair.old.open("GET", f"{GROUPS}?watch=true&timeoutSeconds=1&resourceVersion={now}") as stream:
         assert (stream.status, await stream.read()) == (200, b"")
 
 
-async def test_what_nobody_serves_is_not_found(pair: Pair) -> None:
+async def test_resource_served_by_no_peer_is_not_found(pair: Pair) -> None:
     for path in ("/apis/nobody.example/v1/things", "/apis/scheduling.k8s.io/v1alpha1/workloads", f"{GROUPS}/a/b/c/d"):
         for server in (pair.old, pair.new):
             answer = await server.call("GET", path)
@@ -115,7 +115,7 @@ async def test_what_nobody_serves_is_not_found(pair: Pair) -> None:
     assert (await pair.old.call("GET", "/api/v1/namespaces/default/pods/a/nonsense")).status == 404
 
 
-async def test_a_large_answer_comes_as_it_was_sent(pair: Pair) -> None:
+async def test_large_forwarded_response_is_unchanged(pair: Pair) -> None:
     for number in range(3):
         big = pod_group(f"big-{number}")
         big["metadata"]["annotations"] = {"filler": "x" * 60_000}
@@ -130,7 +130,7 @@ async def test_a_large_answer_comes_as_it_was_sent(pair: Pair) -> None:
         await removed(pair.old, f"big-{number}")
 
 
-async def test_requests_at_the_same_time(pair: Pair) -> None:
+async def test_concurrent_requests_are_forwarded(pair: Pair) -> None:
     answers = await asyncio.gather(*(pair.old.call("POST", GROUPS, pod_group(f"p-{n}")) for n in range(12)))
     assert [answer.status for answer in answers] == [201] * 12
     names = {item["metadata"]["name"] for item in (await pair.old.call("GET", GROUPS)).json["items"]}
@@ -144,7 +144,7 @@ async def test_requests_at_the_same_time(pair: Pair) -> None:
 # --- who has asked
 
 
-async def test_the_other_server_sees_who_has_asked(pair: Pair) -> None:
+async def test_forwarded_request_carries_impersonated_user_in_audit(pair: Pair) -> None:
     headers = {"Impersonate_User": "jürgen", "Impersonate_Uid": "7", "Impersonate_Group": "devs"}
     headers["Impersonate_Extra_Example.com%2fTeam"] = "night"
     answer = await pair.old.call("GET", f"{GROUPS}?labelSelector=who%3Djuergen", User_Agent="t/1", **headers)
@@ -171,7 +171,7 @@ async def test_the_other_server_sees_who_has_asked(pair: Pair) -> None:
     assert source["user"]["username"] == "admin"
 
 
-async def test_rights_count_at_both_ends(pair: Pair) -> None:
+async def test_permissions_are_checked_at_both_servers(pair: Pair) -> None:
     answer = await pair.old.call("GET", f"{GROUPS}?limit=77", token=JANE)
     assert answer.status == (await pair.new.call("GET", f"{GROUPS}?limit=77", token=JANE)).status
     refused = await pair.old.call("DELETE", f"{GROUPS}/x", token=JANE)
@@ -185,7 +185,7 @@ async def test_rights_count_at_both_ends(pair: Pair) -> None:
 # --- discovery
 
 
-async def test_discovery_is_the_union_unless_one_server_is_meant(pair: Pair) -> None:
+async def test_discovery_is_merged_unless_nopeer_is_requested(pair: Pair) -> None:
     own = resources(await pair.old.groups(f"{LIST};profile=nopeer"))
     union = resources(await pair.old.groups())
     assert union - own == NEWER and union == resources(await pair.new.groups())
@@ -196,7 +196,7 @@ async def test_discovery_is_the_union_unless_one_server_is_meant(pair: Pair) -> 
     assert order == [group["metadata"]["name"] for group in alone.json["items"]]
 
 
-async def test_only_the_whole_document_is_merged(pair: Pair) -> None:
+async def test_only_aggregated_discovery_document_is_merged(pair: Pair) -> None:
     legacy = (await pair.old.call("GET", "/apis", Accept="application/json")).json
     assert legacy["kind"] == "APIGroupList"
     scheduling = next(group for group in legacy["groups"] if group["name"] == "scheduling.k8s.io")
@@ -210,7 +210,7 @@ async def test_only_the_whole_document_is_merged(pair: Pair) -> None:
     assert (await pair.old.call("GET", "/apis", Accept=beta)).json["kind"] == "APIGroupList"
 
 
-async def test_the_merged_document_is_kept_and_known_by_its_etag(pair: Pair) -> None:
+async def test_merged_discovery_is_cached_with_etag(pair: Pair) -> None:
     first = await pair.old.call("GET", "/apis", Accept=LIST)
     hits = await pair.old.metric("aggregator_discovery_peer_aggregated_cache_hits_total")
     etag = first.headers["ETag"]
@@ -227,7 +227,7 @@ async def test_the_merged_document_is_kept_and_known_by_its_etag(pair: Pair) -> 
     assert await pair.old.metric("aggregator_discovery_aggregation_count_total") >= 1
 
 
-async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
+async def test_custom_resources_are_not_forwarded(pair: Pair) -> None:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     names = {"plural": "wagons", "singular": "wagon", "kind": "Wagon", "listKind": "WagonList"}
     versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
@@ -261,7 +261,7 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
     await pair.world.stop(third)
 
 
-async def test_kubectl_finds_what_only_the_other_server_serves(pair: Pair, kubectl: str, tmp_path: Path) -> None:
+async def test_kubectl_finds_resources_served_only_by_the_peer(pair: Pair, kubectl: str, tmp_path: Path) -> None:
     ca = pair.world.authorities.serving.certificate
     write_whole(tmp_path / "config", certificates.kubeconfig(pair.old.url, ca, ADMIN))
     (tmp_path / "group.json").write_text(json.dumps(pod_group("by-kubectl")))
@@ -286,7 +286,7 @@ async def test_kubectl_finds_what_only_the_other_server_serves(pair: Pair, kubec
 # --- what a server says of itself
 
 
-async def test_version_and_gates_are_those_of_the_version(pair: Pair) -> None:
+async def test_version_and_gates_equal_emulated_version(pair: Pair) -> None:
     old, new = (await pair.old.call("GET", "/version")).json, (await pair.new.call("GET", "/version")).json
     told = ("minor", "emulationMinor", "minCompatibilityMinor")
     assert [old[name] for name in told] == ["36", "35", "34"] and [new[name] for name in told] == ["36", "36", "35"]
@@ -301,7 +301,7 @@ async def test_version_and_gates_are_those_of_the_version(pair: Pair) -> None:
     assert "apis/scheduling.k8s.io/v1alpha2" in (await pair.new.call("GET", "/openapi/v3")).json["paths"]
 
 
-async def test_readiness_tells_of_the_proxy(pair: Pair) -> None:
+async def test_readyz_reports_peer_proxy(pair: Pair) -> None:
     hook = "poststarthook/unknown-version-proxy-filter"
     verbose = await pair.old.call("GET", "/readyz?verbose", token="")
     assert f"[+]{hook} ok" in verbose.body.decode()
@@ -317,7 +317,7 @@ async def test_readiness_tells_of_the_proxy(pair: Pair) -> None:
         peers._synced = True
 
 
-async def test_identity_leases(pair: Pair) -> None:
+async def test_identity_lease_exists_per_server(pair: Pair) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     answer = await pair.new.call("GET", f"{path}?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver")
     leases = {lease["metadata"]["name"]: lease for lease in answer.json["items"]}
@@ -340,7 +340,7 @@ async def test_identity_leases(pair: Pair) -> None:
     await acquainted(pair.old, pair.new)
 
 
-async def test_leases_of_servers_that_died_are_collected(pair: Pair) -> None:
+async def test_expired_identity_leases_are_deleted(pair: Pair) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
     for name, time, label in (
@@ -359,7 +359,7 @@ async def test_leases_of_servers_that_died_are_collected(pair: Pair) -> None:
         await pair.new.call("DELETE", f"{path}/{name}")
 
 
-async def test_a_server_that_starts_anew_is_asked_anew_and_one_that_stops_is_forgotten(pair: Pair) -> None:
+async def test_restarted_peer_is_discovered_again_and_stopped_peer_forgotten(pair: Pair) -> None:
     third = await pair.world.start("passing-guest")
     await acquainted(pair.old, third)
     name, holder = third.id, third.peers.identity.holder
@@ -377,7 +377,7 @@ async def test_a_server_that_starts_anew_is_asked_anew_and_one_that_stops_is_for
     await pair.world.stop(again)
 
 
-async def test_an_older_server_without_the_feature_goes_on_as_it_is(pair: Pair) -> None:
+async def test_older_server_without_peer_proxy_still_works(pair: Pair) -> None:
     plain = await pair.world.start("plain", 35, "", peer_ca=None, proxy_cert=None, proxy_key=None)
     wanted = f"{LIST};profile=nopeer,{LIST},application/json"
     groups = await plain.groups(wanted)

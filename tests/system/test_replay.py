@@ -39,7 +39,7 @@ def check(replayed: list[Replayed]) -> None:
     assert {"scheduled", "unschedulable"} <= statuses
 
 
-def test_decisions_are_made_again_alike(tmp_path: Path) -> None:
+def test_decision_log_replays_to_equal_decisions(tmp_path: Path) -> None:
     churned(tmp_path, 40, 64)
     replayed = again(tmp_path)
     assert len(replayed) > 30
@@ -54,7 +54,7 @@ def test_decisions_are_made_again_alike(tmp_path: Path) -> None:
     assert [one.now for one in again(tmp_path)] == [one.now for one in replayed]
 
 
-def test_a_log_is_bounded_and_whole_from_its_oldest_part_on(tmp_path: Path) -> None:
+def test_decision_log_is_bounded_and_replayable_from_oldest_part(tmp_path: Path) -> None:
     """A cluster of a pod that never fits: its attempts alone fill the log."""
     log = DecisionLog(tmp_path, 1)
     log.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone", "namespace": "default"}})
@@ -74,7 +74,7 @@ def test_a_log_is_bounded_and_whole_from_its_oldest_part_on(tmp_path: Path) -> N
     assert all(one.same for one in replayed)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_decision_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no decisions are logged here"):
         list(entries(tmp_path))
     (tmp_path / "0.base.jsonl").write_text('{"apply": 3}\n')
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_thousand_decisions_are_made_again_alike(tmp_path: Path) -> None:
+def test_thousand_logged_decisions_replay_equally(tmp_path: Path) -> None:
     churned(tmp_path, 700, 512)
     replayed = again(tmp_path)
     assert len(replayed) > 1000

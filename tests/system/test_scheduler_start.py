@@ -9,7 +9,7 @@ READY, PAUSE = 10.0, 0.5
 
 
 @pytest.mark.parametrize("pods", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
-def test_the_first_of_many_pods_with_claims_is_bound_within_ten_seconds(pods: int) -> None:
+def test_first_of_many_pods_with_claims_is_bound_within_ten_seconds(pods: int) -> None:
     seconds = measure(pods, 1.0 if pods > 1000 else 0.1)
     print(f"{pods} pods that name claims:", ", ".join(f"{what} {value:.2f} s" for what, value in seconds.items()))
     assert seconds["scheduler ready"] <= READY, seconds

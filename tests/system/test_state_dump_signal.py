@@ -38,7 +38,7 @@ def dump_of(process: Process, *texts: str) -> str:
     return until(f"{texts} in the log of {process.name}", log)
 
 
-def test_up_writes_nodes_and_queue_into_its_log_and_goes_on(up: Up) -> None:
+def test_haru_up_dumps_nodes_and_queue_on_signal_and_continues(up: Up) -> None:
     up.api.create_all(PENDING % "default-scheduler", up.api.namespace("up"))
     until("the pod was tried", lambda: "PodScheduled" in str(up.api.get("pods", "giant", "up").get("status")))
     text = dump_of(up, "Dump of cached NodeInfo: 1 nodes", "pod up/giant: priority 0, attempts 1")
@@ -46,7 +46,7 @@ def test_up_writes_nodes_and_queue_into_its_log_and_goes_on(up: Up) -> None:
     assert up.api.find("nodes", "no-such-node") is None
 
 
-def test_standby_replica_survives_and_leader_dumps_its_own_queue(up: Up, tmp_path: Path) -> None:
+def test_standby_replica_survives_signal_and_leader_dumps_its_queue(up: Up, tmp_path: Path) -> None:
     replicas: list[Process] = []
     try:
         for name in ("first", "second"):

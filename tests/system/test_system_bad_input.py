@@ -42,7 +42,7 @@ def post(api: Api, obj: Obj, validation: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("case", EXPECTED, ids=lambda c: f"{c['file']}-{c.get('path', '')}")
-def test_each_finding_is_made_by_the_server(up: Up, api: Api, kubectl: str, case: Obj) -> None:
+def test_expected_finding_is_reported_by_the_server(up: Up, api: Api, kubectl: str, case: Obj) -> None:
     if case["stage"] in ("yaml", "kind"):
         # The client finds these, with what the server tells it.
         answer = up.kubectl(kubectl, "apply", "-f", str(DATA / case["file"]))
@@ -59,7 +59,7 @@ def test_each_finding_is_made_by_the_server(up: Up, api: Api, kubectl: str, case
     assert case["message"] in message and case.get("path", "") in message
 
 
-def test_every_manifest_is_refused_or_taken_whole(api: Api) -> None:
+def test_manifests_are_refused_or_accepted_as_a_whole(api: Api) -> None:
     refused = {(c["file"], c["object"]) for c in EXPECTED if c["stage"] in ("schema", "validation")}
     for path in sorted(DATA.glob("*.yaml")):
         if path.name.startswith(("a1", "a4")):
@@ -70,21 +70,21 @@ def test_every_manifest_is_refused_or_taken_whole(api: Api) -> None:
             assert (code >= 400) == (key in refused), f"{key}: {code} {message}"
 
 
-def test_a_kind_that_is_gone_is_told_as_kubectl_tells_it(up: Up, kubectl: str) -> None:
+def test_removed_kind_is_reported_as_by_kubectl(up: Up, kubectl: str) -> None:
     answer = up.kubectl(kubectl, "apply", "-f", str(DATA / "a1-resourceclass.yaml"))
     assert answer.returncode == 1
     assert 'no matches for kind "ResourceClass" in version "resource.k8s.io/v1beta1"' in answer.stderr
     assert "ensure CRDs are installed first" in answer.stderr
 
 
-def test_a_yaml_body_is_as_good_as_json(api: Api) -> None:
+def test_yaml_body_is_accepted_like_json(api: Api) -> None:
     text = (DATA / "d4-claim-tolerations.yaml").read_bytes()
     path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims?dryRun=All&fieldValidation=Strict"
     code, answer = api.call("POST", path, text, "application/yaml")
     assert (code, answer["metadata"]["name"]) == (201, "any-card")
 
 
-def test_a_missing_class_leaves_the_pod_pending(up: Up, api: Api) -> None:
+def test_missing_device_class_leaves_pod_pending_until_created(up: Up, api: Api) -> None:
     api.create(template("missing", {"name": "gpu", "exactly": {"deviceClassName": "nope.example.com"}}), "default")
     api.create(pod("no-class", template="missing"), "default")
     said = until("the pod is rejected", lambda: condition(api.get("pods", "no-class", "default"), "PodScheduled"))
@@ -106,7 +106,7 @@ def test_a_missing_class_leaves_the_pod_pending(up: Up, api: Api) -> None:
     until("the pod runs", lambda: api.get("pods", "no-class", "default")["status"]["phase"] == "Running")
 
 
-def test_a_selector_that_fails_at_run_time(api: Api) -> None:
+def test_selector_runtime_error_is_reported_in_condition_and_event(api: Api) -> None:
     api.create(template("typo", selected('device.attributes["gpu.nvidia.com"].architektur == "Hopper"')), "default")
     api.create(pod("typo", template="typo"), "default")
     said = until("the pod is rejected", lambda: condition(api.get("pods", "typo", "default"), "PodScheduled"))
@@ -122,7 +122,7 @@ def _told(api: Api, name: str, reason: str, message: str) -> bool:
     return any(e["reason"] == reason and e["message"] == message for e in events)
 
 
-def test_a_missing_template_and_a_missing_claim(api: Api) -> None:
+def test_missing_template_and_missing_claim_are_reported(api: Api) -> None:
     api.create(pod("no-template", template="absent"), "default")
     api.create(pod("no-claim", claim="absent"), "default")
     until(
@@ -145,7 +145,7 @@ def malformed(lines: int, broken: int) -> str:
     return "\n".join(body) + "\n"
 
 
-def test_a_long_malformed_manifest_names_its_line(up: Up, kubectl: str, tmp_path: Path) -> None:
+def test_long_malformed_manifest_names_its_line(up: Up, kubectl: str, tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     file.write_text(malformed(100, 66))
     answer = up.kubectl(kubectl, "apply", "-f", str(file))
@@ -157,7 +157,7 @@ def test_a_long_malformed_manifest_names_its_line(up: Up, kubectl: str, tmp_path
     assert "yaml: line 6" in status["message"] and "did not find expected ',' or ']'" in status["message"]
 
 
-def test_an_unknown_field_through_kubectl(up: Up, kubectl: str) -> None:
+def test_unknown_field_is_reported_through_kubectl(up: Up, kubectl: str) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: u\ndatas: {}\n"
     answer = up.kubectl(kubectl, "apply", "-f", "-", stdin=text)
     assert (answer.returncode, answer.stderr) == (
@@ -172,13 +172,13 @@ def test_an_unknown_field_through_kubectl(up: Up, kubectl: str) -> None:
     assert (silent.returncode, silent.stderr) == (0, "")
 
 
-def test_a_duplicate_field_is_an_error(api: Api) -> None:
+def test_duplicate_field_is_refused_with_strict_validation(api: Api) -> None:
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","name":"y"}}'
     code, status = api.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", body)
     assert code == 400 and status["message"].endswith('strict decoding error: duplicate field "metadata.name"')
 
 
-def test_a_body_over_the_limit(api: Api) -> None:
+def test_body_over_size_limit_is_refused(api: Api) -> None:
     def config_map(size: int) -> bytes:
         head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"x":"'
         return head + b"y" * (size - len(head) - 3) + b'"}}'
@@ -212,7 +212,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_bodies(api: Api, name: str) -> None:
+def test_malformed_body_is_a_bad_request(api: Api, name: str) -> None:
     for content_type in ("application/json", "application/yaml"):
         if content_type == "application/yaml" and name in ("two documents", "a number that is none", "not UTF-8"):
             continue
@@ -233,7 +233,7 @@ def test_malformed_bodies(api: Api, name: str) -> None:
         ("resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
     ],
 )
-def test_bad_queries(api: Api, query: str, code: int, part: str) -> None:
+def test_invalid_query_is_refused(api: Api, query: str, code: int, part: str) -> None:
     got, status = api.call("GET", f"/api/v1/namespaces/default/pods?{query}")
     assert got == code, status
     assert part in status["message"]
@@ -251,11 +251,13 @@ def test_bad_queries(api: Api, query: str, code: int, part: str) -> None:
         ("PUT", "/api/v1/namespaces/default", b'{"metadata":{"name":"x"}}', "application/json", 400),
     ],
 )
-def test_bad_requests(api: Api, method: str, path: str, body: bytes | None, content_type: str, code: int) -> None:
+def test_invalid_request_is_refused(
+    api: Api, method: str, path: str, body: bytes | None, content_type: str, code: int
+) -> None:
     got, answer = api.call(method, path, body, content_type or "application/json")
     assert got == code, answer
 
 
-def test_who_may_not_learns_that_it_may_not(up: Up, api: Api) -> None:
+def test_wrong_token_is_unauthorized(up: Up, api: Api) -> None:
     code, status = api.call("GET", "/api/v1/pods", Authorization="Bearer wrong")
     assert (code, status["reason"], status["message"]) == (401, "Unauthorized", "Unauthorized")

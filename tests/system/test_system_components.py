@@ -35,7 +35,7 @@ def stop_all(*processes: Process) -> None:
     assert set(statuses.values()) == {0}, statuses
 
 
-def test_they_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+def test_components_survive_killed_api_server(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
     flags = ("--no-scheduler", "--controllers=", "--data-dir", str(data), "--profile", "dgx-h100:1,cpu:1")
     flags += ("--listen", f"127.0.0.1:{port}")
@@ -64,7 +64,7 @@ def test_they_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
         stop_all(scheduler, controllers, up)
 
 
-def test_they_wait_for_a_server_that_comes_late(tmp_path: Path) -> None:
+def test_components_wait_for_late_api_server(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
     flags = ("--no-scheduler", "--data-dir", str(data), "--profile", "cpu:1", "--listen", f"127.0.0.1:{port}")
     first = Up(tmp_path, *flags)
@@ -82,7 +82,7 @@ def test_they_wait_for_a_server_that_comes_late(tmp_path: Path) -> None:
         stop_all(scheduler, up)
 
 
-def test_without_the_gang_api_single_pods_are_scheduled(tmp_path: Path) -> None:
+def test_pods_are_scheduled_without_workload_api(tmp_path: Path) -> None:
     off = ("--runtime-config", "scheduling.k8s.io/v1alpha2=false", "--profile", "dgx-h100:1")
     names = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadWithJob")
     names += ("WorkloadAwarePreemption", "DRAWorkloadResourceClaims")
@@ -101,7 +101,7 @@ def test_without_the_gang_api_single_pods_are_scheduled(tmp_path: Path) -> None:
         stop_all(scheduler, up)
 
 
-def test_what_cannot_start_says_why(tmp_path: Path) -> None:
+def test_component_start_failures_name_the_reason(tmp_path: Path) -> None:
     up = Up(tmp_path, "--ephemeral", "--profile", "cpu:1")
     try:
         reach = ("--kubeconfig", str(up.kubeconfig))
@@ -117,7 +117,7 @@ def test_what_cannot_start_says_why(tmp_path: Path) -> None:
         stop_all(up)
 
 
-def test_controllers_publish_the_authority_of_their_kubeconfig(tmp_path: Path) -> None:
+def test_controllers_publish_ca_of_their_kubeconfig(tmp_path: Path) -> None:
     data = tmp_path / "data"
     up = Up(tmp_path, "--no-scheduler", "--controllers=", "--data-dir", str(data), "--profile", "cpu:1")
     controllers, _ = component(tmp_path, "controllers", data / "controllers.kubeconfig", "--no-leader-elect")

@@ -31,7 +31,7 @@ def _check(api: Api, bound: dict[str, str]) -> None:
     assert len(held) == len(set(held)), "a device is held twice"
 
 
-def test_the_other_scheduler_takes_over(tmp_path: Path) -> None:
+def test_standby_scheduler_takes_over_after_kill(tmp_path: Path) -> None:
     data = tmp_path / "data"
     up = Up(tmp_path, "--no-scheduler", "--data-dir", str(data), "--profile", "dgx-h100:3,cpu:1")
     schedulers: dict[int, tuple[Process, int]] = {}

@@ -11,7 +11,7 @@ from haru_process import condition, phase, until
 Obj = dict[str, Any]
 
 
-def test_a_claim_of_the_whole_group_from_its_template_to_its_release(cluster: Cluster, space: str) -> None:
+def test_group_claim_is_created_shared_and_deleted_with_its_group(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     group = pod_group("team", 3)
@@ -47,7 +47,7 @@ def test_a_claim_of_the_whole_group_from_its_template_to_its_release(cluster: Cl
     until("its claim is gone", lambda: api.list("resourceclaims", space) == [])
 
 
-def test_a_gang_that_is_suspended_gives_its_devices_back_and_comes_again(cluster: Cluster, space: str) -> None:
+def test_suspended_gang_releases_devices_and_runs_again(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(
@@ -68,7 +68,7 @@ def test_a_gang_that_is_suspended_gives_its_devices_back_and_comes_again(cluster
     assert api.get("jobs", "train", space)["status"].get("failed", 0) == 0
 
 
-def test_an_exit_code_ends_the_job_and_an_eviction_does_not(cluster: Cluster, space: str) -> None:
+def test_exit_code_fails_job_and_eviction_does_not(cluster: Cluster, space: str) -> None:
     api = cluster.api
     rules = [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -100,7 +100,7 @@ def test_an_exit_code_ends_the_job_and_an_eviction_does_not(cluster: Cluster, sp
     assert "failed with exit code 42 matching FailJob rule at index 1" in failed["message"]
 
 
-def test_when_the_leader_is_done_the_job_is(cluster: Cluster, space: str) -> None:
+def test_success_of_leader_completes_job(cluster: Cluster, space: str) -> None:
     api = cluster.api
     body = job("serve", 3)
     body["spec"] |= {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}

@@ -127,7 +127,7 @@ def refusal(call: Any, *args: Any, **kwargs: Any) -> tuple[int, Obj]:
     return caught.value.status, json.loads(caught.value.body)
 
 
-def test_every_list_satisfies_the_strict_models(up: Up, client: Any) -> None:
+def test_every_list_satisfies_strict_client_models(up: Up, client: Any) -> None:
     api = up.api
     api.create(template("one", request()), "default")
     api.create(deployment("web", 2, template="one"), "default")
@@ -209,7 +209,7 @@ def test_create_read_update_delete(client: Any) -> None:
     assert status["message"] == f'configmaps "{name}" not found'
 
 
-def test_every_kind_of_patch(client: Any) -> None:
+def test_all_patch_types_work(client: Any) -> None:
     core, k = kubernetes.client.CoreV1Api(client), kubernetes.client
     core.create_namespaced_pod("default", k.V1Pod(**_typed_pod(k, "patched")))
     merged = core.patch_namespaced_pod("patched", "default", {"metadata": {"labels": {"x": "1"}}})
@@ -232,7 +232,7 @@ def _typed_pod(k: Any, name: str) -> Obj:
     return {"metadata": k.V1ObjectMeta(name=name), "spec": spec}
 
 
-def test_server_side_apply_and_its_conflicts(dynamic: Any) -> None:
+def test_server_side_apply_conflicts_are_reported(dynamic: Any) -> None:
     maps = dynamic.resources.get(api_version="v1", kind="ConfigMap")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "1", "b": "1"}}
     maps.server_side_apply(body, namespace="default", field_manager="one")
@@ -248,7 +248,7 @@ def test_server_side_apply_and_its_conflicts(dynamic: Any) -> None:
     assert {m["manager"] for m in left.metadata.to_dict()["managedFields"]} == {"one", "two"}
 
 
-def test_a_watch_from_a_list(client: Any) -> None:
+def test_watch_from_a_list_delivers_events(client: Any) -> None:
     core, k = kubernetes.client.CoreV1Api(client), kubernetes.client
     start = core.list_namespaced_config_map("default").metadata.resource_version
 
@@ -278,7 +278,7 @@ def test_a_watch_from_a_list(client: Any) -> None:
     assert seen == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_an_expired_watch_is_told(up: Up, client: Any) -> None:
+def test_expired_watch_is_reported(up: Up, client: Any) -> None:
     core = kubernetes.client.CoreV1Api(client)
     stream = kubernetes.watch.Watch().stream(
         core.list_namespaced_config_map, "default", resource_version="999999999", timeout_seconds=2
@@ -288,7 +288,7 @@ def test_an_expired_watch_is_told(up: Up, client: Any) -> None:
     assert caught.value.status in (410, 504)
 
 
-def test_status_and_scale(client: Any) -> None:
+def test_status_and_scale_subresources_work(client: Any) -> None:
     apps, batch = kubernetes.client.AppsV1Api(client), kubernetes.client.BatchV1Api(client)
     body = deployment("scaled", 0)
     apps.create_namespaced_deployment("default", body)
@@ -310,7 +310,7 @@ def test_status_and_scale(client: Any) -> None:
     batch.delete_namespaced_job("paused", "default", propagation_policy="Background")
 
 
-def test_events(up: Up, client: Any) -> None:
+def test_events_are_listed_in_both_apis(up: Up, client: Any) -> None:
     core, events = kubernetes.client.CoreV1Api(client), kubernetes.client.EventsV1Api(client)
     core.create_namespaced_pod("default", pod("told"))
     selector = "involvedObject.name=told"
@@ -331,7 +331,7 @@ def test_events(up: Up, client: Any) -> None:
     core.delete_namespaced_pod("told", "default", grace_period_seconds=0)
 
 
-def test_refusals_have_bodies_that_the_client_reads(client: Any, dynamic: Any) -> None:
+def test_error_bodies_are_parsed_by_the_client(client: Any, dynamic: Any) -> None:
     core, k = kubernetes.client.CoreV1Api(client), kubernetes.client
     wrong = {"metadata": {"name": "Bad Name"}, "spec": {"containers": []}}
     code, status = refusal(core.create_namespaced_pod, "default", wrong)
@@ -349,7 +349,7 @@ def test_refusals_have_bodies_that_the_client_reads(client: Any, dynamic: Any) -
         dynamic.resources.get(api_version="example.com/v1", kind="Nothing")
 
 
-def test_the_dynamic_client_on_devices_and_gangs(dynamic: Any) -> None:
+def test_dynamic_client_works_with_claims_and_groups(dynamic: Any) -> None:
     claims = dynamic.resources.get(api_version="resource.k8s.io/v1", kind="ResourceClaim")
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "dynamic"}}
     body["spec"] = {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}

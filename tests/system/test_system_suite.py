@@ -26,7 +26,7 @@ from haru_process import Refusal, condition, devices_of, health, phase, until
 Obj = dict[str, Any]
 
 
-def test_a_deployment_with_claims_runs_and_gives_back(cluster: Cluster, space: str) -> None:
+def test_deployment_with_claims_runs_and_releases_devices(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(deployment("web", 3, template="one"), space)
@@ -52,7 +52,7 @@ def _available(cluster: Cluster, space: str, name: str, replicas: int) -> Obj | 
     return status if status.get("availableReplicas") == replicas else None
 
 
-def test_an_indexed_job_becomes_a_gang_and_frees_its_claims_when_it_completes(cluster: Cluster, space: str) -> None:
+def test_indexed_job_becomes_gang_and_releases_claims_on_completion(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(job("train", 4, run_seconds="1", template="one"), space)
@@ -68,7 +68,7 @@ def test_an_indexed_job_becomes_a_gang_and_frees_its_claims_when_it_completes(cl
     until("the devices are free", lambda: cluster.held(space) == [])
 
 
-def test_a_gang_that_asks_for_an_extended_resource_gets_devices_and_frees_them(cluster: Cluster, space: str) -> None:
+def test_gang_with_extended_resource_gets_devices_and_releases_them(cluster: Cluster, space: str) -> None:
     api = cluster.api
     main = {"name": "main", "image": "registry.example.com/work:1", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
     api.create(job("train", 3, run_seconds="1", containers=[main]), space)
@@ -80,7 +80,7 @@ def test_a_gang_that_asks_for_an_extended_resource_gets_devices_and_frees_them(c
     until("the devices are free", lambda: api.list("resourceclaims", space) == [])
 
 
-def test_a_gang_that_does_not_fit_is_held_whole_until_it_fits(cluster: Cluster, space: str) -> None:
+def test_gang_that_does_not_fit_stays_pending_until_it_fits(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(deployment("others", 13, template="one"), space)
@@ -104,7 +104,7 @@ def test_a_gang_that_does_not_fit_is_held_whole_until_it_fits(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("attempt", range(2))
-def test_of_two_gangs_exactly_one_is_whole(cluster: Cluster, space: str, attempt: int) -> None:
+def test_exactly_one_of_two_gangs_is_bound(cluster: Cluster, space: str, attempt: int) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     for name in ("red", "blue"):
@@ -127,7 +127,7 @@ def test_of_two_gangs_exactly_one_is_whole(cluster: Cluster, space: str, attempt
     cluster.wait_running(space, 9, loser)
 
 
-def test_a_mig_partition(cluster: Cluster, space: str) -> None:
+def test_mig_partition_is_allocated(cluster: Cluster, space: str) -> None:
     small = selected('device.attributes["gpu.nvidia.com"].profile == "3g.40gb"', "mig.nvidia.com")
     cluster.api.create(template("slice", small), space)
     cluster.api.create(deployment("infer", 4, template="slice"), space)
@@ -141,7 +141,7 @@ def test_a_mig_partition(cluster: Cluster, space: str) -> None:
     assert cluster.wait_rejected(space, "greedy")["reason"] == "Unschedulable"
 
 
-def test_the_first_available_alternative(cluster: Cluster, space: str) -> None:
+def test_first_available_alternative_is_allocated(cluster: Cluster, space: str) -> None:
     def alternative(name: str, expression: str) -> Obj:
         return {
             "name": name,
@@ -161,7 +161,7 @@ def test_the_first_available_alternative(cluster: Cluster, space: str) -> None:
     assert [r["request"] for r in allocated] == ["gpu/a100"]
 
 
-def test_pods_that_share_a_claim(cluster: Cluster, space: str) -> None:
+def test_two_pods_share_a_claim(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(claim("shared", request()), space)
     for name in ("chat-a", "chat-b"):
@@ -184,7 +184,7 @@ def _reserved(cluster: Cluster, space: str) -> list[Obj]:
     return list(cluster.api.get("resourceclaims", "shared", space)["status"].get("reservedFor") or ())
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(cluster: Cluster) -> None:
+def test_deleted_namespace_removes_all_its_objects(cluster: Cluster) -> None:
     api = cluster.api
     space = api.namespace("to-delete")
     api.create(template("one", request()), space)
@@ -200,7 +200,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-def test_what_becomes_of_the_dependants(cluster: Cluster, space: str, policy: str) -> None:
+def test_propagation_policy_determines_fate_of_dependents(cluster: Cluster, space: str, policy: str) -> None:
     api = cluster.api
     api.create(replica_set("owner", 2), space)
     cluster.wait_running(space, 2)
@@ -221,7 +221,7 @@ def test_what_becomes_of_the_dependants(cluster: Cluster, space: str, policy: st
         until("the pods are gone", lambda: cluster.pods(space) == [])
 
 
-def test_a_pod_is_told_to_stop_and_then_goes(cluster: Cluster, space: str) -> None:
+def test_pod_is_deleted_after_termination_and_finalizer(cluster: Cluster, space: str) -> None:
     api = cluster.api
     slow = pod("slow", terminationGracePeriodSeconds=20)
     # Something that holds the object, so that there is time to look at it.
@@ -239,7 +239,7 @@ def test_a_pod_is_told_to_stop_and_then_goes(cluster: Cluster, space: str) -> No
     assert api.find("pods", "quick", space) is None
 
 
-def test_a_node_is_drained(cluster: Cluster, space: str) -> None:
+def test_drained_node_moves_its_pods(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(deployment("web", 2, nodeSelector={"node.kubernetes.io/instance-type": "cpu"}), space)
     first = cluster.wait_running(space, 2)
@@ -279,7 +279,7 @@ def _evict(cluster: Cluster, space: str, name: str) -> None:
         raise Refusal(path, code, answer)
 
 
-def test_a_tainted_device_evicts_and_is_spared(cluster: Cluster, space: str) -> None:
+def test_tainted_device_evicts_pod_and_is_not_allocated(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(claim("card", request()), space)
     api.create(pod("worker", claim="card"), space)
@@ -302,7 +302,7 @@ def test_a_tainted_device_evicts_and_is_spared(cluster: Cluster, space: str) -> 
         api.delete("devicetaintrules", "broken")
 
 
-def test_how_full_the_pools_are(cluster: Cluster, space: str, kubectl: str) -> None:
+def test_pool_status_reports_device_counts(cluster: Cluster, space: str, kubectl: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(deployment("web", 3, template="one"), space)
@@ -344,7 +344,7 @@ def test_how_full_the_pools_are(cluster: Cluster, space: str, kubectl: str) -> N
     assert pools["dgx-h100-0"]["totalDevices"] == 8 and pools["dgx-a100-80gb-mig-0"]["totalDevices"] > 100
 
 
-def test_events_say_what_happened(cluster: Cluster, space: str) -> None:
+def test_events_report_binding_and_rejection(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)
     api.create(pod("fits", template="one"), space)
@@ -360,7 +360,7 @@ def test_events_say_what_happened(cluster: Cluster, space: str) -> None:
     until("the refusal is told", lambda: "FailedScheduling" in reasons("waits"))
 
 
-def test_components_tell_about_themselves(cluster: Cluster, space: str) -> None:
+def test_components_serve_health_version_and_metrics(cluster: Cluster, space: str) -> None:
     if cluster.arrangement == "embedded":
         code, text = cluster.api.call("GET", "/healthz")
         assert (code, text) == (200, "ok")
@@ -380,7 +380,7 @@ def test_components_tell_about_themselves(cluster: Cluster, space: str) -> None:
         assert lease["spec"]["holderIdentity"]
 
 
-def test_what_kubectl_says_of_simulated_containers(cluster: Cluster, space: str, kubectl: str) -> None:
+def test_kubectl_works_with_simulated_containers(cluster: Cluster, space: str, kubectl: str) -> None:
     cluster.api.create(pod("one"), space)
     cluster.wait_running(space, 1)
 

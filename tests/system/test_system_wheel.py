@@ -51,7 +51,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "venv" / "bin" / "haru"
 
 
-def test_what_is_in_it(wheel: Path) -> None:
+def test_wheel_has_expected_files_and_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         [metadata] = [name for name in names if name.endswith("/METADATA")]
@@ -66,7 +66,7 @@ def test_what_is_in_it(wheel: Path) -> None:
     assert (facts["Name"], facts["License-Expression"], facts["Requires-Python"]) == ("haru", "Apache-2.0", ">=3.11")
 
 
-def test_its_commands_run_away_from_the_source_tree(installed: Path, tmp_path: Path) -> None:
+def test_installed_commands_run_outside_the_source_tree(installed: Path, tmp_path: Path) -> None:
     where = run(installed.parent / "python", "-c", "import haru; print(haru.__file__)", home=tmp_path)
     assert where.stdout.strip().startswith(str(installed.parents[1])), where
     version = run(installed, "version", home=tmp_path)
@@ -82,7 +82,7 @@ def test_its_commands_run_away_from_the_source_tree(installed: Path, tmp_path: P
     assert (explained.returncode, explained.stderr) == (0, "") and "node" in explained.stdout
 
 
-def test_it_runs_a_cluster(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs_a_cluster(installed: Path, tmp_path: Path) -> None:
     env = {k: v for k, v in environment(tmp_path).items() if not k.startswith("PYTHON")}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(

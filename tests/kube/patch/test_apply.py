@@ -55,7 +55,7 @@ def template(*containers: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": list(containers)}}
 
 
-def test_create_by_apply() -> None:
+def test_apply_creates_object_with_managed_fields() -> None:
     config = deployment(replicas=2, template=template({"name": "c", "image": "i", "ports": [{"containerPort": 80}]}))
     config["metadata"]["labels"] = {"app": "x"}
     created = apply(None, config)
@@ -90,7 +90,7 @@ def test_create_by_apply() -> None:
     }
 
 
-def test_create_by_update() -> None:
+def test_create_records_managed_fields_of_update() -> None:
     obj = deployment(
         replicas=1,
         selector={"matchLabels": {"a": "b"}},
@@ -111,7 +111,7 @@ def test_create_by_update() -> None:
     assert created["metadata"]["managedFields"][0]["operation"] == "Update"
 
 
-def test_conflict_with_an_updater() -> None:
+def test_apply_conflicts_with_field_of_updater_unless_forced() -> None:
     live = update(None, deployment(replicas=1), "m")
     with pytest.raises(StatusError) as error:
         apply(live, deployment(replicas=2))
@@ -125,7 +125,7 @@ def test_conflict_with_an_updater() -> None:
     assert fields_of(forced, "m") is None and fields_of(forced, "a") == {"f:spec": {"f:replicas": {}}}
 
 
-def test_conflicts_with_appliers() -> None:
+def test_apply_conflict_message_lists_fields_per_manager() -> None:
     live = apply(None, deployment(replicas=1, paused=True), "b")
     live = apply(live, deployment(minReadySeconds=3), "c")
     with pytest.raises(StatusError) as error:
@@ -136,7 +136,7 @@ def test_conflicts_with_appliers() -> None:
     )
 
 
-def test_conflict_on_a_subresource_and_in_a_list() -> None:
+def test_apply_conflict_names_subresource_and_list_item() -> None:
     live = {**deployment(template=template({"name": "c", "image": "i"})), "status": {}}
     live = update(None, live, "m")
     live = update(live, deployment(replicas=3, **live["spec"]), "hpa", subresource="scale")
@@ -150,7 +150,7 @@ def test_conflict_on_a_subresource_and_in_a_list() -> None:
     assert error.value.details["causes"][0]["field"] == '.spec.template.spec.containers[name="c"].image'
 
 
-def test_equal_values_are_owned_together() -> None:
+def test_equal_applied_values_are_owned_by_both_managers() -> None:
     live = apply(None, deployment(replicas=1), "b")
     live = apply(live, deployment(replicas=1), "a")
     assert fields_of(live, "a") == fields_of(live, "b")
@@ -160,7 +160,7 @@ def test_equal_values_are_owned_together() -> None:
     assert "spec" not in apply(without, deployment(), "b")
 
 
-def test_fields_that_were_dropped_from_the_configuration_go() -> None:
+def test_field_dropped_from_applied_configuration_is_removed() -> None:
     first = deployment(
         replicas=1, template=template({"name": "a", "image": "i"}, {"name": "b", "image": "j", "tty": True})
     )
@@ -173,7 +173,7 @@ def test_fields_that_were_dropped_from_the_configuration_go() -> None:
     assert "labels" not in apply(result, deployment())["metadata"]
 
 
-def test_what_others_set_stays() -> None:
+def test_fields_of_other_managers_are_kept() -> None:
     live = apply(None, deployment(template=template({"name": "a", "image": "i"})))
     changed = copy.deepcopy(live)
     changed["metadata"]["labels"] = {"theirs": "1"}
@@ -189,7 +189,7 @@ def test_what_others_set_stays() -> None:
     assert [c["name"] for c in gone["spec"]["template"]["spec"]["containers"]] == ["side"]
 
 
-def test_an_unmanaged_object_belongs_to_before_first_apply() -> None:
+def test_object_without_managed_fields_is_owned_by_before_first_apply() -> None:
     live = deployment(replicas=1)
     with pytest.raises(StatusError, match='conflict with "before-first-apply" using apps/v1'):
         apply(live, deployment(replicas=2))
@@ -200,7 +200,7 @@ def test_an_unmanaged_object_belongs_to_before_first_apply() -> None:
     ("live", "applied", "expected"),
     [("abc", "ac", "abc"), ("abc", "ca", "bca"), ("abc", "dc", "abdc"), ("abc", "cd", "abcd"), ("ab", "zy", "abzy")],
 )
-def test_order_of_list_items(live: str, applied: str, expected: str) -> None:
+def test_apply_keeps_order_of_list_items(live: str, applied: str, expected: str) -> None:
     def config(letters: str) -> dict[str, Any]:
         return deployment(template=template(*({"name": letter} for letter in letters)))
 
@@ -208,7 +208,7 @@ def test_order_of_list_items(live: str, applied: str, expected: str) -> None:
     assert "".join(c["name"] for c in result["spec"]["template"]["spec"]["containers"]) == expected
 
 
-def test_sets() -> None:
+def test_set_lists_are_merged_per_item() -> None:
     config = deployment()
     config["metadata"]["finalizers"] = ["x/b", "x/a"]
     live = apply(None, config)
@@ -220,7 +220,7 @@ def test_sets() -> None:
     assert apply(live, deployment())["metadata"]["finalizers"] == ["x/c"]
 
 
-def test_a_list_may_not_name_an_item_twice() -> None:
+def test_duplicate_list_item_in_apply_is_refused() -> None:
     with pytest.raises(StatusError) as error:
         apply(None, deployment(template=template({"name": "a"}, {"name": "a"})))
     assert error.value.code == 400
@@ -229,14 +229,14 @@ def test_a_list_may_not_name_an_item_twice() -> None:
         apply(None, deployment(template=template({"image": "a"})))
 
 
-def test_managed_fields_may_not_be_applied() -> None:
+def test_applied_managed_fields_are_refused() -> None:
     config = deployment()
     config["metadata"]["managedFields"] = [{"manager": "x"}]
     with pytest.raises(StatusError, match=r"metadata\.managedFields must be nil"):
         apply(None, config)
 
 
-def test_status_is_written_through_its_subresource_only() -> None:
+def test_status_is_applied_only_through_its_subresource() -> None:
     live = apply(None, deployment(replicas=1))
     ignored = apply(live, {**deployment(replicas=1), "status": {"replicas": 5}})
     assert "status" not in ignored
@@ -246,7 +246,7 @@ def test_status_is_written_through_its_subresource_only() -> None:
     assert {e.get("subresource") for e in written["metadata"]["managedFields"]} == {None, "status"}
 
 
-def test_updates_take_what_they_change() -> None:
+def test_update_takes_ownership_of_changed_fields() -> None:
     live = apply(None, deployment(replicas=1, paused=True), "a", now="t1")
     changed = copy.deepcopy(live)
     changed["spec"]["replicas"] = 5
@@ -259,7 +259,7 @@ def test_updates_take_what_they_change() -> None:
     assert fields_of(update(live, removed, "v"), "u") is None
 
 
-def test_an_update_that_changes_nothing_leaves_the_list_as_it_is() -> None:
+def test_update_without_change_keeps_managed_fields() -> None:
     live = update(None, deployment(replicas=1), now="t1")
     assert update(live, copy.deepcopy(live), "other", now="t9") == live
     bare = body(live)
@@ -269,7 +269,7 @@ def test_an_update_that_changes_nothing_leaves_the_list_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("cleared", [[], [{}]])
-def test_forgetting_all_owners(cleared: list[Any]) -> None:
+def test_empty_managed_fields_reset_ownership(cleared: list[Any]) -> None:
     live = update(None, deployment(replicas=1))
     forgotten = update(live, {**live, "metadata": {**live["metadata"], "managedFields": cleared}})
     assert "managedFields" not in forgotten["metadata"]
@@ -277,7 +277,7 @@ def test_forgetting_all_owners(cleared: list[Any]) -> None:
     assert "managedFields" not in again["metadata"]
 
 
-def test_owners_may_be_edited_on_the_main_resource_only() -> None:
+def test_managed_fields_are_editable_only_on_main_resource() -> None:
     live = update(None, deployment(replicas=1), "u")
     edited = copy.deepcopy(live)
     edited["metadata"]["managedFields"][0]["manager"] = "renamed"
@@ -285,14 +285,14 @@ def test_owners_may_be_edited_on_the_main_resource_only() -> None:
     assert fields_of(update(live, edited, subresource="status"), "renamed") is None
 
 
-def test_nonsense_in_managed_fields_is_forgotten() -> None:
+def test_invalid_managed_fields_are_ignored() -> None:
     live = update(None, deployment(replicas=1), "u")
     broken = copy.deepcopy(live)
     broken["metadata"]["managedFields"][0]["fieldsV1"] = {"zzz": {}}
     assert fields_of(update(live, broken), "u") is not None
 
 
-def test_status_updates_belong_to_the_subresource() -> None:
+def test_status_update_is_owned_through_subresource() -> None:
     live = update(None, deployment(replicas=1), "u")
     new = {**live, "status": {"replicas": 1}}
     assert fields_of(update(live, new, "c"), "c") is None
@@ -300,7 +300,7 @@ def test_status_updates_belong_to_the_subresource() -> None:
     assert fields_of(tracked, "c") == {"f:status": {"f:replicas": {}}}
 
 
-def test_old_updaters_become_one() -> None:
+def test_oldest_update_managers_are_merged() -> None:
     live = update(None, deployment(replicas=0))
     for number in range(15):
         new = copy.deepcopy(live)
@@ -310,7 +310,7 @@ def test_old_updaters_become_one() -> None:
     assert len(managers) == 10 and "ancient-changes" in managers and "m14" in managers and "m01" not in managers
 
 
-def test_atomic_lists_are_one_field_and_quick() -> None:
+def test_atomic_list_is_one_field_and_tracked_quickly() -> None:
     device = {
         "name": "gpu-0",
         "attributes": {f"a{i}": {"string": "x"} for i in range(15)},
@@ -340,7 +340,7 @@ SETS = st.lists(PATHS, max_size=8).map(lambda paths: FieldSet.of(*paths))
 
 
 @given(SETS, SETS, SETS)
-def test_set_algebra(a: FieldSet, b: FieldSet, c: FieldSet) -> None:
+def test_field_set_operations_equal_set_operations(a: FieldSet, b: FieldSet, c: FieldSet) -> None:
     pa, pb = set(a.paths()), set(b.paths())
     assert set((a | b).paths()) == pa | pb
     assert set((a & b).paths()) == pa & pb
@@ -353,7 +353,7 @@ def test_set_algebra(a: FieldSet, b: FieldSet, c: FieldSet) -> None:
 
 
 @given(SETS)
-def test_json_form_and_back(a: FieldSet) -> None:
+def test_field_set_round_trips_through_fields_v1(a: FieldSet) -> None:
     assert FieldSet.from_fields_v1(a.to_fields_v1()) == a
     assert len(list(a.paths())) == len(set(a.paths()))
 
@@ -380,7 +380,9 @@ CONFIGS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abu"), CONFIGS), min_size=1, max_size=4), CONFIGS)
-def test_applying_twice_is_applying_once(history: list[tuple[str, dict[str, Any]]], config: dict[str, Any]) -> None:
+def test_second_apply_of_same_configuration_changes_nothing(
+    history: list[tuple[str, dict[str, Any]]], config: dict[str, Any]
+) -> None:
     live: dict[str, Any] | None = None
     for manager, obj in history:
         live = update(live, obj, manager) if manager == "u" else apply(live, obj, manager, force=True)
@@ -394,7 +396,7 @@ def test_applying_twice_is_applying_once(history: list[tuple[str, dict[str, Any]
 
 @settings(max_examples=60)
 @given(CONFIGS, CONFIGS)
-def test_a_sole_applier_gets_what_it_asks_for(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_sole_applier_gets_applied_configuration(first: dict[str, Any], second: dict[str, Any]) -> None:
     result = body(apply(apply(None, first), second, now="t2"))
 
     def tidy(value: Any) -> Any:

@@ -68,7 +68,7 @@ def the_long_way(new: Obj, message: MessageType, owner: Owner, ignored: FieldSet
 
 @pytest.mark.parametrize("message", TYPES, ids=lambda message: message.name.rpartition(".")[2])
 @given(data=st.data())
-def test_both_ways_agree(message: MessageType, data: st.DataObject) -> None:
+def test_managed_fields_of_new_object_equal_general_algorithm(message: MessageType, data: st.DataObject) -> None:
     new = data.draw(values(message, 3))
     if not isinstance(new.get("metadata"), dict):
         new["metadata"] = {"name": "a", "labels": {"x": "y"}}
@@ -83,7 +83,7 @@ def test_both_ways_agree(message: MessageType, data: st.DataObject) -> None:
     assert orjson.dumps(found) == orjson.dumps(the_long_way(new, message, owner, ignored))  # the order is the same, too
 
 
-def test_a_set_within_what_was_reset() -> None:
+def test_reset_fields_inside_a_member_are_not_owned() -> None:
     """What a resource does not let be set may lie below a member, too (custom strategies)."""
     message = TYPES[0]
     new = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "hostNetwork": True, "overhead": {"cpu": "1"}}}

@@ -25,7 +25,7 @@ DOC = {"a": {"b": [1, 2, 3], "x/y": "s", "t~u": 1}, "n": None, "flag": True}
         ([], DOC),
     ],
 )
-def test_operations(ops, expected) -> None:
+def test_json_patch_operations_give_expected_document(ops, expected) -> None:
     assert apply_json_patch(DOC, ops) == expected
 
 
@@ -46,7 +46,7 @@ def test_operations(ops, expected) -> None:
         {"op": "remove", "path": ""},
     ],
 )
-def test_what_does_not_apply_is_unprocessable(op) -> None:
+def test_inapplicable_json_patch_is_unprocessable(op) -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, [{"op": "add", "path": "/first", "value": 1}, op])
     assert error.value.code == 422
@@ -56,20 +56,20 @@ def test_what_does_not_apply_is_unprocessable(op) -> None:
 @pytest.mark.parametrize("ops", [{"op": "add"}, ["x"], [{"op": "twist", "path": "/a"}], [{"op": "add", "path": "a"}],
                                  [{"op": "move", "path": "/a"}], [{"path": "/a"}],
                                  [{"op": {}, "path": "/a"}], [{"op": [], "path": "/a"}]])  # fmt: skip
-def test_what_cannot_be_read_is_a_bad_request(ops) -> None:
+def test_malformed_json_patch_is_a_bad_request(ops) -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, ops)
     assert error.value.code == 400
 
 
-def test_too_many_operations() -> None:
+def test_json_patch_with_too_many_operations_is_refused() -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, [{"op": "test", "path": "/flag", "value": True}] * 10001)
     assert error.value.code == 413
     assert error.value.message == "The allowed maximum operations in a JSON patch is 10000, got 10001"
 
 
-def test_the_patch_and_the_object_are_left_alone() -> None:
+def test_json_patch_leaves_patch_and_object_unchanged() -> None:
     value = {"d": [1]}
     patched = apply_json_patch(
         DOC, [{"op": "add", "path": "/c", "value": value}, {"op": "add", "path": "/c/d/-", "value": 2}]
@@ -91,7 +91,7 @@ def test_the_patch_and_the_object_are_left_alone() -> None:
         ({"a": "b"}, {"a": {"c": 1}}, {"a": {"c": 1}}),
     ],
 )
-def test_merge_patch(target, patch, expected) -> None:
+def test_merge_patch_gives_expected_document(target, patch, expected) -> None:
     assert apply_merge_patch(target, patch) == expected
 
 

@@ -36,7 +36,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("case", LISTS)
-def test_lists_with_a_merge_key(case: str) -> None:
+def test_lists_with_merge_key_are_merged_by_key(case: str) -> None:
     patch, expected = LISTS[case]
     before = copy.deepcopy(ABC)
     result = apply_strategic_merge_patch(ABC, {"spec": {"containers": patch}}, POD)
@@ -59,7 +59,7 @@ def key_order(items: list[dict]) -> str:
         ([{"name": "b", "$patch": "delete"}], "ca", "ca"),
     ],
 )
-def test_set_element_order(patch, order: str, expected: str) -> None:
+def test_set_element_order_directive_orders_list(patch, order: str, expected: str) -> None:
     spec: dict = {"$setElementOrder/containers": [{"name": letter} for letter in order]}
     if patch is not None:
         spec["containers"] = patch
@@ -68,7 +68,7 @@ def test_set_element_order(patch, order: str, expected: str) -> None:
     assert not any(key.startswith("$") for key in result["spec"])
 
 
-def test_primitive_lists() -> None:
+def test_primitive_lists_are_merged_and_deleted_from() -> None:
     live = {"metadata": {"finalizers": ["a", "b", "c"]}}
     merge = apply_strategic_merge_patch(live, {"metadata": {"finalizers": ["d", "a"]}}, POD)
     assert sorted(merge["metadata"]["finalizers"]) == ["a", "b", "c", "d"]
@@ -108,11 +108,11 @@ def test_primitive_lists() -> None:
         ),
     ],
 )
-def test_maps(live, patch, expected) -> None:
+def test_maps_are_merged_replaced_and_deleted(live, patch, expected) -> None:
     assert apply_strategic_merge_patch(live, patch, POD)["spec"] == expected
 
 
-def test_nested_lists() -> None:
+def test_nested_lists_are_merged_by_key() -> None:
     live = pod(containers=[{"name": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}])
     patch = {
         "spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "3"}], "ports": [{"containerPort": 80}]}]}
@@ -125,7 +125,7 @@ def test_nested_lists() -> None:
     }
 
 
-def test_retain_keys_of_a_deployment_strategy() -> None:
+def test_retain_keys_removes_other_strategy_fields() -> None:
     live = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
     assert apply_strategic_merge_patch(live, patch, DEPLOYMENT)["spec"]["strategy"] == {"type": "Recreate"}
@@ -154,7 +154,7 @@ def test_conditions_merge_by_type() -> None:
         ([], 400),
     ],
 )
-def test_faults(patch, code: int) -> None:
+def test_invalid_strategic_patch_is_refused_with_code(patch, code: int) -> None:
     live = {"metadata": {"finalizers": ["a"]}, **ABC}
     with pytest.raises(StatusError) as error:
         apply_strategic_merge_patch(live, patch, POD)
