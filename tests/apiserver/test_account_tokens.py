@@ -45,7 +45,7 @@ POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level":
 # --- what is asked for
 
 
-async def test_what_a_token_says(robot: Caller) -> None:
+async def test_service_account_token_has_expected_claims(robot: Caller) -> None:
     claims = said(await token_of(robot))
     now = int(robot.clock.now.timestamp())
     account = await robot.get(f"{ACCOUNTS}/robot")
@@ -67,7 +67,7 @@ async def test_what_a_token_says(robot: Caller) -> None:
 @pytest.mark.parametrize(
     ("seconds", "code"), [(599, 422), (600, 201), (1 << 32, 201), ((1 << 32) + 1, 422), (0, 422), (-1, 422)]
 )
-async def test_how_long_a_token_may_be_good(robot: Caller, seconds: int, code: int) -> None:
+async def test_token_lifetime_is_validated(robot: Caller, seconds: int, code: int) -> None:
     answer = await ask(robot, expirationSeconds=seconds)
     assert answer.status == code, answer.body
     if code == 201:
@@ -77,7 +77,7 @@ async def test_how_long_a_token_may_be_good(robot: Caller, seconds: int, code: i
         assert answer.json["details"]["causes"][0]["field"] == "spec.expirationSeconds"
 
 
-async def test_a_longer_life_than_there_may_be_is_shortened() -> None:
+async def test_lifetime_above_maximum_is_shortened_with_warning() -> None:
     async with server(max_seconds=7200) as api:
         await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
         answer = await ask(api, expirationSeconds=7201)
@@ -96,17 +96,17 @@ async def test_a_longer_life_than_there_may_be_is_shortened() -> None:
         ({"uid": "other"}, 409, "does not match the UID of the service account"),
     ],
 )
-async def test_what_the_body_says_of_the_account(robot: Caller, metadata: Obj, code: int, text: str) -> None:
+async def test_token_request_metadata_must_match_account(robot: Caller, metadata: Obj, code: int, text: str) -> None:
     answer = await ask(robot, metadata)
     assert answer.status == code and text in answer.json.get("message", ""), answer.body
 
 
-async def test_the_uid_of_the_account_may_be_named(robot: Caller) -> None:
+async def test_token_request_may_name_uid_of_account(robot: Caller) -> None:
     uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
     assert (await ask(robot, {"uid": uid})).status == 201
 
 
-async def test_what_a_token_can_not_be_bound_to(robot: Caller) -> None:
+async def test_invalid_bound_object_is_refused(robot: Caller) -> None:
     await robot.create(PODS, pod("theirs"))
     await robot.create(PODS, pod("own", serviceAccountName="robot"))
     for reference, code, text in (
@@ -125,7 +125,7 @@ async def test_what_a_token_can_not_be_bound_to(robot: Caller) -> None:
 # --- what it is bound to
 
 
-async def test_a_token_of_a_pod_tells_of_its_node(robot: Caller) -> None:
+async def test_token_bound_to_pod_names_its_node(robot: Caller) -> None:
     node = await robot.create(NODES, {"metadata": {"name": "n1"}})
     made = await robot.create(PODS, pod("a", serviceAccountName="robot", nodeName="n1"))
     token = await token_of(robot, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
@@ -147,7 +147,7 @@ async def test_a_token_of_a_pod_tells_of_its_node(robot: Caller) -> None:
 
 
 @pytest.mark.parametrize(("kind", "path"), [("Secret", SECRETS), ("Node", NODES), ("Pod", PODS)])
-async def test_a_token_ends_with_what_it_is_bound_to(robot: Caller, kind: str, path: str) -> None:
+async def test_token_is_invalid_after_bound_object_is_deleted(robot: Caller, kind: str, path: str) -> None:
     obj = pod("x", serviceAccountName="robot") if kind == "Pod" else {"metadata": {"name": "x"}}
     await robot.create(path, obj)
     token = await token_of(robot, boundObjectRef={"kind": kind, "apiVersion": "v1", "name": "x"})
@@ -158,7 +158,7 @@ async def test_a_token_ends_with_what_it_is_bound_to(robot: Caller, kind: str, p
     assert "has been made anew" in await why_not(robot, token), "another one of this name does not help"
 
 
-async def test_what_is_being_deleted_speaks_for_a_minute(robot: Caller) -> None:
+async def test_token_of_terminating_pod_is_valid_for_a_minute(robot: Caller) -> None:
     await robot.create(PODS, pod("a", serviceAccountName="robot", nodeName="n1"))
     token = await token_of(robot, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
     await robot("DELETE", f"{PODS}/a?gracePeriodSeconds=30")
@@ -168,7 +168,7 @@ async def test_what_is_being_deleted_speaks_for_a_minute(robot: Caller) -> None:
     assert "one of its pods has been deleted" in await why_not(robot, token)
 
 
-async def test_a_token_ends_with_its_account(robot: Caller) -> None:
+async def test_token_is_invalid_after_account_is_deleted(robot: Caller) -> None:
     token = await token_of(robot)
     await robot("DELETE", f"{ACCOUNTS}/robot")
     assert "one of its serviceaccounts is gone" in await why_not(robot, token)
@@ -176,7 +176,7 @@ async def test_a_token_ends_with_its_account(robot: Caller) -> None:
     assert "one of its serviceaccounts has been made anew" in await why_not(robot, token)
 
 
-async def test_without_lookup_a_token_is_good_until_it_ends() -> None:
+async def test_token_without_lookup_is_valid_until_it_expires() -> None:
     async with server(lookup=False) as api:
         await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.create(PODS, pod("a", serviceAccountName="robot"))
@@ -191,7 +191,7 @@ async def test_without_lookup_a_token_is_good_until_it_ends() -> None:
 # --- extended lives
 
 
-async def test_tokens_of_volumes_live_longer_than_they_say() -> None:
+async def test_token_of_projected_volume_gets_extended_expiration() -> None:
     async with server() as api:
         await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.create(PODS, pod("a", serviceAccountName="robot"))
@@ -221,7 +221,7 @@ async def test_tokens_of_volumes_live_longer_than_they_say() -> None:
         ({}, {"expirationSeconds": 3607, "bound": True, "audiences": [DEFAULT, "vault"]}),
     ],
 )
-async def test_other_tokens_do_not(settings: Obj, spec: Obj) -> None:
+async def test_other_tokens_get_no_extended_expiration(settings: Obj, spec: Obj) -> None:
     async with server(**settings) as api:
         await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.create(PODS, pod("a", serviceAccountName="robot"))
@@ -231,7 +231,7 @@ async def test_other_tokens_do_not(settings: Obj, spec: Obj) -> None:
         assert "warnafter" not in claims["kubernetes.io"]
 
 
-async def test_what_the_audit_log_is_told(tmp_path: Path) -> None:
+async def test_audit_log_marks_stale_tokens_and_hides_tokens(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text(json.dumps(POLICY))
     audit = AuditOptions(load_policy(tmp_path / "policy"), str(tmp_path / "log"))
     async with server(audit=audit) as api:
@@ -253,7 +253,7 @@ async def test_what_the_audit_log_is_told(tmp_path: Path) -> None:
 # --- audiences and issuers
 
 
-async def test_reviews_say_for_whom_a_token_is(robot: Caller) -> None:
+async def test_token_review_matches_audiences(robot: Caller) -> None:
     token = await token_of(robot, audiences=["vault", "db", "x"])
     status = await review(robot, token, "db", "cache", "vault")
     assert status["authenticated"] and status["audiences"] == ["db", "vault"]
@@ -265,7 +265,7 @@ async def test_reviews_say_for_whom_a_token_is(robot: Caller) -> None:
     assert await why_not(robot, ADMIN, "x") == "invalid bearer token"
 
 
-async def test_audiences_of_the_server() -> None:
+async def test_configured_audiences_are_used() -> None:
     async with server(audiences=("a", "b")) as api:
         await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
         assert said(await token_of(api))["aud"] == ["a", "b"]
@@ -274,7 +274,7 @@ async def test_audiences_of_the_server() -> None:
         assert "invalid for the target" in await why_not(api, await token_of(api, audiences=[DEFAULT]))
 
 
-async def test_several_issuers() -> None:
+async def test_tokens_of_several_issuers_are_accepted() -> None:
     store = SqliteStore(":memory:")
     await store.start()
     async with server(store=store, issuers=("https://old",)) as api:
@@ -303,7 +303,7 @@ def public_of(pem: bytes) -> bytes:
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-async def test_keys_are_changed_by_way_of_both() -> None:
+async def test_signing_key_is_rotated_with_both_keys_trusted() -> None:
     old_key, new_key = service_account_key(), pem_of(rsa.generate_private_key(65537, 2048))
     store = SqliteStore(":memory:")
     await store.start()
@@ -325,7 +325,7 @@ async def test_keys_are_changed_by_way_of_both() -> None:
     await store.stop()
 
 
-async def test_a_server_that_only_checks() -> None:
+async def test_server_without_signing_key_only_verifies() -> None:
     store = SqliteStore(":memory:")
     await store.start()
     async with server(store=store) as api:
@@ -337,7 +337,7 @@ async def test_a_server_that_only_checks() -> None:
     await store.stop()
 
 
-def test_what_key_files_hold() -> None:
+def test_key_files_are_loaded_or_refused() -> None:
     private, other = service_account_key(), pem_of(ec.generate_private_key(ec.SECP521R1()))
     certificate = new_authority(Clock().now).certificate
     found = load_verification_keys(b"# ours\n" + private + b"\n" + public_of(other) + certificate)
@@ -360,7 +360,7 @@ def test_what_key_files_hold() -> None:
 # --- discovery
 
 
-async def test_documents_of_keys_in_files(api: Caller) -> None:
+async def test_discovery_documents_list_public_keys(api: Caller) -> None:
     answer = await api("GET", CONFIGURATION)
     assert answer.headers["cache-control"] == "public, max-age=3600"
     assert answer.json["jwks_uri"] == "https://127.0.0.1:6443/openid/v1/jwks"
@@ -371,7 +371,7 @@ async def test_documents_of_keys_in_files(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("issuer", ["http://issuer", "issuer", "https://issuer?x=1", "https://issuer#x", "https://"])
-async def test_an_issuer_that_is_no_url_has_no_documents(issuer: str) -> None:
+async def test_issuer_without_https_url_has_no_documents(issuer: str) -> None:
     async with server(issuers=(issuer,)) as api:
         assert [(await api("GET", path)).status for path in (CONFIGURATION, JWKS)] == [404, 404]
         assert not {CONFIGURATION, JWKS} & set((await api.get("/"))["paths"])
@@ -379,7 +379,7 @@ async def test_an_issuer_that_is_no_url_has_no_documents(issuer: str) -> None:
         assert (await review(api, await token_of(api)))["authenticated"]
 
 
-async def test_who_may_read_the_documents(robot: Caller) -> None:
+async def test_discovery_documents_need_permission(robot: Caller) -> None:
     nobody, account = robot.as_(""), robot.as_(await token_of(robot))
     for path in (CONFIGURATION, JWKS, f"{JWKS}/"):
         assert (await account("GET", path)).status == 200

@@ -25,7 +25,7 @@ async def install(api: Caller, made: Obj, *bindings: Obj) -> None:
 DENIED = "ValidatingAdmissionPolicy 'p.example.com' with binding 'b.example.com' denied request: "
 
 
-async def test_a_refusal_says_who_refused_and_why(api: Caller) -> None:
+async def test_denied_request_names_policy_binding_and_message(api: Caller) -> None:
     await install(api, policy({"expression": "object.data.size() < 2", "message": "at most one key"}))
     answer = await api("POST", MAPS, config_map("m", a="1", b="2"))
     assert answer.status == 422
@@ -75,7 +75,9 @@ WORDS: list[tuple[Obj, int, str, str]] = [
 
 
 @pytest.mark.parametrize(("validation", "code", "reason", "words"), WORDS)
-async def test_words_and_codes(api: Caller, validation: Obj, code: int, reason: str, words: str) -> None:
+async def test_denial_has_expected_code_reason_and_message(
+    api: Caller, validation: Obj, code: int, reason: str, words: str
+) -> None:
     made = await api("POST", POLICIES, policy(validation))
     if not code:
         assert made.status == 422
@@ -107,7 +109,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize("expression", SEEN)
-async def test_what_expressions_see(api: Caller, expression: str) -> None:
+async def test_expression_sees_request_object_and_variables(api: Caller, expression: str) -> None:
     variables = [
         {"name": "first", "expression": "object.metadata.name"},
         {"name": "both", "expression": "[string(variables.first), 'm2']"},
@@ -117,7 +119,7 @@ async def test_what_expressions_see(api: Caller, expression: str) -> None:
     await api.create(MAPS, config_map("m", size="1Gi"))
 
 
-async def test_variables_are_computed_when_they_are_asked_for(api: Caller) -> None:
+async def test_variable_is_evaluated_only_when_used(api: Caller) -> None:
     variables = [{"name": "broken", "expression": "object.data.missing"}, {"name": "fine", "expression": "1 + 1"}]
     await install(api, policy("variables.fine == 2", "variables.broken == 'x'", variables=variables))
     answer = await api("POST", MAPS, config_map("m", a="1"))
@@ -149,7 +151,7 @@ MATCHES: list[tuple[Obj, Obj, bool]] = [
 
 
 @pytest.mark.parametrize(("about", "bound", "concerned"), MATCHES)
-async def test_whom_a_policy_concerns(api: Caller, about: Obj, bound: Obj, concerned: bool) -> None:
+async def test_match_constraints_select_requests(api: Caller, about: Obj, bound: Obj, concerned: bool) -> None:
     made = policy("false")
     made["spec"]["matchConstraints"] = constraints(**about)
     await install(api, made, binding(**bound))
@@ -168,13 +170,13 @@ CONDITIONS: list[tuple[list[str], str, int]] = [
 
 
 @pytest.mark.parametrize(("expressions", "failing", "status"), CONDITIONS)
-async def test_match_conditions(api: Caller, expressions: list[str], failing: str, status: int) -> None:
+async def test_match_conditions_select_requests(api: Caller, expressions: list[str], failing: str, status: int) -> None:
     conditions = [{"name": f"c{n}", "expression": text} for n, text in enumerate(expressions)]
     await install(api, policy("false", matchConditions=conditions, failurePolicy=failing))
     assert (await api("POST", MAPS, config_map("m", a="1"))).status == status
 
 
-async def test_errors_count_as_the_failure_policy_has_it(api: Caller) -> None:
+async def test_failure_policy_decides_about_errors(api: Caller) -> None:
     await install(api, policy("object.data.missing == '1'", failurePolicy="Ignore"))
     assert (await api("POST", MAPS, config_map("m", a="1"))).status == 201
     await api(
@@ -183,7 +185,7 @@ async def test_errors_count_as_the_failure_policy_has_it(api: Caller) -> None:
     assert (await api("POST", MAPS, config_map("n", a="1"))).status == 422
 
 
-async def test_actions(api: Caller) -> None:
+async def test_validation_actions_deny_warn_or_audit(api: Caller) -> None:
     await install(
         api,
         policy({"expression": "object.data.size() > 1", "message": "too few"}),
@@ -202,7 +204,7 @@ async def test_actions(api: Caller) -> None:
     assert "warning" not in answer.headers
 
 
-async def test_a_policy_without_binding_and_a_binding_without_policy_do_nothing(api: Caller) -> None:
+async def test_policy_and_binding_have_effect_only_together(api: Caller) -> None:
     await api.create(BINDINGS, binding())
     await api.create(MAPS, config_map("a"))
     await api.create(POLICIES, policy("false", name="other.example.com"))
@@ -224,7 +226,7 @@ def secret(name: str) -> Obj:
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
-async def test_parameters_by_name(api: Caller) -> None:
+async def test_param_ref_by_name_selects_parameters(api: Caller) -> None:
     await install(api, *with_params("object.metadata.name.startsWith(params.data.prefix)", name="rules"))
     missing = await api("POST", SECRETS, secret("a-1"))
     assert missing.status == 422
@@ -236,7 +238,7 @@ async def test_parameters_by_name(api: Caller) -> None:
     assert (await api("POST", SECRETS, secret("b-1"))).status == 422
 
 
-async def test_parameters_by_selector_are_all_asked(api: Caller) -> None:
+async def test_param_ref_by_selector_applies_all_parameters(api: Caller) -> None:
     made = with_params(
         "object.metadata.name != params.data.taken", selector={"matchLabels": {"r": "1"}}, action="Allow"
     )
@@ -248,7 +250,7 @@ async def test_parameters_by_selector_are_all_asked(api: Caller) -> None:
     assert (await api("POST", SECRETS, secret("w"))).status == 201
 
 
-async def test_bindings_that_can_not_be_evaluated(api: Caller) -> None:
+async def test_invalid_binding_denies_with_configuration_error(api: Caller) -> None:
     made, bound = with_params("true", name="rules")
     made["spec"]["matchConstraints"] = constraints(resources="namespaces")
     await install(api, made, bound)
@@ -264,7 +266,7 @@ async def test_bindings_that_can_not_be_evaluated(api: Caller) -> None:
     )
 
 
-async def test_who_binds_parameters_must_be_able_to_read_them(api: Caller) -> None:
+async def test_creating_binding_requires_read_access_to_parameters(api: Caller) -> None:
     jane = api.as_(USER)
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -292,7 +294,7 @@ async def test_who_binds_parameters_must_be_able_to_read_them(api: Caller) -> No
     assert (await jane("POST", POLICIES, policy("true", name="plain.example.com"))).status == 201
 
 
-async def test_audit_annotations_that_fail_refuse(api: Caller) -> None:
+async def test_failing_audit_annotation_denies_request(api: Caller) -> None:
     notes = [{"key": "kind", "valueExpression": "'is ' + object.data.a"}]
     await install(api, policy(auditAnnotations=notes))
     assert (await api("POST", MAPS, config_map("m", a="1"))).status == 201
@@ -301,7 +303,7 @@ async def test_audit_annotations_that_fail_refuse(api: Caller) -> None:
     assert "resulted in error: no such key: a" in answer.json["message"]
 
 
-async def test_updates_and_deletions_see_what_was_there(api: Caller) -> None:
+async def test_update_and_delete_policies_see_old_object(api: Caller) -> None:
     made = policy("oldObject.data.locked != 'yes'")
     made["spec"]["matchConstraints"] = constraints("UPDATE", "DELETE")
     await install(api, made)
@@ -314,7 +316,7 @@ async def test_updates_and_deletions_see_what_was_there(api: Caller) -> None:
     assert (await api("DELETE", f"{MAPS}/n")).status == 200
 
 
-async def test_an_expression_that_costs_too_much_ends(api: Caller) -> None:
+async def test_expression_over_cost_limit_denies_request(api: Caller) -> None:
     numbers = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29]"
     dear = f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))"
     await install(api, policy(dear))
@@ -323,7 +325,7 @@ async def test_an_expression_that_costs_too_much_ends(api: Caller) -> None:
     assert answer.json["message"].endswith("resulted in error: operation cancelled: actual cost limit exceeded")
 
 
-async def test_policies_do_not_judge_policies(api: Caller) -> None:
+async def test_policies_do_not_apply_to_policies_and_reviews(api: Caller) -> None:
     made = policy("false")
     everything = {"resources": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"]}
     made["spec"]["matchConstraints"] = constraints(rule=everything)
@@ -336,7 +338,7 @@ async def test_policies_do_not_judge_policies(api: Caller) -> None:
     assert (await api("POST", MAPS, config_map("m"))).status == 201
 
 
-async def test_equivalent_resources(api: Caller) -> None:
+async def test_match_policy_equivalent_covers_other_versions(api: Caller) -> None:
     rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
     for match, status in (("Exact", 201), ("Equivalent", 422)):
         made = policy(
@@ -353,7 +355,7 @@ async def test_equivalent_resources(api: Caller) -> None:
         assert (await api("POST", "/api/v1/namespaces/default/events", event)).status == status
 
 
-async def test_subresources(api: Caller) -> None:
+async def test_policy_applies_to_subresource(api: Caller) -> None:
     made = policy("object.spec.replicas < 4")
     made["spec"]["matchConstraints"] = constraints(
         "UPDATE", rule={"apiGroups": ["apps"], "resources": ["deployments/scale", "deployments/status"]}
@@ -383,7 +385,7 @@ async def test_subresources(api: Caller) -> None:
     assert (await api("PATCH", f"{path}/w/status", {"status": {"replicas": 8}}, type=merge)).status == 200
 
 
-async def test_type_checking_tells_of_misspelled_fields(api: Caller) -> None:
+async def test_type_checking_reports_unknown_fields(api: Caller) -> None:
     made = policy(
         "object.data.size() > 0",
         {"expression": "object.dta.size() > 0 && variables.n > 1", "messageExpression": "object.metadata.nme"},
@@ -410,7 +412,7 @@ async def test_type_checking_tells_of_misspelled_fields(api: Caller) -> None:
     assert (await api.get(f"{POLICIES}/p.example.com"))["status"] == {"observedGeneration": 2, "typeChecking": {}}
 
 
-async def test_what_was_stored_before_anybody_judged_it_stops_nobody(api: Caller) -> None:
+async def test_invalid_stored_policies_do_not_prevent_start(api: Caller) -> None:
     """A server that is newer than its store starts, and serves."""
     old = policy("true", name="old")
     old["spec"] = {"validations": [{}], "matchConstraints": {"namespaceSelector": {"matchExpressions": [{}]}}}
@@ -431,7 +433,7 @@ async def test_what_was_stored_before_anybody_judged_it_stops_nobody(api: Caller
     await restarted.stop()
 
 
-async def test_generated_names_are_not_known_yet(api: Caller) -> None:
+async def test_generated_name_is_not_visible_to_policies(api: Caller) -> None:
     await install(api, policy("!has(request.name)"))
     generated = config_map("x")
     generated["metadata"] = {"generateName": "x-"}

@@ -17,7 +17,7 @@ from haru.storage import SqliteStore
 __all__ = ["hooks"]
 
 
-async def test_what_admission_notes_is_in_the_audit_log(hooks: WebhookServer, tmp_path: Path) -> None:
+async def test_admission_annotations_are_in_audit_log(hooks: WebhookServer, tmp_path: Path) -> None:
     store, clock, path = SqliteStore(":memory:"), Clock(), tmp_path / "audit.log"
     await store.start()
     rules = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
@@ -53,7 +53,7 @@ async def test_what_admission_notes_is_in_the_audit_log(hooks: WebhookServer, tm
     }
 
 
-async def test_what_came_of_it_is_counted(api: Caller, hooks: WebhookServer) -> None:
+async def test_admission_metrics_count_outcomes(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/deny"] = lambda request: {"allowed": request["name"] == "m", "status": {"code": 409}}
     await validating(
         api,

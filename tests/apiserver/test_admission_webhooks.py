@@ -34,7 +34,7 @@ Obj = dict[str, Any]
 MERGE = "application/merge-patch+json"
 
 
-async def test_a_webhook_is_told_of_a_request_and_allows_it(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhook_receives_review_and_allows_request(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     await validating(api, hook(hooks.client("/v"), rule("configmaps", "CREATE", "UPDATE", "DELETE")))
     await api.create(f"{MAPS}?fieldManager=me", config_map("m", {"a": "b"}, k="1"))
@@ -79,7 +79,9 @@ REFUSALS: list[tuple[Obj, int, str, str]] = [
 
 
 @pytest.mark.parametrize(("status", "code", "reason", "text"), REFUSALS)
-async def test_refusals(api: Caller, hooks: WebhookServer, status: Obj, code: int, reason: str, text: str) -> None:
+async def test_webhook_denial_has_status_code_and_message(
+    api: Caller, hooks: WebhookServer, status: Obj, code: int, reason: str, text: str
+) -> None:
     hooks.answers["/v"] = deny(**status)
     await validating(api, hook(hooks.client("/v")))
     answer = await api("POST", MAPS, config_map("m"))
@@ -88,7 +90,7 @@ async def test_refusals(api: Caller, hooks: WebhookServer, status: Obj, code: in
     assert (await api("GET", f"{MAPS}/m")).status == 404
 
 
-async def test_patches_warnings_and_defaults(api: Caller, hooks: WebhookServer) -> None:
+async def test_mutating_webhook_patches_object_before_defaulting(api: Caller, hooks: WebhookServer) -> None:
     container = {"name": "side", "image": "side:1"}
     hooks.answers["/m"] = patch(
         {"op": "add", "path": "/spec/containers/-", "value": container},
@@ -114,7 +116,7 @@ async def test_patches_warnings_and_defaults(api: Caller, hooks: WebhookServer) 
     assert last["spec"] == made["spec"]
 
 
-async def test_webhooks_change_updates_and_what_they_make_is_judged(api: Caller, hooks: WebhookServer) -> None:
+async def test_mutating_webhook_changes_updates_and_result_is_validated(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/m"] = patch({"op": "replace", "path": "/data/k", "value": "hooked"})
     await mutating(api, hook(hooks.client("/m"), rule("configmaps", "UPDATE")))
     await api.create(MAPS, config_map("m", k="1"))
@@ -128,7 +130,7 @@ async def test_webhooks_change_updates_and_what_they_make_is_judged(api: Caller,
     assert (await api.get(f"{MAPS}/m"))["data"] == {"k": "hooked"}
 
 
-async def test_the_order_is_that_of_names_and_each_sees_what_was_changed(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhooks_run_in_name_order_and_see_earlier_changes(api: Caller, hooks: WebhookServer) -> None:
     for name in ("b", "a", "c"):
         hooks.answers[f"/{name}"] = patch(label(name, str(len(hooks.asked))))
         await mutating(api, hook(hooks.client(f"/{name}")), name=name)
@@ -139,7 +141,9 @@ async def test_the_order_is_that_of_names_and_each_sees_what_was_changed(api: Ca
 
 
 @pytest.mark.parametrize(("again", "times"), [("IfNeeded", 2), ("Never", 1)])
-async def test_reinvocation(api: Caller, hooks: WebhookServer, again: str, times: int) -> None:
+async def test_reinvocation_policy_repeats_webhook_after_changes(
+    api: Caller, hooks: WebhookServer, again: str, times: int
+) -> None:
     hooks.answers["/first"] = patch(label("first", "1"))
     hooks.answers["/second"] = patch(label("second", "1"))
     client = hooks.client
@@ -155,7 +159,7 @@ async def test_reinvocation(api: Caller, hooks: WebhookServer, again: str, times
         assert hooks.asked["/first"][1]["request"]["object"]["metadata"]["labels"]["second"] == "1"
 
 
-async def test_the_servers_own_plugins_look_again(api: Caller, hooks: WebhookServer) -> None:
+async def test_built_in_plugins_run_again_after_webhook_changes(api: Caller, hooks: WebhookServer) -> None:
     """A webhook that chooses a priority class gets the pod its number."""
     cls = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -184,7 +188,9 @@ FAILURES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "raw", "text"), FAILURES)
-async def test_failures(api: Caller, hooks: WebhookServer, path: str, raw: Any, text: str) -> None:
+async def test_webhook_failure_follows_failure_policy(
+    api: Caller, hooks: WebhookServer, path: str, raw: Any, text: str
+) -> None:
     if raw == "patch":
         hooks.answers[path] = patch(label("a", "b"))
     elif raw == "silent":
@@ -204,7 +210,7 @@ async def test_failures(api: Caller, hooks: WebhookServer, path: str, raw: Any, 
     assert (await api("POST", MAPS, config_map("m"))).status == 201
 
 
-async def test_nobody_there_and_nobody_to_be_trusted(api: Caller, hooks: WebhookServer) -> None:
+async def test_unreachable_or_untrusted_webhook_fails(api: Caller, hooks: WebhookServer) -> None:
     other = certificates.new_authority(datetime.now(UTC))
     await validating(api, hook({"url": hooks.url("/v"), "caBundle": bundle(other)}), name="untrusted")
     answer = await api("POST", MAPS, config_map("m"))
@@ -217,7 +223,7 @@ async def test_nobody_there_and_nobody_to_be_trusted(api: Caller, hooks: Webhook
     assert (await api("POST", MAPS, config_map("m"))).status == 201
 
 
-async def test_services_lead_to_their_endpoints(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhook_service_resolves_to_its_endpoints(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     service = {"name": "hooks", "namespace": "tools", "path": "/v"}
     await validating(api, hook({"service": service, "caBundle": bundle()}))
@@ -265,7 +271,7 @@ async def test_services_lead_to_their_endpoints(api: Caller, hooks: WebhookServe
     assert (await api("POST", MAPS, config_map("m2"))).status == 201
 
 
-async def test_side_effects_and_dry_runs(api: Caller, hooks: WebhookServer) -> None:
+async def test_dry_run_requires_webhook_without_side_effects(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     await validating(api, hook(hooks.client("/v")))
     assert (await api("POST", f"{MAPS}?dryRun=All", config_map("m"))).status == 201
@@ -278,7 +284,7 @@ async def test_side_effects_and_dry_runs(api: Caller, hooks: WebhookServer) -> N
     assert why in refused.json["message"]
 
 
-async def test_conditions_and_selectors(api: Caller, hooks: WebhookServer) -> None:
+async def test_match_conditions_and_selectors_limit_webhook(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = deny(message="no")
     conditions = [
         {"name": "not-nodes", "expression": "!('system:nodes' in request.userInfo.groups)"},
@@ -301,7 +307,7 @@ async def test_conditions_and_selectors(api: Caller, hooks: WebhookServer) -> No
     )
 
 
-async def test_equivalent_versions_are_converted_there_and_back(api: Caller, hooks: WebhookServer) -> None:
+async def test_equivalent_version_is_converted_for_webhook_and_back(api: Caller, hooks: WebhookServer) -> None:
     exact = rule("resourceclaims", apiGroups=["resource.k8s.io"], apiVersions=["v1beta1"])
     hooks.answers["/m"] = patch(
         {"op": "replace", "path": "/spec/devices/requests/0/deviceClassName", "value": "other.example.com"}
@@ -322,7 +328,7 @@ async def test_equivalent_versions_are_converted_there_and_back(api: Caller, hoo
     assert made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "other.example.com"
 
 
-async def test_v1beta1_reviews(api: Caller, hooks: WebhookServer) -> None:
+async def test_v1beta1_review_is_supported(api: Caller, hooks: WebhookServer) -> None:
     data = base64.b64encode(json.dumps([label("old", "1")]).encode()).decode()
     hooks.answers["/m"] = lambda request: {"allowed": True, "patch": data, "uid": "another"}
     await mutating(api, hook(hooks.client("/m"), admissionReviewVersions=["v7", "v1beta1", "v1"]))
@@ -331,7 +337,7 @@ async def test_v1beta1_reviews(api: Caller, hooks: WebhookServer) -> None:
     assert made["metadata"]["labels"] == {"x": "y", "old": "1"}
 
 
-async def test_subresources_are_asked_about_by_their_bodies(api: Caller, hooks: WebhookServer) -> None:
+async def test_subresource_review_has_its_own_body(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     rules = rule("pods/binding,pods/eviction,serviceaccounts/token", "CREATE")
     await validating(api, hook(hooks.client("/v"), rules))
@@ -359,7 +365,7 @@ async def test_subresources_are_asked_about_by_their_bodies(api: Caller, hooks: 
     assert (await api("POST", "/api/v1/namespaces/default/bindings", bind)).status == 400
 
 
-async def test_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhook_runs_for_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/m"] = patch(label("seen", "1"))
     await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE", "UPDATE")))
     generated = config_map("x", {"a": "b"})
@@ -378,7 +384,7 @@ async def test_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> N
     assert [review["request"]["operation"] for review in hooks.asked["/m"]] == ["CREATE", "CREATE", "UPDATE"]
 
 
-async def test_webhooks_are_not_asked_about_themselves(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhooks_do_not_apply_to_webhook_configurations(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = deny(message="never")
     everything = rule("*/*", "*", apiGroups=["*"], apiVersions=["*"])
     await validating(api, hook(hooks.client("/v"), everything))
@@ -387,7 +393,7 @@ async def test_webhooks_are_not_asked_about_themselves(api: Caller, hooks: Webho
     assert (await api("POST", MAPS, config_map("m"))).status == 201
 
 
-async def test_custom_resources(api: Caller, hooks: WebhookServer) -> None:
+async def test_webhook_applies_to_custom_resources(api: Caller, hooks: WebhookServer) -> None:
     from custom_objects import TRAININGS, define, training
 
     await define(api)

@@ -71,7 +71,7 @@ async def trains(keys: Keys, tmp_path: Path) -> AsyncIterator[ExtensionServer]:
 # --- status
 
 
-async def test_what_is_missing_is_told_step_by_step(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_api_service_condition_names_each_missing_part(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     made = await api.create(SERVICES, api_service(caBundle=keys.bundle))
     assert made["status"] == {}
     named = 'service/trains in "default"'
@@ -92,7 +92,7 @@ async def test_what_is_missing_is_told_step_by_step(api: Caller, trains: Extensi
     assert (await api("GET", WAGONS)).status == 200
 
 
-async def test_a_server_that_fails_is_told_and_comes_back(
+async def test_failing_extension_server_is_marked_unavailable_and_recovers(
     api: Caller, trains: ExtensionServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "CHECK_SECONDS", 0.1)
@@ -116,7 +116,7 @@ async def test_a_server_that_fails_is_told_and_comes_back(
     assert (await api.get(f"{SERVICES}/{NAME}"))["metadata"]["resourceVersion"] == before
 
 
-async def test_certificates_of_others_are_not_believed(api: Caller, keys: Keys, tmp_path: Path) -> None:
+async def test_extension_server_certificate_is_verified(api: Caller, keys: Keys, tmp_path: Path) -> None:
     """One for another name, one of an authority that is not in the bundle; unless nothing is to be looked at."""
     server = ExtensionServer(tmp_path, keys, host="others.default.svc")
     await server.start()
@@ -139,14 +139,16 @@ async def test_certificates_of_others_are_not_believed(api: Caller, keys: Keys, 
 
 
 @pytest.mark.parametrize("bundle", ["Zm9v", "//79"])
-async def test_a_bundle_without_certificates_is_told(api: Caller, trains: ExtensionServer, bundle: str) -> None:
+async def test_invalid_ca_bundle_is_reported(api: Caller, trains: ExtensionServer, bundle: str) -> None:
     await api.create(SERVICE, service())
     await api.create(SLICES, endpoint_slice(trains.port))
     await api.create(SERVICES, api_service(caBundle=bundle))
     assert "unable to load root certificates" in await told(api, "False", "FailedDiscoveryCheck")
 
 
-async def test_names_and_simulated_pods_lead_nowhere(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_external_name_and_simulated_pods_are_refused_as_backends(
+    api: Caller, trains: ExtensionServer, keys: Keys
+) -> None:
     """An ExternalName that is the loopback, and a pod whose address is made up."""
     await api.create(SERVICE, service(type="ExternalName", externalName="localhost", ports=[{"port": trains.port}]))
     reference = {"namespace": "default", "name": "trains", "port": trains.port}
@@ -168,9 +170,7 @@ async def test_names_and_simulated_pods_lead_nowhere(api: Caller, trains: Extens
 # --- requests
 
 
-async def test_requests_reach_the_server_in_the_name_of_who_asks(
-    api: Caller, trains: ExtensionServer, keys: Keys
-) -> None:
+async def test_requests_are_proxied_with_user_headers(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     await register(api, trains, keys)
     assert (await api.create(WAGONS, wagon("a")))["spec"] == {"seats": 4}
     assert (await api.get(f"{WAGONS}/a?pretty=true&b=2&a=1"))["metadata"]["name"] == "a"
@@ -184,7 +184,7 @@ async def test_requests_reach_the_server_in_the_name_of_who_asks(
     assert (await api("DELETE", f"{WAGONS}/a")).status == 200 and trains.wagons == {}
 
 
-async def test_who_asks_can_not_be_made_up(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_client_cannot_set_user_headers(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     await register(api, trains, keys)
     answer = await api(
         "GET",
@@ -205,7 +205,7 @@ async def test_who_asks_can_not_be_made_up(api: Caller, trains: ExtensionServer,
     assert headers["x-forwarded-for"] == "10.9.8.7"
 
 
-async def test_the_user_must_be_allowed_it_here(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_user_needs_permission_before_proxying(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     await register(api, trains, keys)
     jane = api.as_(USER)
     refused = await jane("GET", WAGONS)
@@ -237,7 +237,7 @@ async def test_the_user_must_be_allowed_it_here(api: Caller, trains: ExtensionSe
     assert [path for _, path, _ in trains.asked] == [WAGONS, ROOT]
 
 
-async def test_watches_stream(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_watch_is_proxied_as_a_stream(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     await register(api, trains, keys)
     stream = await api.stream(f"{WAGONS}?watch=1")
     await api.create(WAGONS, wagon("a"))
@@ -246,7 +246,7 @@ async def test_watches_stream(api: Caller, trains: ExtensionServer, keys: Keys) 
     await stream.close()
 
 
-async def test_what_a_server_may_not_do(
+async def test_redirecting_hanging_or_broken_extension_server_is_handled(
     api: Caller, trains: ExtensionServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redirect, never answer, never end, break off."""
@@ -286,7 +286,7 @@ async def test_what_a_server_may_not_do(
         await asyncio.wait([stream.task])
 
 
-async def test_a_server_that_is_away(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_unavailable_extension_server_gives_503(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     await register(api, trains, keys)
     await trains.stop()
     answer = await api("GET", WAGONS)
@@ -302,7 +302,7 @@ async def test_a_server_that_is_away(api: Caller, trains: ExtensionServer, keys:
 # --- discovery
 
 
-async def test_discovery_tells_of_it(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
+async def test_discovery_includes_available_api_service(api: Caller, trains: ExtensionServer, keys: Keys) -> None:
     before = await api("GET", "/apis", accept=AGGREGATED)
     await register(api, trains, keys)
     groups = {each["name"]: each for each in (await api.get("/apis"))["groups"]}
@@ -338,7 +338,9 @@ async def test_discovery_tells_of_it(api: Caller, trains: ExtensionServer, keys:
 
 
 @pytest.mark.parametrize("body", ["[]", "{}", '{"resources": 3}', '{"resources": [null, {"name": 3}]}', "no JSON"])
-async def test_odd_documents_do_no_harm(api: Caller, trains: ExtensionServer, keys: Keys, body: str) -> None:
+async def test_malformed_discovery_documents_are_ignored(
+    api: Caller, trains: ExtensionServer, keys: Keys, body: str
+) -> None:
     async def odd(request: web.Request) -> web.StreamResponse:
         return web.Response(text=body)
 
@@ -358,7 +360,7 @@ async def test_odd_documents_do_no_harm(api: Caller, trains: ExtensionServer, ke
 # --- by what extension servers know this one
 
 
-async def test_authorities_are_published(api: Caller, keys: Keys) -> None:
+async def test_authentication_config_map_publishes_ca_certificates(api: Caller, keys: Keys) -> None:
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
     data = (await api.get(path))["data"]
     assert data["requestheader-client-ca-file"] == keys.front.certificate.decode()
@@ -374,7 +376,7 @@ async def test_authorities_are_published(api: Caller, keys: Keys) -> None:
     assert (await api.get(role))["rules"][0]["resourceNames"] == ["extension-apiserver-authentication"]
 
 
-async def test_authorities_of_other_servers_stay() -> None:
+async def test_ca_certificates_of_other_servers_are_kept() -> None:
     """Two servers on one store, each with an authority of its own; a second start adds nothing."""
     store, clock, made = SqliteStore(":memory:"), Clock(), [Keys.made(), Keys.made()]
     await store.start()
@@ -390,7 +392,7 @@ async def test_authorities_of_other_servers_stay() -> None:
     assert bundles[2] == bundles[1] and bundles[1].count("BEGIN CERTIFICATE") == 2
 
 
-async def test_what_a_server_offers_anew_is_told(
+async def test_changed_discovery_of_extension_server_is_served(
     api: Caller, trains: ExtensionServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "CHECK_SECONDS", 0.1)

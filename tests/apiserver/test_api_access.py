@@ -13,13 +13,13 @@ AUTHENTICATION = "/apis/authentication.k8s.io/v1"
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-async def test_no_identity_no_answer(api: Caller, token: str) -> None:
+async def test_missing_or_wrong_token_is_unauthorized(api: Caller, token: str) -> None:
     answer = await api.as_(token)("GET", PODS)
     assert (answer.status, answer.json["reason"]) == (401, "Unauthorized")
     assert (await api.as_(token)("GET", "/version")).status == (401 if token else 200)
 
 
-async def test_other_schemes_are_refused(api: Caller) -> None:
+async def test_other_authentication_schemes_are_refused(api: Caller) -> None:
     assert (await api.as_("")("GET", PODS, authorization="Basic YTpi")).status == 401
 
 
@@ -64,7 +64,9 @@ def rule(verbs: str, resources: str, group: str = "", names: str = "") -> Any:
         ([rule("watch", "configmaps")], "default", "GET", f"{MAPS}?limit=1", False),
     ],
 )
-async def test_rules(api: Caller, rules: Any, namespace: str, method: str, path: str, allowed: bool) -> None:
+async def test_rbac_rule_allows_matching_request(
+    api: Caller, rules: Any, namespace: str, method: str, path: str, allowed: bool
+) -> None:
     await api.create(MAPS, config_map("a"))
     jane = api.as_(USER)
     assert (await jane(method, path)).status == 403
@@ -72,7 +74,7 @@ async def test_rules(api: Caller, rules: Any, namespace: str, method: str, path:
     assert ((await jane(method, path)).status != 403) == allowed
 
 
-async def test_refusals_say_who_what_and_where(api: Caller) -> None:
+async def test_forbidden_message_names_user_verb_and_resource(api: Caller) -> None:
     jane = api.as_(USER)
     answer = await jane("GET", "/apis/apps/v1/namespaces/default/deployments/web")
     assert answer.json["message"] == (
@@ -85,7 +87,7 @@ async def test_refusals_say_who_what_and_where(api: Caller) -> None:
     assert answer.json["message"] == 'forbidden: User "jane" cannot get path "/metrics"'
 
 
-async def test_bindings_count_at_once_and_end_at_once(api: Caller) -> None:
+async def test_role_binding_takes_effect_and_ends_immediately(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("list", "configmaps")], "default", {"kind": "Group", "name": "devs"})
     assert (await jane("GET", MAPS)).status == 200
@@ -93,14 +95,14 @@ async def test_bindings_count_at_once_and_end_at_once(api: Caller) -> None:
     assert (await jane("GET", MAPS)).status == 403
 
 
-async def test_bindings_survive_a_compaction(api: Caller) -> None:
+async def test_role_bindings_survive_compaction(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("list", "configmaps")], "default")
     await api.app.core.store.compact(api.app.core.store.revision)
     assert (await jane("GET", MAPS)).status == 200
 
 
-async def test_aggregated_roles(api: Caller) -> None:
+async def test_aggregated_cluster_role_includes_labelled_roles(api: Caller) -> None:
     await api.create(
         f"{RBAC}/clusterroles",
         {
@@ -125,7 +127,7 @@ async def may(caller: Caller, **attributes: str) -> bool:
     return bool(answer.json["status"]["allowed"])
 
 
-async def test_access_reviews(api: Caller) -> None:
+async def test_access_reviews_answer_by_rbac(api: Caller) -> None:
     jane = api.as_(USER)
     assert await may(api, verb="delete", resource="nodes")
     assert not await may(jane, verb="delete", resource="nodes")
@@ -149,21 +151,21 @@ async def test_access_reviews(api: Caller) -> None:
     assert (await api("GET", f"{AUTHORIZATION}/selfsubjectaccessreviews")).status == 405
 
 
-async def test_rules_review(api: Caller) -> None:
+async def test_rules_review_lists_rules_of_user(api: Caller) -> None:
     await grant(api, [rule("get", "pods")], "default")
     answer = await api.as_(USER)("POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
     assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]} in answer.json["status"]["resourceRules"]
     assert answer.json["status"]["incomplete"] is False
 
 
-async def test_token_reviews(api: Caller) -> None:
+async def test_token_review_identifies_user(api: Caller) -> None:
     good = await api("POST", f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": USER}})
     assert good.json["status"]["authenticated"] and good.json["status"]["user"]["username"] == "jane"
     bad = await api("POST", f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": "x"}})
     assert "authenticated" not in bad.json["status"]
 
 
-async def test_impersonation(api: Caller) -> None:
+async def test_impersonation_requires_permission(api: Caller) -> None:
     headers = {"impersonate_user": "joe", "impersonate_group": "devs"}
     answer = await api("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, **headers)
     assert answer.json["status"]["userInfo"]["username"] == "joe"
@@ -174,7 +176,7 @@ async def test_impersonation(api: Caller) -> None:
     assert answer.json["status"]["userInfo"]["groups"] == ["devs", "system:authenticated"]
 
 
-async def test_what_one_does_not_hold_one_can_not_give(api: Caller) -> None:
+async def test_user_cannot_grant_permissions_it_does_not_have(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), rule("get", "pods")])
     roles = f"{RBAC}/namespaces/default/roles"
@@ -189,7 +191,7 @@ async def test_what_one_does_not_hold_one_can_not_give(api: Caller) -> None:
         assert answer.status == (201 if name == "it" else status), answer.body
 
 
-async def test_the_cluster_starts_with_its_roles(api: Caller) -> None:
+async def test_cluster_starts_with_default_roles_and_namespaces(api: Caller) -> None:
     names = {i["metadata"]["name"] for i in (await api.get(f"{RBAC}/clusterroles"))["items"]}
     assert {"cluster-admin", "admin", "edit", "view", "system:kube-scheduler", "system:node"} <= names
     namespaces = {i["metadata"]["name"] for i in (await api.get("/api/v1/namespaces"))["items"]}

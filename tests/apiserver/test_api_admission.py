@@ -21,7 +21,7 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 
 
-async def test_what_every_pod_gets(api: Caller) -> None:
+async def test_pod_gets_service_account_and_default_tolerations(api: Caller) -> None:
     spec = (await api.create(PODS, pod("a")))["spec"]
     assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
@@ -40,12 +40,12 @@ async def test_what_every_pod_gets(api: Caller) -> None:
         ({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}, 1),
     ],
 )
-async def test_tolerations_of_the_pods_own_stay(api: Caller, toleration: Any, added: int) -> None:
+async def test_own_tolerations_of_pod_are_kept(api: Caller, toleration: Any, added: int) -> None:
     spec = (await api.create(PODS, pod("a", tolerations=[toleration])))["spec"]
     assert spec["tolerations"][0] == toleration and len(spec["tolerations"]) == 1 + added
 
 
-async def test_gated_pods_say_so(api: Caller) -> None:
+async def test_scheduling_gates_set_condition_and_can_only_be_removed(api: Caller) -> None:
     created = await api.create(PODS, pod("a", schedulingGates=[{"name": "g.example/x"}]))
     (condition,) = created["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
@@ -70,7 +70,7 @@ async def priority_class(api: Caller, name: str, value: int, **fields: Any) -> N
         ({"priorityClassName": "system-node-critical"}, ("system-node-critical", 2000001000, "PreemptLowerPriority")),
     ],
 )
-async def test_pod_priority(api: Caller, spec: Any, outcome: Any) -> None:
+async def test_priority_class_sets_pod_priority(api: Caller, spec: Any, outcome: Any) -> None:
     await priority_class(api, "high", 1000, preemptionPolicy="Never")
     await priority_class(api, "fallback", 5, globalDefault=True)
     answer = await api("POST", PODS, pod("a", **spec))
@@ -81,7 +81,7 @@ async def test_pod_priority(api: Caller, spec: Any, outcome: Any) -> None:
     assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == outcome
 
 
-async def test_there_is_one_default_class(api: Caller) -> None:
+async def test_second_default_priority_class_is_refused(api: Caller) -> None:
     await priority_class(api, "one", 1, globalDefault=True)
     answer = await api("POST", CLASSES, {"metadata": {"name": "two"}, "value": 2, "globalDefault": True})
     assert answer.status == 403 and "Only one default can exist" in answer.json["message"]
@@ -105,7 +105,7 @@ async def workload(api: Caller) -> None:
         (("w", "none"), 'PodGroup rejected: PodGroupTemplate "none" not found in Workload "w"'),
     ],
 )
-async def test_groups_need_their_workload(api: Caller, reference: Any, message: str) -> None:
+async def test_pod_group_needs_its_workload_template(api: Caller, reference: Any, message: str) -> None:
     await workload(api)
     spec = {}
     if reference:
@@ -130,7 +130,7 @@ async def test_groups_need_their_workload(api: Caller, reference: Any, message: 
         ({"priorityClassName": "none"}, 403),
     ],
 )
-async def test_group_priority(api: Caller, spec: Any, outcome: Any) -> None:
+async def test_priority_class_sets_group_priority(api: Caller, spec: Any, outcome: Any) -> None:
     await priority_class(api, "high", 1000)
     await priority_class(api, "fallback", 5, globalDefault=True)
     answer = await api("POST", GROUPS, group("g", **spec))
@@ -151,7 +151,7 @@ async def plain() -> AsyncIterator[Caller]:
     await app.stop()
 
 
-async def test_gates_that_are_off(plain: Caller) -> None:
+async def test_disabled_gates_hide_resources_and_drop_fields(plain: Caller) -> None:
     assert (await plain("GET", GROUPS)).status == 404
     assert (await plain("GET", "/apis/resource.k8s.io/v1beta1/resourceslices")).status == 404
     created = await plain.create(PODS, pod("a", schedulingGroup={"podGroupName": "g"}))
@@ -163,7 +163,7 @@ def claim(**request: Any) -> Any:
     return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
 
 
-async def test_admin_access_needs_a_labelled_namespace(api: Caller) -> None:
+async def test_admin_access_requires_labelled_namespace(api: Caller) -> None:
     body = claim(adminAccess=True)
     answer = await api("POST", CLAIMS, body)
     assert answer.status in (403, 422)
@@ -176,7 +176,7 @@ async def test_admin_access_needs_a_labelled_namespace(api: Caller) -> None:
     assert (await api("POST", CLAIMS, body)).status == 201
 
 
-async def test_selectors_are_compiled_at_admission(api: Caller) -> None:
+async def test_cel_selectors_are_compiled_at_admission(api: Caller) -> None:
     def with_selector(expression: str) -> Any:
         return claim(selectors=[{"cel": {"expression": expression}}])
 
@@ -192,7 +192,7 @@ def allocation(device: str = "d0") -> Any:
     return {"devices": {"results": [result]}}
 
 
-async def test_status_writers_need_their_own_rights(api: Caller) -> None:
+async def test_claim_status_update_requires_driver_permission(api: Caller) -> None:
     await api.create(CLAIMS, claim())
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -230,7 +230,7 @@ async def test_status_writers_need_their_own_rights(api: Caller) -> None:
     assert not freed.json["status"].get("devices"), "the driver's word goes with the device"
 
 
-async def test_who_may_only_allocate_deallocates_a_claim_with_device_status(api: Caller) -> None:
+async def test_deallocation_drops_device_status_without_driver_permission(api: Caller) -> None:
     """As the claim controller does: the driver's word goes with the device, and nobody is asked for that."""
     await api.create(CLAIMS, claim())
     devices = [{"driver": "gpu.example.com", "pool": "p", "device": "d0"}]
@@ -255,7 +255,7 @@ async def test_who_may_only_allocate_deallocates_a_claim_with_device_status(api:
     assert not answer.json["status"]
 
 
-async def test_a_claims_spec_never_changes(api: Caller) -> None:
+async def test_claim_spec_is_immutable(api: Caller) -> None:
     created = await api.create(CLAIMS, claim() | {"status": {"allocation": allocation()}})
     assert "allocation" not in created["status"]
     answer = await api("PATCH", f"{CLAIMS}/c", {"spec": {"devices": {"requests": None}}}, type=MERGE)
@@ -266,7 +266,7 @@ async def test_a_claims_spec_never_changes(api: Caller) -> None:
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
-async def test_a_pods_account_must_exist(api: Caller) -> None:
+async def test_service_account_of_pod_must_exist(api: Caller) -> None:
     refused = await api("POST", PODS, pod("a", serviceAccountName="robot"))
     assert refused.status == 403
     why = 'error looking up service account default/robot: serviceaccount "robot" not found'
@@ -279,7 +279,7 @@ async def test_a_pods_account_must_exist(api: Caller) -> None:
     assert other["spec"]["imagePullSecrets"] == [{"name": "mine"}]
 
 
-async def test_a_young_namespace_takes_pods_at_once(api: Caller) -> None:
+async def test_new_namespace_accepts_pods_immediately(api: Caller) -> None:
     await api.create("/api/v1/namespaces", {"metadata": {"name": "young"}})
     pods = "/api/v1/namespaces/young/pods"
     assert (await api("POST", f"{pods}?dryRun=All", pod("x"))).status == 201
@@ -303,12 +303,12 @@ TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
         ({"status": READY}, None),
     ],
 )
-async def test_a_node_is_tainted_until_it_is_ready(api: Caller, node: Any, taints: Any) -> None:
+async def test_node_is_tainted_until_ready(api: Caller, node: Any, taints: Any) -> None:
     created = await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, **node})
     assert created.get("spec", {}).get("taints") == taints
 
 
-async def test_service_addresses_are_given_out_once(api: Caller) -> None:
+async def test_cluster_ips_are_unique_and_in_range(api: Caller) -> None:
     def service(name: str, address: str) -> Any:
         return {"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
 

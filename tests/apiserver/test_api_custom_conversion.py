@@ -71,7 +71,7 @@ def newer(name: str, **spec: Any) -> Obj:
     return {**training(name, **spec), "apiVersion": f"{GROUP}/v2"}
 
 
-async def test_every_version_reads_and_writes(api: Caller, hooks: WebhookServer) -> None:
+async def test_every_version_is_readable_and_writable(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     made = await api.create(NEW, newer("a", size=3))
     assert (made["apiVersion"], made["spec"]) == (f"{GROUP}/v2", {"model": "llm", "size": 3})
@@ -96,9 +96,7 @@ async def test_every_version_reads_and_writes(api: Caller, hooks: WebhookServer)
     assert gone.status == 200
 
 
-async def test_lists_are_converted_in_one_call_and_what_was_converted_is_kept(
-    api: Caller, hooks: WebhookServer
-) -> None:
+async def test_list_is_converted_in_one_webhook_call_and_cached(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     for name in ("a", "b", "c"):
         await api.create(OLD, training(name, replicas=2))
@@ -115,7 +113,7 @@ async def test_lists_are_converted_in_one_call_and_what_was_converted_is_kept(
     assert (await api.get(OLD))["items"] == []
 
 
-async def test_watches_see_their_version(api: Caller, hooks: WebhookServer) -> None:
+async def test_watch_delivers_objects_in_its_version(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     await api.create(OLD, training("a", replicas=2))
     stream = await api.stream(f"{NEW}?watch=1&resourceVersion=0")
@@ -138,7 +136,7 @@ async def test_watches_see_their_version(api: Caller, hooks: WebhookServer) -> N
     await stream.close()
 
 
-async def test_another_storage_version(api: Caller, hooks: WebhookServer) -> None:
+async def test_changed_storage_version_keeps_old_objects_readable(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     await api.create(OLD, training("a", replicas=2))
     live = await api.get(f"{DEFINITIONS}/{NAME}")
@@ -174,7 +172,9 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("answer", "message"), WRONG)
-async def test_answers_that_are_wrong(api: Caller, hooks: WebhookServer, answer: Any, message: str) -> None:
+async def test_invalid_conversion_response_is_refused(
+    api: Caller, hooks: WebhookServer, answer: Any, message: str
+) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     await api.create(OLD, training("a", replicas=2))
     hooks.answers["/c"] = answer
@@ -187,7 +187,7 @@ async def test_answers_that_are_wrong(api: Caller, hooks: WebhookServer, answer:
     assert (await api("GET", f"{OLD}/a")).status == 200
 
 
-async def test_nobody_converts(api: Caller) -> None:
+async def test_unreachable_conversion_webhook_fails_only_other_versions(api: Caller) -> None:
     await api.create(DEFINITIONS, described({"url": "https://127.0.0.1:1/c"}))
     await api.create(OLD, training("a", replicas=2))
     got = await api("GET", NEW)
@@ -199,7 +199,7 @@ async def test_nobody_converts(api: Caller) -> None:
     assert len((await api.get(OLD))["items"]) == 1
 
 
-async def test_a_webhook_for_one_version_sees_objects_of_another(api: Caller, hooks: WebhookServer) -> None:
+async def test_admission_webhook_receives_object_in_its_version(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     hooks.answers["/m"] = patch({"op": "replace", "path": "/spec/size", "value": 9})
     made = hook(hooks.client("/m"), rule("trainings", apiGroups=[GROUP], apiVersions=["v2"]))

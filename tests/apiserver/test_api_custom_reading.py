@@ -61,7 +61,7 @@ async def with_an_older_object(api: Caller, **members: Obj) -> None:
     await change_to(api, plain(model=TEXT, **members))
 
 
-async def test_a_new_default_is_shown_wherever_an_object_is(api: Caller) -> None:
+async def test_new_default_appears_in_stored_objects_on_read(api: Caller) -> None:
     await with_an_older_object(api, queue=QUEUE)
     whole = {"model": "llm", "queue": "night"}
     assert (await api.get(f"{TRAININGS}/t"))["spec"] == whole
@@ -74,7 +74,7 @@ async def test_a_new_default_is_shown_wherever_an_object_is(api: Caller) -> None
     assert (await stored(api)) == {"model": "llm"}
 
 
-async def test_watches_show_it(api: Caller) -> None:
+async def test_watch_events_have_new_default(api: Caller) -> None:
     await with_an_older_object(api, queue=QUEUE)
     watch = await api.stream(f"{TRAININGS}?watch=1")
     chosen = await api.stream(f"{TRAININGS}?watch=1&fieldSelector=spec.queue=night")
@@ -92,7 +92,7 @@ async def test_watches_show_it(api: Caller) -> None:
         await stream.close()
 
 
-async def test_history_is_shown_so_too(api: Caller) -> None:
+async def test_historical_events_have_new_default(api: Caller) -> None:
     await with_an_older_object(api)
     before = (await api.get(TRAININGS))["metadata"]["resourceVersion"]
     await api("PATCH", f"{TRAININGS}/t", {"spec": {"model": "other"}}, type=MERGE)
@@ -104,7 +104,7 @@ async def test_history_is_shown_so_too(api: Caller) -> None:
     await watch.close()
 
 
-async def test_what_changes_is_written_with_it(api: Caller) -> None:
+async def test_patch_writes_new_default(api: Caller) -> None:
     await with_an_older_object(api, queue=QUEUE, steps={"type": "integer", "default": 3})
     test = {"op": "test", "path": "/spec/queue", "value": "night"}
     patch = [test, {"op": "replace", "path": "/spec/steps", "value": 4}]
@@ -113,7 +113,7 @@ async def test_what_changes_is_written_with_it(api: Caller) -> None:
     assert await stored(api) == answer.json["spec"]
 
 
-async def test_a_change_of_nothing_writes_what_is_new(api: Caller) -> None:
+async def test_update_without_change_stores_new_default(api: Caller) -> None:
     """As with encryption and versions: this is how stored objects are brought up to date."""
     await with_an_older_object(api, queue=QUEUE)
     read = await api.get(f"{TRAININGS}/t")
@@ -126,7 +126,7 @@ async def test_a_change_of_nothing_writes_what_is_new(api: Caller) -> None:
     assert again.json["metadata"]["resourceVersion"] == answer.json["metadata"]["resourceVersion"]
 
 
-async def test_rules_see_what_is_shown(api: Caller) -> None:
+async def test_validation_rules_see_defaulted_object(api: Caller) -> None:
     await define(api, plain(model=TEXT))
     await api.create(TRAININGS, training())
     ruled = plain(model=TEXT, queue=QUEUE)
@@ -138,7 +138,7 @@ async def test_rules_see_what_is_shown(api: Caller) -> None:
     assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"model": "other"}}, type=MERGE)).status == 200
 
 
-async def test_subresources_and_deletions_see_it(api: Caller) -> None:
+async def test_subresources_and_deletion_see_defaulted_object(api: Caller) -> None:
     await define(api, plain(model=TEXT))
     held = training()
     held["metadata"]["finalizers"] = ["example.com/wait"]
@@ -154,7 +154,7 @@ async def test_subresources_and_deletions_see_it(api: Caller) -> None:
     assert await stored(api) == gone.json["spec"]
 
 
-async def test_what_the_schema_no_longer_knows_is_not_shown(api: Caller) -> None:
+async def test_field_removed_from_schema_is_pruned_on_read(api: Caller) -> None:
     await define(api, plain(model=TEXT, queue=QUEUE))
     await api.create(TRAININGS, training(queue="day"))
     await change_to(api, plain(model=TEXT))
@@ -163,7 +163,7 @@ async def test_what_the_schema_no_longer_knows_is_not_shown(api: Caller) -> None
     assert (await api.get(f"{TRAININGS}/t"))["spec"] == {"model": "llm", "queue": "day"}
 
 
-async def test_another_server_on_the_store_shows_it(api: Caller) -> None:
+async def test_second_server_on_store_reads_defaults(api: Caller) -> None:
     await with_an_older_object(api, queue=QUEUE)
     app = ApiServer(make_config(api.app.core.store, api.clock))  # type: ignore[arg-type] - the fixture's is one of SQLite
     await app.start()
@@ -180,7 +180,7 @@ def two_versions(**changes: Obj) -> Obj:
     return definition(older, newer)
 
 
-async def test_defaults_are_those_of_the_version_that_is_stored(api: Caller) -> None:
+async def test_defaults_of_the_stored_version_apply(api: Caller) -> None:
     await define(api, two_versions(queue=QUEUE))
     made = await api.create(BETA, {**training(old="x"), "apiVersion": "ml.example.com/v1beta1"})
     assert made["spec"] == {"model": "llm"}  # what the stored version does not know is lost, as in 1.36
@@ -213,7 +213,7 @@ async def read_all(api: Caller) -> None:
     await api("PATCH", f"{TRAININGS}/a", {"metadata": {"labels": {"x": "y"}}}, type=MERGE)
 
 
-async def test_a_definition_that_never_changed_costs_nothing(api: Caller, looked_at: Sequence[str]) -> None:
+async def test_unchanged_definition_needs_no_reread(api: Caller, looked_at: Sequence[str]) -> None:
     await define(api, plain(model=TEXT, queue=QUEUE))
     await api.create(TRAININGS, training("a"))
     await read_all(api)
@@ -223,7 +223,7 @@ async def test_a_definition_that_never_changed_costs_nothing(api: Caller, looked
     assert looked_at == []
 
 
-async def test_what_is_whole_is_looked_at_once(api: Caller, looked_at: list[str]) -> None:
+async def test_complete_objects_are_examined_once(api: Caller, looked_at: list[str]) -> None:
     await define(api, plain(model=TEXT))
     await api.create(TRAININGS, training("a"))
     await api.create(TRAININGS, training("b", model="other"))
@@ -235,7 +235,7 @@ async def test_what_is_whole_is_looked_at_once(api: Caller, looked_at: list[str]
     assert len(looked_at) == 2
 
 
-async def test_what_lacks_something_is_made_once(api: Caller, looked_at: list[str]) -> None:
+async def test_object_with_missing_default_is_converted_once(api: Caller, looked_at: list[str]) -> None:
     await with_an_older_object(api, queue=QUEUE)
     for _ in range(3):
         await api.get(TRAININGS)
@@ -243,7 +243,7 @@ async def test_what_lacks_something_is_made_once(api: Caller, looked_at: list[st
     assert looked_at == ["t"]
 
 
-async def test_what_is_written_later_is_not_looked_at(
+async def test_objects_written_after_the_change_are_not_examined(
     api: Caller, monkeypatch: pytest.MonkeyPatch, looked_at: list[str]
 ) -> None:
     monkeypatch.setattr(reader, "SETTLING_SECONDS", 0.0)
@@ -255,7 +255,7 @@ async def test_what_is_written_later_is_not_looked_at(
     assert "a" not in looked_at
 
 
-async def test_what_was_judged_before_the_change_may_come_after_it(api: Caller) -> None:
+async def test_late_write_under_old_schema_gets_new_default(api: Caller) -> None:
     """A request that began under the old schema writes late: it does not count as new until no such one can be left."""
     await with_an_older_object(api, queue=QUEUE)
     await api.get(TRAININGS)
@@ -267,7 +267,7 @@ async def test_what_was_judged_before_the_change_may_come_after_it(api: Caller) 
     assert (await api.get(f"{TRAININGS}/late"))["spec"] == {"model": "llm", "queue": "night"}
 
 
-async def test_other_changes_of_a_definition_do_not_begin_anew(api: Caller, looked_at: list[str]) -> None:
+async def test_other_definition_changes_keep_examined_objects(api: Caller, looked_at: list[str]) -> None:
     await define(api, plain(model=TEXT))
     await api.create(TRAININGS, training("a"))
     names = {"names": {"shortNames": ["trn"]}}
@@ -278,7 +278,7 @@ async def test_other_changes_of_a_definition_do_not_begin_anew(api: Caller, look
     assert reader_of(resource.kind) is reader_of(resource.stored)
 
 
-async def test_who_read_an_older_schema_is_forgotten(api: Caller) -> None:
+async def test_readers_of_old_schemas_are_freed(api: Caller) -> None:
     """Found by random requests: a cache of kinds kept readers, and what they keep, with the whole store."""
     await with_an_older_object(api, queue=QUEUE)
     for number in range(5):

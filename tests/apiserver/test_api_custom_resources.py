@@ -16,7 +16,7 @@ MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-async def test_a_definition_serves_its_kind_at_once(api: Caller) -> None:
+async def test_custom_resource_is_served_immediately_after_definition(api: Caller) -> None:
     assert (await api("GET", TRAININGS)).status == 404
     await define(api)
     assert (await api("GET", TRAININGS)).json["kind"] == "TrainingList"
@@ -36,7 +36,7 @@ async def test_a_definition_serves_its_kind_at_once(api: Caller) -> None:
     assert groups[-1] == "ml.example.com"
 
 
-async def test_objects_are_pruned_defaulted_and_kept(api: Caller) -> None:
+async def test_custom_objects_are_pruned_and_defaulted(api: Caller) -> None:
     await define(api)
     given = training(stages=[{"name": "a"}], free={"any": {"thing": 1}}, note=None, unknown=1, labels={"a": "b"})
     given["other"] = {"x": 1}
@@ -94,7 +94,7 @@ async def test_objects_are_pruned_defaulted_and_kept(api: Caller) -> None:
         ({"source": {}}, '"spec.source" must validate one and only one schema (oneOf). Found none valid'),
     ],
 )
-async def test_what_the_schema_refuses(api: Caller, spec: dict[str, Any], message: str) -> None:
+async def test_schema_violations_are_refused(api: Caller, spec: dict[str, Any], message: str) -> None:
     await define(api)
     answer = await api("POST", TRAININGS, training(**spec))
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
@@ -102,7 +102,7 @@ async def test_what_the_schema_refuses(api: Caller, spec: dict[str, Any], messag
     assert answer.json["message"].startswith('Training.ml.example.com "t" is invalid: ')
 
 
-async def test_required_members_and_whole_objects(api: Caller) -> None:
+async def test_missing_required_fields_and_invalid_metadata_are_refused(api: Caller) -> None:
     await define(api)
     answer = await api("POST", TRAININGS, {**training(), "spec": {}})
     assert answer.json["message"] == 'Training.ml.example.com "t" is invalid: spec.model: Required value'
@@ -114,7 +114,7 @@ async def test_required_members_and_whole_objects(api: Caller) -> None:
     assert (await api("POST", TRAININGS, {**training(), "metadata": {"name": "a", "labels": 5}})).status == 400
 
 
-async def test_status_and_generation_have_their_own_ways(api: Caller) -> None:
+async def test_status_subresource_and_generation_are_separate(api: Caller) -> None:
     await define(api)
     made = (await api("POST", TRAININGS, training())).json
     ignored = await api("PATCH", f"{TRAININGS}/t", {"status": {"phase": "Running"}}, type=MERGE)
@@ -135,7 +135,7 @@ async def test_status_and_generation_have_their_own_ways(api: Caller) -> None:
     assert (await api("PUT", f"{TRAININGS}/t", made)).status == 409
 
 
-async def test_scale(api: Caller) -> None:
+async def test_scale_subresource_follows_its_paths(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training(replicas=3))
     await api("PATCH", f"{TRAININGS}/t/status", {"status": {"replicas": 1, "selector": "a=b"}}, type=MERGE)
@@ -152,7 +152,7 @@ async def test_scale(api: Caller) -> None:
     assert refused.status == 422
 
 
-async def test_server_side_apply_merges_by_the_schema(api: Caller) -> None:
+async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
     await define(api)
 
     async def applied(manager: str, **spec: Any) -> Any:
@@ -171,7 +171,7 @@ async def test_server_side_apply_merges_by_the_schema(api: Caller) -> None:
     assert strategic.status == 415
 
 
-async def test_columns_and_selection(api: Caller) -> None:
+async def test_printer_columns_and_selectable_fields_work(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training("a", model="bert"))
     await api("POST", TRAININGS, training("b", model="gpt"))
@@ -185,7 +185,7 @@ async def test_columns_and_selection(api: Caller) -> None:
     assert (await api("GET", f"{TRAININGS}?fieldSelector=spec.replicas=2")).status == 400
 
 
-async def test_watches_see_custom_objects(api: Caller) -> None:
+async def test_watch_delivers_custom_objects(api: Caller) -> None:
     await define(api)
     stream = await api.stream(f"{TRAININGS}?watch=true")
     await api("POST", TRAININGS, training("a"))
@@ -194,7 +194,7 @@ async def test_watches_see_custom_objects(api: Caller) -> None:
     await stream.close()
 
 
-async def test_versions_share_their_objects(api: Caller) -> None:
+async def test_versions_share_stored_objects(api: Caller) -> None:
     old = version("v1beta1", storage=False, deprecated=True)
     await define(api, definition(version(), old))
     await api("POST", TRAININGS, training("a"))
@@ -223,7 +223,7 @@ async def test_versions_share_their_objects(api: Caller) -> None:
     assert "status.storedVersions[0]" in gone.json["message"]
 
 
-async def test_a_definition_goes_with_its_objects(api: Caller) -> None:
+async def test_deleting_definition_deletes_its_objects(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training("a"))
     held = training("b")
@@ -253,7 +253,7 @@ async def _until(api: Caller, url: str, status: int) -> None:
     raise AssertionError(f"{url} did not become {status}")
 
 
-async def test_names_that_are_taken(api: Caller) -> None:
+async def test_conflicting_names_are_not_accepted(api: Caller) -> None:
     await define(api)
     second = definition(names={"plural": "others", "singular": "other", "kind": "Training", "shortNames": ["tr"]})
     second["metadata"]["name"] = "others.ml.example.com"
@@ -267,7 +267,7 @@ async def test_names_that_are_taken(api: Caller) -> None:
     await _until(api, "/apis/ml.example.com/v1/others", 200)
 
 
-async def test_a_short_name_that_becomes_free_is_served(api: Caller) -> None:
+async def test_freed_short_name_is_served(api: Caller) -> None:
     await define(api)
     other = definition(names={"plural": "others", "singular": "other", "kind": "Other"})
     other["metadata"]["name"] = "others.ml.example.com"
@@ -375,13 +375,13 @@ async def test_a_short_name_that_becomes_free_is_served(api: Caller) -> None:
         (definition(group="ml.k8s.io"), "protected groups must have approval annotation"),
     ],
 )
-async def test_definitions_that_are_refused(api: Caller, obj: dict[str, Any], message: str) -> None:
+async def test_invalid_definition_is_refused(api: Caller, obj: dict[str, Any], message: str) -> None:
     answer = await api("POST", DEFINITIONS, obj)
     assert answer.status == 422, answer.json
     assert message in answer.json["message"]
 
 
-async def test_rules_of_the_schema(api: Caller) -> None:
+async def test_validation_rules_of_schema_are_checked(api: Caller) -> None:
     live = definition()
     spec = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     rules = [
@@ -418,7 +418,7 @@ def costly(pattern: str, **limits: int) -> dict[str, Any]:
     return with_schema({"type": "object", "properties": {"spec": spec}})
 
 
-async def test_a_rule_that_may_be_too_expensive_is_refused_with_its_definition(api: Caller) -> None:
+async def test_too_expensive_rule_is_refused_with_its_definition(api: Caller) -> None:
     answer = await api("POST", DEFINITIONS, costly("^[a-z]+$"))
     assert answer.status == 422
     schema = "spec.validation.openAPIV3Schema"
@@ -449,9 +449,7 @@ async def test_a_rule_that_may_be_too_expensive_is_refused_with_its_definition(a
     await define(api, costly("^[a-z]+$", maxItems=10))
 
 
-async def test_what_rules_may_cost_is_judged_when_their_schema_changes(
-    api: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rule_cost_is_checked_only_when_schema_changes(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(definition_rules, "EXPRESSION_LIMIT", 1 << 64)
         patch.setattr(definition_rules, "DEFINITION_LIMIT", 1 << 64)
@@ -468,9 +466,7 @@ async def test_what_rules_may_cost_is_judged_when_their_schema_changes(
     assert (await api("DELETE", path)).status == 200
 
 
-async def test_a_stored_definition_that_would_be_refused_now_can_go(
-    api: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stored_invalid_definition_can_be_deleted(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = {"rule": "true", "fieldPath": ".nowhere"}
     lost = with_schema({"type": "object", "x-kubernetes-validations": [rule]})
     with monkeypatch.context() as patch:
@@ -486,7 +482,7 @@ async def test_a_stored_definition_that_would_be_refused_now_can_go(
     await _until(api, path, 404)
 
 
-async def test_what_was_stored_before_is_not_judged_again(api: Caller) -> None:
+async def test_unchanged_invalid_fields_are_not_validated_again(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training(replicas=7))
     live = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
@@ -497,7 +493,7 @@ async def test_what_was_stored_before_is_not_judged_again(api: Caller) -> None:
     assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 6}}, type=MERGE)).status == 422
 
 
-async def test_what_may_not_change_about_a_definition(api: Caller) -> None:
+async def test_immutable_definition_fields_cannot_change(api: Caller) -> None:
     await define(api)
     for change, path in (({"scope": "Cluster"}, "spec.scope"), ({"names": {"kind": "Other"}}, "spec.names.kind")):
         answer = await api("PATCH", f"{DEFINITIONS}/{NAME}", {"spec": change}, type=MERGE)
@@ -505,7 +501,7 @@ async def test_what_may_not_change_about_a_definition(api: Caller) -> None:
         assert f"{path}: Invalid value" in answer.json["message"]
 
 
-async def test_a_schema_that_changes_counts_at_once(api: Caller) -> None:
+async def test_changed_schema_takes_effect_immediately(api: Caller) -> None:
     await define(api)
     live = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
     live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["extra"] = {

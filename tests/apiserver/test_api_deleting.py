@@ -14,7 +14,7 @@ def options(**fields: Any) -> Any:
     return {"kind": "DeleteOptions", "apiVersion": "v1", **fields}
 
 
-async def test_plain_deletion(api: Caller) -> None:
+async def test_deletion_returns_status_with_uid(api: Caller) -> None:
     created = await api.create(MAPS, config_map("a"))
     answer = await api("DELETE", f"{MAPS}/a")
     assert answer.status == 200
@@ -28,7 +28,7 @@ async def test_plain_deletion(api: Caller) -> None:
     assert (await api("DELETE", f"{MAPS}/a")).status == 404
 
 
-async def test_finalizers_hold_an_object(api: Caller) -> None:
+async def test_finalizers_delay_deletion(api: Caller) -> None:
     obj = config_map("a")
     obj["metadata"]["finalizers"] = ["a.example/one", "a.example/two"]
     await api.create(MAPS, obj)
@@ -47,7 +47,7 @@ async def test_finalizers_hold_an_object(api: Caller) -> None:
     assert (await api("GET", f"{MAPS}/a")).status == 404
 
 
-async def test_pods_end_gracefully(api: Caller) -> None:
+async def test_pod_is_deleted_gracefully(api: Caller) -> None:
     await api.create(PODS, pod("a", nodeName="n1"))
     answer = await api("DELETE", f"{PODS}/a")
     metadata = answer.json["metadata"]
@@ -77,7 +77,9 @@ async def test_pods_end_gracefully(api: Caller) -> None:
         ({"nodeName": "n", "terminationGracePeriodSeconds": 7}, "Running", 3, 3),
     ],
 )
-async def test_grace(api: Caller, spec: Any, phase: str, seconds: int | None, expected: int | None) -> None:
+async def test_grace_period_follows_pod_spec_and_phase(
+    api: Caller, spec: Any, phase: str, seconds: int | None, expected: int | None
+) -> None:
     await api.create(PODS, pod("a", **spec))
     if phase:
         await api("PATCH", f"{PODS}/a/status", {"status": {"phase": phase}}, type=MERGE)
@@ -102,7 +104,9 @@ async def test_grace(api: Caller, spec: Any, phase: str, seconds: int | None, ex
         ({"kind": "Pod"}, "", "", 400),
     ],
 )
-async def test_propagation(api: Caller, body: Any, query: str, finalizer: str, status: int) -> None:
+async def test_propagation_policy_sets_finalizer(
+    api: Caller, body: Any, query: str, finalizer: str, status: int
+) -> None:
     await api.create(MAPS, config_map("a"))
     answer = await api("DELETE", f"{MAPS}/a{query}", body)
     assert answer.status == status, answer.body
@@ -112,14 +116,14 @@ async def test_propagation(api: Caller, body: Any, query: str, finalizer: str, s
         assert answer.json["status"] == "Success"
 
 
-async def test_accepted_is_said_only_to_who_asked_not_to_orphan(api: Caller) -> None:
+async def test_accepted_status_is_returned_only_with_orphan_dependents_false(api: Caller) -> None:
     obj = config_map("a")
     obj["metadata"]["finalizers"] = ["a.example/one"]
     await api.create(MAPS, obj)
     assert (await api("DELETE", f"{MAPS}/a", options(orphanDependents=False))).status == 202
 
 
-async def test_preconditions(api: Caller) -> None:
+async def test_deletion_preconditions_are_checked(api: Caller) -> None:
     created = await api.create(MAPS, config_map("a"))
     for wrong in ({"uid": "x"}, {"resourceVersion": "1"}):
         answer = await api("DELETE", f"{MAPS}/a", options(preconditions=wrong))
@@ -128,7 +132,7 @@ async def test_preconditions(api: Caller) -> None:
     assert (await api("DELETE", f"{MAPS}/a", options(preconditions=right))).status == 200
 
 
-async def test_collections(api: Caller) -> None:
+async def test_delete_collection_deletes_selected_objects(api: Caller) -> None:
     for index in range(4):
         await api.create(MAPS, config_map(f"m{index}", {"odd": str(index % 2)}))
     answer = await api("DELETE", f"{MAPS}?labelSelector=odd%3D1")
@@ -137,7 +141,7 @@ async def test_collections(api: Caller) -> None:
     assert len((await api.get(MAPS))["items"]) == 2
 
 
-async def test_namespaces_go_in_two_steps(api: Caller) -> None:
+async def test_namespace_is_deleted_after_finalize(api: Caller) -> None:
     created = await api.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     assert created["spec"] == {"finalizers": ["kubernetes"]} and created["status"] == {"phase": "Active"}
     assert created["metadata"]["labels"]["kubernetes.io/metadata.name"] == "team"
@@ -154,12 +158,12 @@ async def test_namespaces_go_in_two_steps(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-async def test_the_clusters_own_namespaces_stay(api: Caller, name: str) -> None:
+async def test_system_namespaces_cannot_be_deleted(api: Caller, name: str) -> None:
     answer = await api("DELETE", f"/api/v1/namespaces/{name}")
     assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
 
 
-async def test_deletion_options_in_protobuf(api: Caller) -> None:
+async def test_delete_options_in_protobuf_are_read(api: Caller) -> None:
     await api.create(PODS, pod("a", nodeName="n"))
     meta = b"\x0a\x02v1\x12\x0dDeleteOptions"
     raw = b"\x08\x05"  # gracePeriodSeconds: 5

@@ -16,7 +16,7 @@ AGGREGATED = (
 )
 
 
-async def test_legacy_roots(api: Caller) -> None:
+async def test_legacy_discovery_lists_groups_and_versions(api: Caller) -> None:
     assert (await api.get("/api"))["versions"] == ["v1"]
     groups = {g["name"]: g for g in (await api.get("/apis"))["groups"]}
     assert groups["apps"]["preferredVersion"] in groups["apps"]["versions"]
@@ -25,7 +25,7 @@ async def test_legacy_roots(api: Caller) -> None:
     assert (await api.get("/apis/apps/"))["kind"] == "APIGroup"
 
 
-async def test_resource_lists_name_what_clients_need(api: Caller) -> None:
+async def test_resource_list_has_verbs_short_names_and_kinds(api: Caller) -> None:
     listed = await api.get("/api/v1")
     assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "v1")
     resources: dict[str, Any] = {r["name"]: r for r in listed["resources"]}
@@ -52,13 +52,13 @@ async def test_aggregated_discovery_has_an_etag(api: Caller, root: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/apis/nope", "/apis/apps/v9", "/api/v2", "/nope", "/openapi/v4", "/apis/apps/v1/nope", "/readyz/nope"]
 )
-async def test_unknown_paths(api: Caller, path: str) -> None:
+async def test_unknown_path_is_not_found(api: Caller, path: str) -> None:
     answer = await api("GET", path)
     assert (answer.status, answer.json["reason"]) == (404, "NotFound")
     assert answer.json["message"] == "the server could not find the requested resource"
 
 
-async def test_openapi_v2_in_both_forms(api: Caller) -> None:
+async def test_openapi_v2_is_served_as_json_and_protobuf(api: Caller) -> None:
     answer = await api("GET", "/openapi/v2")
     assert (answer.headers["content-type"], answer.json["swagger"]) == ("application/json", "2.0")
     patch = answer.json["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
@@ -70,21 +70,21 @@ async def test_openapi_v2_in_both_forms(api: Caller) -> None:
     assert dict(fields(binary.body))[1] == b"2.0"
 
 
-async def test_version(api: Caller) -> None:
+async def test_version_reports_kubernetes_1_36(api: Caller) -> None:
     version = await api.get("/version")
     assert (version["major"], version["minor"]) == ("1", "36")
     assert version["gitVersion"].startswith("v1.36.")
 
 
 @pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
-async def test_health_needs_no_identity(api: Caller, name: str) -> None:
+async def test_health_endpoints_need_no_authentication(api: Caller, name: str) -> None:
     anonymous = api.as_("")
     assert (await anonymous("GET", f"/{name}")).body == b"ok"
     assert b"[+]ping ok" in (await anonymous("GET", f"/{name}?verbose")).body
     assert (await anonymous("GET", f"/{name}/ping")).status == 200
 
 
-async def test_checks_can_be_passed_over(api: Caller) -> None:
+async def test_health_checks_can_be_excluded(api: Caller) -> None:
     api.app.core.store.failing = True  # type: ignore[misc]
     whole = await api("GET", "/readyz")
     assert whole.status == 500
@@ -107,13 +107,13 @@ async def test_checks_can_be_passed_over(api: Caller) -> None:
     assert (await api("GET", "/readyz/moon")).status == 404
 
 
-async def test_not_ready_while_stopping_but_alive(api: Caller) -> None:
+async def test_stopping_server_is_alive_but_not_ready(api: Caller) -> None:
     api.app.core.stop_streams()
     assert (await api("GET", "/readyz")).status == 500
     assert (await api("GET", "/livez")).status == 200
 
 
-async def test_openapi_carries_field_validation_for_patch(api: Caller) -> None:
+async def test_openapi_v3_documents_field_validation_of_patch(api: Caller) -> None:
     index = await api.get("/openapi/v3")
     url = index["paths"]["api/v1"]["serverRelativeURL"]
     assert url.startswith("/openapi/v3/api/v1?hash=")
@@ -133,13 +133,13 @@ async def test_metrics_have_kubernetes_names(api: Caller) -> None:
     assert 'apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 1' in text
 
 
-async def test_every_answer_forbids_caching_and_has_an_audit_id(api: Caller) -> None:
+async def test_responses_have_no_cache_header_and_audit_id(api: Caller) -> None:
     answer = await api("GET", PODS)
     assert answer.headers["cache-control"] == "no-cache, private"
     assert uuid.UUID(answer.headers["audit-id"]).version == 4
 
 
-async def test_readiness_knows_of_a_disk_that_takes_nothing(api: Caller) -> None:
+async def test_failing_disk_makes_server_unready(api: Caller) -> None:
     api.app.core.store.failing = True  # type: ignore[misc]
     for path, status in (
         ("/readyz", 500),

@@ -24,7 +24,7 @@ def target() -> Iterator[Target]:
 
 @settings(max_examples=600, deadline=None)
 @given(seed=st.integers(0, 1 << 48))
-def test_every_request_is_answered(target: Target, seed: int) -> None:
+def test_every_random_request_gets_a_valid_response(target: Target, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(list, "WAIT_FOR_REVISION", 0.0)
         request = RequestFuzzer(random.Random(seed), SAMPLES).request()

@@ -46,12 +46,12 @@ def run_of(seed: int, target: Target) -> None:
             raise
 
 
-def test_a_run_of_odd_requests(target: Target) -> None:
+def test_random_request_sequence_gets_valid_responses(target: Target) -> None:
     run_of(int(SEED or 7), target)
 
 
 @pytest.mark.nightly
-def test_runs_of_odd_requests_all_night(target: Target) -> None:
+def test_random_request_sequences_get_valid_responses_in_long_run(target: Target) -> None:
     end = time.monotonic() + SECONDS
     for _ in range(5):
         run_of(secrets.randbits(48), target)

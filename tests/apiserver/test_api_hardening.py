@@ -40,7 +40,7 @@ async def grant(api: Caller, *rules: dict[str, Any], user: str = "jane", namespa
 # --- other people's objects
 
 
-async def test_a_continue_token_does_not_lead_out_of_the_namespace(api: Caller) -> None:
+async def test_continue_token_cannot_leave_the_namespace(api: Caller) -> None:
     await grant(api, {"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}, namespace="kube-system")
     await api.create(MAPS, config_map("secret-plan"))
     listed = "/api/v1/namespaces/kube-system/configmaps"
@@ -54,12 +54,12 @@ async def test_a_continue_token_does_not_lead_out_of_the_namespace(api: Caller) 
 
 
 @pytest.mark.parametrize("revision", [10**12, 10**30, -2, 1.5, "1", None])
-async def test_a_continue_token_of_another_time(api: Caller, revision: Any) -> None:
+async def test_invalid_continue_token_is_refused(api: Caller, revision: Any) -> None:
     answer = await api("GET", f"{MAPS}?continue={token_at(revision, 'configmaps/default/a')}")
     assert answer.status in (400, 410), answer.body
 
 
-async def test_names_in_rules_cover_lists_and_watches_only(api: Caller) -> None:
+async def test_resource_names_in_rules_limit_lists_and_watches(api: Caller) -> None:
     rule = {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"]}
     await grant(api, rule)
     jane = api.as_(USER)
@@ -83,7 +83,7 @@ IMPERSONATE = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["servi
         {"impersonate_extra_scopes": "all"},
     ],
 )
-async def test_impersonating_an_account_brings_only_its_own_groups(api: Caller, headers: dict[str, str]) -> None:
+async def test_impersonated_service_account_gets_only_its_groups(api: Caller, headers: dict[str, str]) -> None:
     await grant(api, IMPERSONATE)
     jane, account = api.as_(USER), "system:serviceaccount:default:robot"
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -96,7 +96,7 @@ async def test_impersonating_an_account_brings_only_its_own_groups(api: Caller, 
     assert alone.status == 400 and "without impersonating a user" in alone.json["message"]
 
 
-async def test_nobody_is_told_of_tokens(api: Caller, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens_are_never_disclosed(api: Caller, caplog: pytest.LogCaptureFixture) -> None:
     for path in (MAPS, "/nothing", "/api"):
         answer = await api.as_("guessed-secret")("GET", path)
         assert answer.status == 401 and b"guessed-secret" not in answer.body + str(answer.headers).encode()
@@ -105,7 +105,7 @@ async def test_nobody_is_told_of_tokens(api: Caller, caplog: pytest.LogCaptureFi
     assert "guessed-secret" not in caplog.text and ADMIN not in caplog.text
 
 
-def test_tokens_are_found_by_the_whole_text() -> None:
+def test_static_token_must_match_completely() -> None:
     tokens = StaticTokens({"abc": UserInfo("a"), "ü": UserInfo("u")})
     assert tokens.find("abc") == UserInfo("a", ("system:authenticated",))
     assert [tokens.find(text) for text in ("", "ab", "abcd", "ABC", "\ud800")] == [None] * 5
@@ -113,7 +113,7 @@ def test_tokens_are_found_by_the_whole_text() -> None:
 
 
 @pytest.mark.parametrize("path", ["/versions", "/healthzz", "/livezpods", "/readyz.", "/api", "/", "/metrics"])
-async def test_nobody_in_particular_sees_health_and_version_only(api: Caller, path: str) -> None:
+async def test_anonymous_user_sees_only_health_and_version(api: Caller, path: str) -> None:
     assert (await api.as_("")("GET", path)).status == 401
     for open_path in ("/version", "/healthz", "/livez/ping", "/readyz/"):
         assert (await api.as_("")("GET", open_path)).status == 200
@@ -145,7 +145,7 @@ def claim(name: str, parameters: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_patch_does_not_nest_without_end(api: Caller) -> None:
+async def test_patch_depth_and_growth_are_limited(api: Caller) -> None:
     await api.create(CLAIMS, claim("deep", {"a": {}}))
     path = "/spec/devices/config/0/opaque/parameters/a"
     operations = []
@@ -176,7 +176,7 @@ async def test_a_patch_does_not_nest_without_end(api: Caller) -> None:
         ("a: &a [*a]\n", "application/yaml"),
     ],
 )
-async def test_bodies_that_nothing_could_store(api: Caller, body: str, type: str) -> None:
+async def test_body_that_cannot_be_stored_is_a_bad_request(api: Caller, body: str, type: str) -> None:
     answer = await api("POST", MAPS, body.encode(), type=type)
     assert answer.status == 400 and answer.json["reason"] == "BadRequest", answer.body
 
@@ -188,7 +188,7 @@ async def test_applied_metadata_must_be_an_object(api: Caller, metadata: str) ->
     assert answer.status == 400, answer.body
 
 
-async def test_lists_of_texts_may_hold_anything_until_they_are_checked(api: Caller) -> None:
+async def test_non_string_list_items_are_refused_after_patch(api: Caller) -> None:
     await api.create(MAPS, config_map("x"))
     body = {"metadata": {"finalizers": [["a"], [{}]]}}
     answer = await api("PATCH", f"{MAPS}/x", body, type=STRATEGIC)
@@ -207,7 +207,7 @@ async def test_lists_of_texts_may_hold_anything_until_they_are_checked(api: Call
         "watch=1&timeoutSeconds=" + "9" * 400,
     ],
 )
-async def test_numbers_are_numbers_as_go_reads_them(api: Caller, query: str) -> None:
+async def test_numeric_query_parameters_are_parsed_strictly(api: Caller, query: str) -> None:
     answer = await api("GET", f"{MAPS}?{query}")
     assert answer.status in (400, 422), answer.body
     assert len(answer.body) < 1000
@@ -216,7 +216,7 @@ async def test_numbers_are_numbers_as_go_reads_them(api: Caller, query: str) -> 
 # --- warnings are headers
 
 
-async def test_a_warning_stays_in_its_header(api: Caller) -> None:
+async def test_warning_header_is_escaped_and_limited(api: Caller) -> None:
     body = config_map("x")
     body['evil"\r\nSet-Cookie: a=b'] = 1
     answer = await api("POST", MAPS, body)
@@ -228,7 +228,7 @@ async def test_a_warning_stays_in_its_header(api: Caller) -> None:
     assert answer.status == 201 and len(answer.headers["warning"]) < 300
 
 
-async def test_what_is_doubtful_is_accepted_with_a_warning(api: Caller) -> None:
+async def test_doubtful_fields_are_accepted_with_warning(api: Caller) -> None:
     """Pods when they are made, workloads when their spec changes; dry runs too."""
     said = '299 - "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; '
     container = {"name": "a", "image": "x"}
@@ -268,7 +268,9 @@ TWICE_YAML = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  a:
         ("PATCH", f"{MAPS}/there", b'{"data":{"a":"1","a":"2"}}', STRATEGIC, 'duplicate field "data.a"'),
     ],
 )
-async def test_what_occurs_twice(api: Caller, method: str, path: str, body: bytes, type: str, text: str) -> None:
+async def test_duplicate_fields_follow_field_validation(
+    api: Caller, method: str, path: str, body: bytes, type: str, text: str
+) -> None:
     await api.create(MAPS, config_map("there"))
     query = "?fieldManager=m&dryRun=All&fieldValidation="
     strict = await api(method, f"{path}{query}Strict", body, type=type)
@@ -280,7 +282,7 @@ async def test_what_occurs_twice(api: Caller, method: str, path: str, body: byte
     assert ignored.status in (200, 201) and "warning" not in ignored.headers
 
 
-async def test_many_warnings_leave_room_for_other_headers(api: Caller) -> None:
+async def test_number_of_warning_headers_is_limited(api: Caller) -> None:
     unknown = {f"x{number}": 1 for number in range(150)}
     sent: list[Any] = []
 

@@ -35,7 +35,7 @@ def samples() -> list[Any]:
 
 
 @pytest.mark.parametrize("obj", samples())
-async def test_saying_it_again(api: Caller, obj: Obj) -> None:
+async def test_repeated_apply_and_update_change_nothing(api: Caller, obj: Obj) -> None:
     obj = json.loads(json.dumps(obj))
     obj.pop("status", None)
     url = f"{path_of(obj)}/{obj['metadata']['name']}?fieldManager=m"

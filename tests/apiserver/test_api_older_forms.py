@@ -10,7 +10,7 @@ from api_caller import MAPS, PODS, Caller, config_map, pod
 WATCH = "/api/v1/watch/namespaces/default/configmaps"
 
 
-async def test_watches_by_path(api: Caller) -> None:
+async def test_legacy_watch_paths_deliver_events(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     everything = await api.stream("/api/v1/watch/configmaps")
     namespace = await api.stream(f"{WATCH}?resourceVersion={(await api.get(MAPS))['metadata']['resourceVersion']}")
@@ -37,17 +37,17 @@ async def test_watches_by_path(api: Caller) -> None:
         ("GET", f"{WATCH}/a?fieldSelector=metadata.name%3Db", 400),
     ],
 )
-async def test_paths_that_are_no_watches(api: Caller, method: str, path: str, status: int) -> None:
+async def test_invalid_legacy_watch_paths_are_refused(api: Caller, method: str, path: str, status: int) -> None:
     assert (await api(method, path)).status == status
 
 
-async def test_an_object_is_not_watched_by_a_parameter(api: Caller) -> None:
+async def test_watch_parameter_on_single_object_is_ignored(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     answer = await api("GET", f"{PODS}/a?watch=1")
     assert (answer.status, answer.json["kind"]) == (200, "Pod")
 
 
-async def test_watches_are_no_yaml(api: Caller) -> None:
+async def test_watch_as_yaml_is_not_acceptable(api: Caller) -> None:
     answer = await api("GET", f"{MAPS}?watch=1", accept="application/yaml")
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
 
@@ -71,7 +71,7 @@ CLAIM: dict[str, Any] = {"metadata": {"name": "c"}, "spec": {}}
         ("v1", None),
     ],
 )
-async def test_versions_on_their_way_out(api: Caller, version: str, warning: str | None) -> None:
+async def test_deprecated_version_gives_warning(api: Caller, version: str, warning: str | None) -> None:
     claims = f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims"
     expected = f'299 - "{warning}"' if warning else None
     answers = [
@@ -88,7 +88,7 @@ async def test_versions_on_their_way_out(api: Caller, version: str, warning: str
     await stream.close()
 
 
-async def test_endpoints_are_out_of_fashion(api: Caller) -> None:
+async def test_endpoints_resource_gives_deprecation_warning(api: Caller) -> None:
     answer = await api("GET", "/api/v1/endpoints")
     assert answer.headers["warning"] == (
         '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
@@ -96,7 +96,7 @@ async def test_endpoints_are_out_of_fashion(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("query", ["pretty=true", "pretty=1"])
-async def test_answers_for_people(api: Caller, query: str) -> None:
+async def test_pretty_parameter_formats_response(api: Caller, query: str) -> None:
     await api.create(MAPS, config_map("a"))
     plain, pretty = await api("GET", f"{MAPS}/a"), await api("GET", f"{MAPS}/a?{query}")
     assert pretty.json == plain.json and b'\n  "metadata": {\n' in pretty.body

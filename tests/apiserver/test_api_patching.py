@@ -22,13 +22,13 @@ APPLY = "application/apply-patch+yaml"
         (f"{MERGE}; charset=utf-8", {"data": {"k": "3"}}, {"k": "3"}),
     ],
 )
-async def test_patches(api: Caller, kind: str, body: Any, expected: dict[str, str]) -> None:
+async def test_patch_types_give_expected_data(api: Caller, kind: str, body: Any, expected: dict[str, str]) -> None:
     await api.create(MAPS, config_map("a", k="1"))
     answer = await api("PATCH", f"{MAPS}/a", body, type=kind)
     assert (answer.status, answer.json["data"]) == (200, expected)
 
 
-async def test_strategic_merge_knows_the_keys_of_lists(api: Caller) -> None:
+async def test_strategic_merge_patch_merges_lists_by_key(api: Caller) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
     await api.create(
@@ -62,7 +62,7 @@ async def test_strategic_merge_knows_the_keys_of_lists(api: Caller) -> None:
         (APPLY, b"a: [", "?fieldManager=m", 400),
     ],
 )
-async def test_refused_patches(api: Caller, kind: str, body: Any, query: str, code: int) -> None:
+async def test_invalid_patch_is_refused(api: Caller, kind: str, body: Any, query: str, code: int) -> None:
     await api.create(MAPS, config_map("a", k="1"))
     answer = await api("PATCH", f"{MAPS}/a{query}", body, type=kind)
     assert (answer.status, answer.json["code"]) == (code, code), answer.body
@@ -70,7 +70,7 @@ async def test_refused_patches(api: Caller, kind: str, body: Any, query: str, co
         assert STRATEGIC in answer.json["message"]
 
 
-async def test_patching_what_is_not_there(api: Caller) -> None:
+async def test_patch_of_missing_object_is_not_found(api: Caller) -> None:
     assert (await api("PATCH", f"{MAPS}/a", {}, type=MERGE)).status == 404
 
 
@@ -79,7 +79,7 @@ async def apply(api: Caller, obj: Any, manager: str = "one", query: str = "") ->
     return await api("PATCH", path, obj, type=APPLY)
 
 
-async def test_apply_creates_and_owns(api: Caller) -> None:
+async def test_apply_creates_object_and_managed_fields(api: Caller) -> None:
     answer = await apply(api, config_map("a", k="1"))
     assert answer.status == 201
     (entry,) = answer.json["metadata"]["managedFields"]
@@ -88,12 +88,12 @@ async def test_apply_creates_and_owns(api: Caller) -> None:
     assert (again.status, again.json) == (200, answer.json)
 
 
-async def test_apply_takes_yaml(api: Caller) -> None:
+async def test_apply_accepts_yaml(api: Caller) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"
     assert (await api("PATCH", f"{MAPS}/a?fieldManager=m", body, type=APPLY)).status == 201
 
 
-async def test_apply_conflicts_until_forced(api: Caller) -> None:
+async def test_apply_conflict_is_reported_until_forced(api: Caller) -> None:
     await apply(api, config_map("a", k="1"), "one")
     answer = await apply(api, config_map("a", k="2"), "two")
     assert (answer.status, answer.json["reason"]) == (409, "Conflict")
@@ -105,12 +105,12 @@ async def test_apply_conflicts_until_forced(api: Caller) -> None:
     assert [e["manager"] for e in forced.json["metadata"]["managedFields"]] == ["two"]
 
 
-async def test_apply_removes_what_it_no_longer_wants(api: Caller) -> None:
+async def test_apply_removes_fields_no_longer_applied(api: Caller) -> None:
     await apply(api, config_map("a", k="1", n="1"))
     assert (await apply(api, config_map("a", n="1"))).json["data"] == {"n": "1"}
 
 
-async def test_apply_to_status_leaves_the_rest(api: Caller) -> None:
+async def test_apply_to_status_changes_only_status(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"message": "hello"}}
     answer = await api("PATCH", f"{PODS}/a/status?fieldManager=m", body, type=APPLY)
@@ -120,7 +120,7 @@ async def test_apply_to_status_leaves_the_rest(api: Caller) -> None:
     assert (await api("PATCH", f"{PODS}/none/status?fieldManager=m", body, type=APPLY)).status in (400, 404)
 
 
-async def test_apply_with_a_version_or_uid_does_not_create(api: Caller) -> None:
+async def test_apply_with_resource_version_or_uid_does_not_create(api: Caller) -> None:
     obj = config_map("a")
     obj["metadata"]["resourceVersion"] = "5"
     assert (await apply(api, obj)).status == 404
@@ -129,7 +129,7 @@ async def test_apply_with_a_version_or_uid_does_not_create(api: Caller) -> None:
     assert (await apply(api, obj)).status == 409
 
 
-async def test_owners_can_be_reset(api: Caller) -> None:
+async def test_managed_fields_can_be_reset(api: Caller) -> None:
     await apply(api, config_map("a", k="1"))
     body: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     patched = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
@@ -139,7 +139,7 @@ async def test_owners_can_be_reset(api: Caller) -> None:
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 
 
-async def test_applying_again_changes_nothing_even_where_defaults_stand_in_a_list(api: Caller) -> None:
+async def test_repeated_apply_with_defaulted_list_changes_nothing(api: Caller) -> None:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
     template: dict[str, Any] = {
         "apiVersion": "resource.k8s.io/v1",
@@ -163,7 +163,7 @@ async def test_applying_again_changes_nothing_even_where_defaults_stand_in_a_lis
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
-async def test_what_the_server_adds_is_not_the_creators(api: Caller) -> None:
+async def test_fields_added_by_server_are_not_owned_by_creator(api: Caller) -> None:
     """kubectl gives an applier all that the creator held: it must not lose what it never knew of."""
     job = {
         "apiVersion": "batch/v1",
@@ -187,7 +187,7 @@ async def test_what_the_server_adds_is_not_the_creators(api: Caller) -> None:
     assert not entry["fieldsV1"]["f:spec"].keys() & {"f:tolerations", "f:priority", "f:serviceAccountName"}
 
 
-async def test_a_patch_may_write_in_another_version(api: Caller) -> None:
+async def test_patch_may_change_to_another_version(api: Caller) -> None:
     """And where it does not say which, or what it writes is none, it is refused."""
     path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}

@@ -92,5 +92,5 @@ async def run(writers: list[list[tuple[str, str, str]]], selector: str) -> None:
 @pytest.mark.parametrize("selector", ["", "l%3Dx"])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(writers=st.lists(STEPS, min_size=1, max_size=3))
-def test_a_watch_ends_with_what_a_list_shows(selector: str, writers: list[list[tuple[str, str, str]]]) -> None:
+def test_watch_events_lead_to_listed_state(selector: str, writers: list[list[tuple[str, str, str]]]) -> None:
     asyncio.run(run(writers, selector))

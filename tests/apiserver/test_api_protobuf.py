@@ -29,7 +29,7 @@ def inside(body: bytes) -> tuple[str, dict[int, Any]]:
     return dict(fields(outer[1]))[2].decode(), dict(fields(outer[2]))  # type: ignore[union-attr]
 
 
-async def test_objects_that_are_written_and_read(api: Caller) -> None:
+async def test_objects_are_written_and_read_in_protobuf(api: Caller) -> None:
     made = await api("POST", PODS, pod("a"), accept=PROTOBUF)
     assert (made.status, made.headers["content-type"]) == (201, PROTOBUF)
     assert int(made.headers["content-length"]) == len(made.body)
@@ -45,7 +45,7 @@ async def test_objects_that_are_written_and_read(api: Caller) -> None:
     assert kind == "Pod" or (kind, told[2]) == ("Status", b"Success")
 
 
-async def test_lists(api: Caller) -> None:
+async def test_lists_are_served_in_protobuf(api: Caller) -> None:
     for n in range(40):
         await api.create(MAPS, config_map(f"m{n:02}", key="v"))
     listed = await api("GET", f"{MAPS}?labelSelector=!x&limit=35", accept=PROTOBUF)
@@ -67,7 +67,7 @@ async def test_lists(api: Caller) -> None:
         ("GET", "/api/v1/namespaces/default/nothings", 404, b"NotFound"),
     ],
 )
-async def test_errors(api: Caller, method: str, path: str, code: int, reason: bytes) -> None:
+async def test_errors_are_served_in_protobuf(api: Caller, method: str, path: str, code: int, reason: bytes) -> None:
     answer = await api(method, path, b"nonsense" if method != "GET" else None, accept=PROTOBUF)
     kind, told = inside(answer.body)
     assert (answer.status, answer.headers["content-type"], kind) == (code, PROTOBUF, "Status")
@@ -91,7 +91,7 @@ async def test_errors(api: Caller, method: str, path: str, code: int, reason: by
         (f"{PARTIAL},application/json", "application/json"),
     ],
 )
-async def test_json_where_it_is_taken(api: Caller, accept: str, content_type: str | None) -> None:
+async def test_json_is_used_when_acceptable(api: Caller, accept: str, content_type: str | None) -> None:
     await api.create(MAPS, config_map("a", key="v"))
     answer = await api("GET", f"{MAPS}/a", accept=accept)
     if content_type is None:
@@ -100,7 +100,7 @@ async def test_json_where_it_is_taken(api: Caller, accept: str, content_type: st
         assert (answer.status, answer.headers["content-type"]) == (200, content_type)
 
 
-async def test_custom_resources_have_no_form_in_it(api: Caller) -> None:
+async def test_custom_resources_have_no_protobuf_form(api: Caller) -> None:
     await define(api)
     assert (await api("POST", TRAININGS, training("a"), accept=PROTOBUF)).status == 406
     assert (await api("GET", f"{TRAININGS}/a")).status == 404, "nothing was made"
@@ -126,7 +126,7 @@ def events_of(data: bytes) -> list[tuple[str, str, dict[int, Any]]]:
     return found
 
 
-async def test_watches(api: Caller) -> None:
+async def test_watches_are_served_in_protobuf(api: Caller) -> None:
     """As a client without JSON watches: over a socket, frame by frame."""
     server = HttpServer(api.app)
     await server.start()
@@ -162,7 +162,7 @@ CREATED = (
 )
 
 
-async def test_a_go_client_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kubectl_works_when_protobuf_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kubectl's typed commands put protobuf first: here they are given it, and have to make sense of it."""
     require_kubectl()
     answered = []

@@ -23,7 +23,7 @@ async def fill(api: Caller) -> None:
         await api.create(MAPS, config_map(f"m{index}", labels))
 
 
-async def test_an_empty_list_has_items_and_a_revision(api: Caller) -> None:
+async def test_empty_list_has_items_and_resource_version(api: Caller) -> None:
     listed = await api.get(PODS)
     assert listed == {
         "kind": "PodList",
@@ -47,7 +47,7 @@ async def test_an_empty_list_has_items_and_a_revision(api: Caller) -> None:
         ("labelSelector=a&fieldSelector=metadata.name%3Dm2", []),
     ],
 )
-async def test_selectors(api: Caller, query: str, expected: list[str]) -> None:
+async def test_label_and_field_selectors_select_objects(api: Caller, query: str, expected: list[str]) -> None:
     await fill(api)
     assert names(await api.get(f"{MAPS}?{query}")) == expected
 
@@ -68,13 +68,13 @@ async def test_selectors(api: Caller, query: str, expected: list[str]) -> None:
         (f"{PODS}?watch=maybe", 400, ""),
     ],
 )
-async def test_bad_options(api: Caller, url: str, code: int, text: str) -> None:
+async def test_invalid_list_options_are_refused(api: Caller, url: str, code: int, text: str) -> None:
     answer = await api("GET", url)
     assert answer.status == code and answer.json["code"] == code
     assert text in answer.json["message"]
 
 
-async def test_pods_by_node_and_phase(api: Caller) -> None:
+async def test_pods_are_selected_by_node_and_phase(api: Caller) -> None:
     await api.create(PODS, pod("a", nodeName="n1"))
     await api.create(PODS, pod("b"))
     assert names(await api.get(f"{PODS}?fieldSelector=spec.nodeName%3Dn1")) == ["a"]
@@ -82,7 +82,7 @@ async def test_pods_by_node_and_phase(api: Caller) -> None:
     assert names(await api.get("/api/v1/pods?fieldSelector=spec.nodeName!%3Dn1")) == ["b"]
 
 
-async def test_pages_show_one_moment(api: Caller) -> None:
+async def test_pages_are_consistent_at_one_revision(api: Caller) -> None:
     await fill(api)
     first = await api.get(f"{MAPS}?limit=2")
     assert names(first) == ["m0", "m1"] and first["metadata"]["remainingItemCount"] == 3
@@ -95,7 +95,7 @@ async def test_pages_show_one_moment(api: Caller) -> None:
     assert names(third) == ["m4"] and "continue" not in third["metadata"]
 
 
-async def test_pages_with_selectors_do_not_count_what_remains(api: Caller) -> None:
+async def test_pages_with_selector_have_no_remaining_item_count(api: Caller) -> None:
     await fill(api)
     first = await api.get(f"{MAPS}?limit=1&labelSelector=a")
     assert names(first) == ["m0"] and "remainingItemCount" not in first["metadata"]
@@ -103,7 +103,7 @@ async def test_pages_with_selectors_do_not_count_what_remains(api: Caller) -> No
     assert names(second) == ["m1", "m4"]
 
 
-async def test_an_expired_page_says_how_to_go_on(api: Caller) -> None:
+async def test_expired_continue_token_gives_410_with_new_token(api: Caller) -> None:
     await fill(api)
     first = await api.get(f"{MAPS}?limit=2")
     await api.create(MAPS, config_map("m9"))
@@ -114,7 +114,7 @@ async def test_an_expired_page_says_how_to_go_on(api: Caller) -> None:
     assert names(rest) == ["m2", "m3", "m4", "m9"]
 
 
-async def test_lists_at_revisions(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lists_at_given_resource_version(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     created = await api.create(MAPS, config_map("m0"))
     revision = created["metadata"]["resourceVersion"]
     await api.create(MAPS, config_map("m1"))
@@ -133,7 +133,7 @@ async def test_lists_at_revisions(api: Caller, monkeypatch: pytest.MonkeyPatch) 
     assert (answer.status, answer.json["reason"]) == (410, "Expired")
 
 
-async def test_tables(api: Caller) -> None:
+async def test_table_has_rows_and_columns(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     table = (await api("GET", PODS, accept=TABLE)).json
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -148,7 +148,7 @@ async def test_tables(api: Caller) -> None:
     assert none["rows"][0]["object"] is None
 
 
-async def test_metadata_only(api: Caller) -> None:
+async def test_partial_object_metadata_has_no_spec(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     one = (await api("GET", f"{PODS}/a", accept=PARTIAL)).json
     assert one["kind"] == "PartialObjectMetadata" and "spec" not in one
@@ -169,7 +169,7 @@ async def test_metadata_only(api: Caller) -> None:
         ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", 200, "application/json"),
     ],
 )
-async def test_negotiation(api: Caller, accept: str, status: int, content_type: str) -> None:
+async def test_accept_header_determines_content_type(api: Caller, accept: str, status: int, content_type: str) -> None:
     await api.create(PODS, pod("a"))
     answer = await api("GET", f"{PODS}/a", accept=accept)
     assert (answer.status, answer.headers["content-type"]) == (status, content_type)
@@ -188,7 +188,9 @@ async def test_negotiation(api: Caller, accept: str, status: int, content_type: 
         ),
     ],
 )
-async def test_not_found(api: Caller, path: str, message: str, details: dict[str, str]) -> None:
+async def test_missing_object_gives_not_found_status(
+    api: Caller, path: str, message: str, details: dict[str, str]
+) -> None:
     answer = await api("GET", path)
     assert answer.status == 404
     assert answer.json == {
@@ -203,7 +205,7 @@ async def test_not_found(api: Caller, path: str, message: str, details: dict[str
     }
 
 
-async def test_large_answers_are_compressed_on_request(api: Caller) -> None:
+async def test_large_responses_are_compressed_on_request(api: Caller) -> None:
     import gzip
 
     for index in range(3):

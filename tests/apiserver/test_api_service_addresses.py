@@ -45,7 +45,7 @@ def service(name: str, **spec: Any) -> Obj:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": ports, **spec}}
 
 
-async def test_no_address_is_given_out_twice(callers: list[Caller]) -> None:
+async def test_concurrent_services_get_unique_ips_and_node_ports(callers: list[Caller]) -> None:
     asked = [
         callers[number % len(callers)]("POST", SERVICES, service(f"s{number}", type="NodePort")) for number in range(20)
     ]
@@ -58,7 +58,7 @@ async def test_no_address_is_given_out_twice(callers: list[Caller]) -> None:
     assert len(ports) == len(set(ports)) == 40
 
 
-async def test_of_those_who_ask_for_one_address_one_gets_it(callers: list[Caller]) -> None:
+async def test_only_one_service_gets_a_requested_ip(callers: list[Caller]) -> None:
     asked = [
         callers[number % len(callers)]("POST", SERVICES, service(f"s{number}", clusterIP="10.96.0.77"))
         for number in range(6)
@@ -69,7 +69,7 @@ async def test_of_those_who_ask_for_one_address_one_gets_it(callers: list[Caller
     assert "provided IP is already allocated" in refused.json["message"]
 
 
-async def test_ports_of_services_that_get_their_type_later(callers: list[Caller]) -> None:
+async def test_services_changed_to_node_port_get_unique_ports(callers: list[Caller]) -> None:
     for number in range(6):
         await callers[0].create(SERVICES, service(f"s{number}"))
     patch = {"spec": {"type": "NodePort"}}

@@ -44,7 +44,7 @@ def trust(served: Kubectl, client: bool = False) -> ssl.SSLContext:
 AS_ADMIN = {"Authorization": f"Bearer {ADMIN}"}
 
 
-async def test_tls_with_an_authority_of_our_own(served: Kubectl) -> None:
+async def test_server_certificate_is_signed_by_own_ca(served: Kubectl) -> None:
     async with aiohttp.ClientSession(headers=AS_ADMIN) as session:
         for host in ("127.0.0.1", "localhost"):
             url = f"https://{host}:{served.server.port}/version"
@@ -52,7 +52,7 @@ async def test_tls_with_an_authority_of_our_own(served: Kubectl) -> None:
                 assert (await answer.json())["minor"] == "36"
 
 
-async def test_client_certificates_are_identities(served: Kubectl) -> None:
+async def test_client_certificate_authenticates_user(served: Kubectl) -> None:
     url = f"{served.server.url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
     async with aiohttp.ClientSession() as session:
         async with session.post(url, json={}, ssl=trust(served, client=True)) as answer:
@@ -62,7 +62,7 @@ async def test_client_certificates_are_identities(served: Kubectl) -> None:
             assert answer.status == 401
 
 
-async def test_certificates_of_others_are_no_identities(served: Kubectl, tmp_path: Path) -> None:
+async def test_client_certificate_of_foreign_ca_is_refused(served: Kubectl, tmp_path: Path) -> None:
     now = datetime.now(UTC)
     forged = certificates.client_pair(certificates.new_authority(now), "cert-admin", ["system:masters"], now)
     (tmp_path / "client.crt").write_bytes(forged.certificate)
@@ -72,7 +72,7 @@ async def test_certificates_of_others_are_no_identities(served: Kubectl, tmp_pat
             await session.get(f"{served.server.url}/api/v1/pods", ssl=trust(served, client=True))
 
 
-async def test_stopping_ends_watches_cleanly_and_soon(served: Kubectl) -> None:
+async def test_stopping_server_ends_watches(served: Kubectl) -> None:
     url = f"{served.server.url}/api/v1/pods?watch=1"
     async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
         assert answer.status == 200
@@ -84,7 +84,7 @@ async def test_stopping_ends_watches_cleanly_and_soon(served: Kubectl) -> None:
         assert time.monotonic() - started < 5
 
 
-async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
+async def test_disconnected_client_releases_its_watch(served: Kubectl) -> None:
     url = f"{served.server.url}/api/v1/pods?watch=1"
     async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
         assert answer.status == 200
@@ -97,7 +97,9 @@ async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
     assert not served.app.core.watches
 
 
-async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_its_watch_is_disconnected(
+    served: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch_encoder, "SEND_SECONDS", 0.2)
     server = HttpServer(served.app)
     await server.start()
@@ -125,7 +127,7 @@ async def fill(url: str, count: int) -> None:
                 assert answer.status == 201
 
 
-async def test_a_large_answer_comes_whole(served: Kubectl) -> None:
+async def test_large_response_is_complete(served: Kubectl) -> None:
     server = HttpServer(served.app)
     await server.start()
     await fill(server.url, 4)
@@ -141,7 +143,7 @@ async def test_a_large_answer_comes_whole(served: Kubectl) -> None:
     await server.stop()
 
 
-async def test_a_client_that_does_not_read_a_large_answer_is_cut_off(
+async def test_client_that_does_not_read_a_large_response_is_disconnected(
     served: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response_writer, "PIECE_SECONDS", 0.2)
@@ -163,7 +165,7 @@ async def test_a_client_that_does_not_read_a_large_answer_is_cut_off(
     await server.stop()
 
 
-async def test_an_idle_client_does_not_hold_up_the_end(served: Kubectl) -> None:
+async def test_idle_connection_does_not_delay_stop(served: Kubectl) -> None:
     def connect_and_ask() -> ssl.SSLSocket:
         plain = socket.create_connection(("127.0.0.1", served.server.port))
         connection = trust(served).wrap_socket(plain, server_hostname="localhost")
@@ -178,7 +180,7 @@ async def test_an_idle_client_does_not_hold_up_the_end(served: Kubectl) -> None:
     connection.close()
 
 
-async def test_pods_find_the_server_by_its_service(served: Kubectl) -> None:
+async def test_kubernetes_service_points_to_the_server(served: Kubectl) -> None:
     require_kubectl()
 
     async def where() -> list[Any]:
@@ -199,12 +201,12 @@ async def test_pods_find_the_server_by_its_service(served: Kubectl) -> None:
     await other.stop()
 
 
-async def test_a_taken_port_is_named(served: Kubectl) -> None:
+async def test_port_in_use_is_named(served: Kubectl) -> None:
     with pytest.raises(OSError, match=r"can not be served.*choose another --port"):
         await HttpServer(served.app, port=served.server.port).start()
 
 
-async def test_without_tls(served: Kubectl) -> None:
+async def test_server_without_tls_serves_http(served: Kubectl) -> None:
     server = HttpServer(served.app)
     await server.start()
     assert server.url.startswith("http://127.0.0.1:")
@@ -215,7 +217,7 @@ async def test_without_tls(served: Kubectl) -> None:
         assert probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) != 0
 
 
-def test_the_kubeconfig_is_private_and_complete(tmp_path: Path) -> None:
+def test_kubeconfig_file_is_private_and_complete(tmp_path: Path) -> None:
     path = tmp_path / "config"
     write_whole(path, certificates.kubeconfig("https://127.0.0.1:1", b"PEM", "secret", namespace="ns"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -226,7 +228,7 @@ def test_the_kubeconfig_is_private_and_complete(tmp_path: Path) -> None:
     assert config["users"][0]["user"] == {"token": "secret"}
 
 
-def test_server_certificates_name_their_hosts() -> None:
+def test_server_certificate_names_its_hosts() -> None:
     from cryptography import x509
 
     now = datetime.now(UTC)

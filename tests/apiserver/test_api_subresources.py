@@ -20,7 +20,7 @@ def binding(name: str, node: str = "n1", **metadata: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", [f"{PODS}/a/binding", "/api/v1/namespaces/default/bindings"])
-async def test_binding(api: Caller, path: str) -> None:
+async def test_binding_sets_node_once(api: Caller, path: str) -> None:
     await api.create(PODS, pod("a"))
     answer = await api("POST", path, binding("a", annotations={"x": "y"}))
     assert (answer.status, answer.json["status"], answer.json["kind"]) == (201, "Success", "Status")
@@ -46,14 +46,14 @@ async def test_binding(api: Caller, path: str) -> None:
         (binding("a", namespace="other"), {}, 400),
     ],
 )
-async def test_refused_bindings(api: Caller, body: Any, spec: Any, code: int) -> None:
+async def test_invalid_binding_is_refused(api: Caller, body: Any, spec: Any, code: int) -> None:
     await api.create(PODS, pod("a", **spec))
     answer = await api("POST", f"{PODS}/a/binding", body)
     assert answer.status == code, answer.body
     assert "nodeName" not in (await api.get(f"{PODS}/a"))["spec"]
 
 
-async def test_binding_what_is_not_there_or_going(api: Caller) -> None:
+async def test_binding_missing_or_terminating_pod_is_refused(api: Caller) -> None:
     assert (await api("POST", f"{PODS}/a/binding", binding("a"))).status == 404
     obj = pod("a")
     obj["metadata"]["finalizers"] = ["a.example/x"]
@@ -92,7 +92,7 @@ def eviction(**options: Any) -> Any:
         ({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": 1}, False, 429),
     ],
 )
-async def test_evictions_ask_the_budget(api: Caller, status: Any, ready: bool, code: int) -> None:
+async def test_eviction_follows_disruption_budget(api: Caller, status: Any, ready: bool, code: int) -> None:
     await running(api, ready)
     if status is not None:
         obj, patch = budget(**status)
@@ -131,7 +131,7 @@ SINCE = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
         ),
     ],
 )
-async def test_only_a_budget_that_is_not_processed_yet_says_when_to_come_back(
+async def test_only_unprocessed_budget_gives_retry_after(
     api: Caller, status: Any, why: str, seconds: int | None
 ) -> None:
     """A client repeats a request whose answer names a time, ten times, whatever it was told of its own patience."""
@@ -148,7 +148,7 @@ async def test_only_a_budget_that_is_not_processed_yet_says_when_to_come_back(
     assert answer.headers.get("retry-after") == (str(seconds) if seconds else None)
 
 
-async def test_who_is_on_the_way_out_is_bounded(api: Caller) -> None:
+async def test_number_of_disrupted_pods_is_limited(api: Caller) -> None:
     await running(api)
     going = {f"p{number}": "2026-01-01T00:00:00Z" for number in range(2001)}
     obj, patch = budget(observedGeneration=1, disruptionsAllowed=5, currentHealthy=6, disruptedPods=going)
@@ -158,7 +158,7 @@ async def test_who_is_on_the_way_out_is_bounded(api: Caller) -> None:
     assert answer.status == 403 and "DisruptedPods map too big" in answer.json["message"]
 
 
-async def test_the_last_disruption_is_told_in_the_condition(api: Caller) -> None:
+async def test_last_allowed_disruption_updates_condition(api: Caller) -> None:
     await running(api)
     obj, patch = budget(observedGeneration=1, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1)
     await api.create(BUDGETS, obj)
@@ -170,7 +170,7 @@ async def test_the_last_disruption_is_told_in_the_condition(api: Caller) -> None
 
 
 @pytest.mark.parametrize("version", ["", "current", "1"])
-async def test_an_evicted_pod_says_why_it_goes(api: Caller, version: str) -> None:
+async def test_evicted_pod_has_disruption_target_condition(api: Caller, version: str) -> None:
     await running(api)
     before = await api.get(f"{PODS}/a")
     wanted = before["metadata"]["resourceVersion"] if version == "current" else version
@@ -190,7 +190,7 @@ async def test_an_evicted_pod_says_why_it_goes(api: Caller, version: str) -> Non
         ]
 
 
-async def test_two_budgets_are_one_too_many(api: Caller) -> None:
+async def test_two_matching_budgets_refuse_eviction(api: Caller) -> None:
     await running(api)
     for name in ("b", "c"):
         obj, _ = budget()
@@ -198,7 +198,7 @@ async def test_two_budgets_are_one_too_many(api: Caller) -> None:
     assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 500
 
 
-async def test_evicting_what_is_not_there(api: Caller) -> None:
+async def test_eviction_of_missing_pod_is_not_found(api: Caller) -> None:
     assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 404
 
 
@@ -211,7 +211,7 @@ async def deployment(api: Caller) -> Any:
     )
 
 
-async def test_scale(api: Caller) -> None:
+async def test_scale_is_read_and_updated(api: Caller) -> None:
     created = await deployment(api)
     scale = await api.get(f"{DEPLOYMENTS}/d/scale")
     assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
@@ -235,7 +235,7 @@ SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "
 APPLY = "application/apply-patch+yaml"
 
 
-async def test_scale_takes_every_kind_of_patch(api: Caller) -> None:
+async def test_scale_accepts_every_patch_type(api: Caller) -> None:
     await deployment(api)
     path = f"{DEPLOYMENTS}/d/scale"
     for type, body in (
@@ -253,7 +253,7 @@ async def test_scale_takes_every_kind_of_patch(api: Caller) -> None:
     assert unknown.status == 400 and 'unknown field "spec.replica"' in unknown.json["message"]
 
 
-async def test_scale_is_applied_by_its_manager(api: Caller) -> None:
+async def test_scale_is_applied_by_field_manager(api: Caller) -> None:
     await deployment(api)
     path = f"{DEPLOYMENTS}/d/scale"
     applied = {**SCALE, "spec": {"replicas": 3}}
@@ -279,7 +279,7 @@ async def test_scale_is_applied_by_its_manager(api: Caller) -> None:
         assert (await api("PATCH", f"{path}?fieldManager=me", wrong, type=APPLY)).status == 400
 
 
-async def test_tokens_are_signed_and_accepted(api: Caller) -> None:
+async def test_requested_tokens_authenticate_until_expiry(api: Caller) -> None:
     account = await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     answer = await api("POST", f"{ACCOUNTS}/robot/token", request)
@@ -301,7 +301,7 @@ async def test_tokens_are_signed_and_accepted(api: Caller) -> None:
     assert (await robot("GET", PODS)).status == 401
 
 
-async def test_tokens_die_with_what_they_are_bound_to(api: Caller) -> None:
+async def test_token_is_invalid_after_bound_pod_is_deleted(api: Caller) -> None:
     await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     created = await api.create(PODS, pod("a", nodeName="n1", serviceAccountName="robot"))
     reference = {"kind": "Pod", "apiVersion": "v1", "name": "a", "uid": created["metadata"]["uid"]}
@@ -323,7 +323,7 @@ async def test_tokens_die_with_what_they_are_bound_to(api: Caller) -> None:
         ({"boundObjectRef": {"kind": "Pod", "name": "none"}}, 404),
     ],
 )
-async def test_refused_tokens(api: Caller, spec: Any, code: int) -> None:
+async def test_invalid_token_request_is_refused(api: Caller, spec: Any, code: int) -> None:
     await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     assert (await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})).status == code
     assert (await api("POST", f"{ACCOUNTS}/none/token", {"spec": {}})).status == 404
@@ -339,7 +339,7 @@ async def test_tampered_tokens_are_refused(api: Caller) -> None:
     assert (await api.as_(none)("GET", PODS)).status == 401
 
 
-async def test_logs_of_simulated_pods_are_empty(api: Caller) -> None:
+async def test_log_of_simulated_pod_is_empty(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     answer = await api("GET", f"{PODS}/a/log")
     assert (answer.status, answer.body) == (200, b"")
@@ -351,7 +351,7 @@ async def test_logs_of_simulated_pods_are_empty(api: Caller) -> None:
     assert (await api("GET", f"{PODS}/none/log")).status == 404
 
 
-async def test_ephemeral_containers_are_only_added(api: Caller) -> None:
+async def test_ephemeral_containers_can_only_be_added(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     path = f"{PODS}/a/ephemeralcontainers"
     body = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}]}}
@@ -363,7 +363,7 @@ async def test_ephemeral_containers_are_only_added(api: Caller) -> None:
     assert (await api("PATCH", path, clash, type="application/strategic-merge-patch+json")).status == 422
 
 
-async def test_resize_changes_cpu_and_memory_only(api: Caller) -> None:
+async def test_resize_changes_only_cpu_and_memory(api: Caller) -> None:
     resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
     await api.create(PODS, pod("a", containers=[{"name": "main", "image": "i", "resources": resources}]))
 
@@ -378,7 +378,7 @@ async def test_resize_changes_cpu_and_memory_only(api: Caller) -> None:
     assert (await resize({"requests": {"nvidia.com/gpu": "2"}})).status == 422
 
 
-async def test_a_signing_request_stays_as_it_was_made(api: Caller) -> None:
+async def test_signing_request_spec_is_immutable(api: Caller) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     spec = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]}
     made = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})
@@ -388,7 +388,7 @@ async def test_a_signing_request_stays_as_it_was_made(api: Caller) -> None:
     assert patched.json["spec"] == made["spec"]
 
 
-async def test_signing_requests_carry_their_requester_and_are_approved_apart(api: Caller) -> None:
+async def test_signing_request_records_requester_and_approval(api: Caller) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     spec = {"request": "Zm9v", "signerName": "a.example/b", "usages": ["client auth"], "username": "forged"}
     created = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})

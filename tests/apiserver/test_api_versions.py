@@ -21,7 +21,7 @@ def spec(devices: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
-async def test_every_version_reads_what_any_wrote(api: Caller, version: str) -> None:
+async def test_object_written_in_any_version_is_readable_in_every_version(api: Caller, version: str) -> None:
     inner = {"attributes": {"model": {"string": "H100"}}}
     device = {"name": "d0", "basic": inner} if version == "v1beta1" else {"name": "d0", **inner}
     obj = {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceSlice", "metadata": {"name": "s"}}
@@ -46,7 +46,7 @@ async def test_every_version_reads_what_any_wrote(api: Caller, version: str) -> 
     assert (await api("DELETE", SLICES.format("v1beta1") + "/s")).status == 200
 
 
-async def test_slices_are_found_by_node_and_driver(api: Caller) -> None:
+async def test_slices_are_selected_by_node_and_driver(api: Caller) -> None:
     await api.create(SLICES.format("v1"), {"metadata": {"name": "s"}, "spec": spec([])})
     for selector, count in (("spec.nodeName%3Dn", 1), ("spec.driver%3Dother", 0)):
         listed = await api.get(f"{SLICES.format('v1beta1')}?fieldSelector={selector}")
@@ -67,7 +67,7 @@ def event(name: str) -> Any:
     }
 
 
-async def test_events_are_one_store_in_two_groups(api: Caller) -> None:
+async def test_events_of_both_groups_share_storage(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     await api.create(CORE_EVENTS, event("e1"))
     seen = await api.get(f"{NEW_EVENTS}/e1")
@@ -95,7 +95,7 @@ async def test_events_are_one_store_in_two_groups(api: Caller) -> None:
         assert [i["metadata"]["name"] for i in listed["items"]] == names, selector
 
 
-async def test_events_grow_old(api: Caller) -> None:
+async def test_events_expire_after_an_hour(api: Caller) -> None:
     await api.create(CORE_EVENTS, event("old"))
     api.clock.advance(minutes=59)
     young = event("young")

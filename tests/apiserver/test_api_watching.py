@@ -17,7 +17,7 @@ async def revision(api: Caller) -> str:
     return str((await api.get(MAPS))["metadata"]["resourceVersion"])
 
 
-async def test_events_of_one_object(api: Caller) -> None:
+async def test_watch_delivers_events_of_one_object(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=true&resourceVersion={await revision(api)}")
     assert (stream.status, stream.headers["content-type"]) == (200, "application/json")
     created = await api.create(MAPS, config_map("a"))
@@ -34,7 +34,7 @@ async def test_events_of_one_object(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("flag", ["watch=true", "watch=1", "watch", "watch=True"])
-async def test_without_a_revision_the_present_comes_first(api: Caller, flag: str) -> None:
+async def test_watch_without_resource_version_starts_with_existing_objects(api: Caller, flag: str) -> None:
     await api.create(MAPS, config_map("a"))
     for query in (flag, f"{flag}&resourceVersion=0"):
         stream = await api.stream(f"{MAPS}?{query}")
@@ -45,7 +45,7 @@ async def test_without_a_revision_the_present_comes_first(api: Caller, flag: str
         await stream.close()
 
 
-async def test_watch_list_ends_its_initial_events_with_a_bookmark(api: Caller) -> None:
+async def test_watch_list_ends_initial_events_with_bookmark(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     stream = await api.stream(f"{MAPS}?{query}")
@@ -67,11 +67,11 @@ async def test_watch_list_ends_its_initial_events_with_a_bookmark(api: Caller) -
         "watch=true&continue=abc",
     ],
 )
-async def test_options_without_meaning_are_refused(api: Caller, query: str) -> None:
+async def test_invalid_watch_options_are_refused(api: Caller, query: str) -> None:
     assert (await api("GET", f"{MAPS}?{query}")).status == 422
 
 
-async def test_selection_is_entered_and_left(api: Caller) -> None:
+async def test_object_entering_and_leaving_selection_is_added_and_deleted(api: Caller) -> None:
     start = await revision(api)
     stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={start}&labelSelector=a%3Dx")
     steps: list[Any] = [{"a": "y"}, {"a": "x"}, {"a": "x", "b": "1"}, {"a": "y", "b": None}, {"a": "x"}]
@@ -87,7 +87,7 @@ async def test_selection_is_entered_and_left(api: Caller) -> None:
     await stream.close()
 
 
-async def test_leaving_carries_the_revision_of_the_change(api: Caller) -> None:
+async def test_deleted_event_of_left_selection_has_new_resource_version(api: Caller) -> None:
     await api.create(PODS, pod("a", nodeName="n1"))
     stream = await api.stream(f"{PODS}?watch=1&fieldSelector=status.phase%3DPending")
     await stream.take(1)
@@ -99,7 +99,7 @@ async def test_leaving_carries_the_revision_of_the_change(api: Caller) -> None:
     await stream.close()
 
 
-async def test_other_namespaces_and_resources_are_not_seen(api: Caller) -> None:
+async def test_watch_of_one_namespace_ignores_others(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1")
     everywhere = await api.stream("/api/v1/configmaps?watch=1")
     await api.create("/api/v1/namespaces/kube-system/configmaps", config_map("other"))
@@ -110,7 +110,7 @@ async def test_other_namespaces_and_resources_are_not_seen(api: Caller) -> None:
     await everywhere.close()
 
 
-async def test_a_compacted_revision_is_gone(api: Caller) -> None:
+async def test_watch_at_compacted_revision_gives_410(api: Caller) -> None:
     start = await revision(api)
     await api.create(MAPS, config_map("a"))
     await api.app.core.store.compact(api.app.core.store.revision)
@@ -119,7 +119,7 @@ async def test_a_compacted_revision_is_gone(api: Caller) -> None:
     assert answer.json["message"].startswith(f"too old resource version: {start} (")
 
 
-async def test_a_slow_reader_is_cut_off_with_410(api: Caller) -> None:
+async def test_lagging_watch_ends_with_410(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={await revision(api)}")
     store = api.app.core.store
     # Both happen before the stream gets to run: its cursor is behind the history's start by then.
@@ -131,7 +131,7 @@ async def test_a_slow_reader_is_cut_off_with_410(api: Caller) -> None:
     await stream.close()
 
 
-async def test_timeout_ends_the_stream_with_a_bookmark(api: Caller) -> None:
+async def test_timeout_ends_watch_with_bookmark(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1&resourceVersion=0&timeoutSeconds=1&allowWatchBookmarks=true")
     event = await stream.next(3)
     assert event["type"] == "BOOKMARK"
@@ -140,7 +140,7 @@ async def test_timeout_ends_the_stream_with_a_bookmark(api: Caller) -> None:
     await stream.close()
 
 
-async def test_bookmarks_come_from_time_to_time(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bookmarks_are_sent_periodically(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.02)
     stream = await api.stream(f"{MAPS}?watch=1&allowWatchBookmarks=true")
     await api.create(PODS, pod("elsewhere"))
@@ -151,7 +151,7 @@ async def test_bookmarks_come_from_time_to_time(api: Caller, monkeypatch: pytest
     await stream.close()
 
 
-async def test_stopping_ends_every_stream(api: Caller) -> None:
+async def test_stopping_server_ends_all_watches(api: Caller) -> None:
     streams = [await api.stream(f"{MAPS}?watch=1") for _ in range(5)]
     api.app.core.stop_streams()
     assert [await s.next() for s in streams] == [None] * 5
@@ -161,14 +161,14 @@ async def test_stopping_ends_every_stream(api: Caller) -> None:
         await stream.close()
 
 
-async def test_a_gone_client_leaves_nothing_behind(api: Caller) -> None:
+async def test_closed_watch_is_released(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1")
     assert len(api.app.core.watches) == 1
     await stream.close()
     assert not api.app.core.watches
 
 
-async def test_table_watch_sends_columns_once(api: Caller) -> None:
+async def test_table_watch_sends_column_definitions_once(api: Caller) -> None:
     stream = await api.stream(f"{PODS}?watch=1", accept=TABLE)
     await api.create(PODS, pod("a"))
     await api.create(PODS, pod("b"))
@@ -180,7 +180,7 @@ async def test_table_watch_sends_columns_once(api: Caller) -> None:
     await stream.close()
 
 
-async def test_watches_of_other_versions_see_their_version(api: Caller) -> None:
+async def test_watch_in_another_version_delivers_that_version(api: Caller) -> None:
     slices = "/apis/resource.k8s.io/{}/resourceslices"
     stream = await api.stream(slices.format("v1beta1") + "?watch=1")
     device = {"name": "d0", "attributes": {"a": {"int": 1}}}

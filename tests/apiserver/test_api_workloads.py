@@ -49,7 +49,7 @@ async def furnish(api: Caller) -> None:
         ("priority", 5),
     ],
 )
-async def test_no_field_of_a_group_changes(api: Caller, field: str, value: Any) -> None:
+async def test_spec_of_pod_group_is_immutable(api: Caller, field: str, value: Any) -> None:
     await furnish(api)
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": FULL})
     answer = await api("PATCH", f"{GROUPS}/g", {"spec": {field: value}}, type=MERGE)
@@ -58,7 +58,7 @@ async def test_no_field_of_a_group_changes(api: Caller, field: str, value: Any) 
     assert await api.get(f"{GROUPS}/g") == created
 
 
-async def test_metadata_of_a_group_changes_whatever_became_of_its_class(api: Caller) -> None:
+async def test_metadata_of_pod_group_changes_after_class_is_deleted(api: Caller) -> None:
     await furnish(api)
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": FULL})
     assert (await api("DELETE", f"{CLASSES}/high")).status == 200
@@ -71,7 +71,7 @@ async def test_metadata_of_a_group_changes_whatever_became_of_its_class(api: Cal
 
 
 @pytest.mark.parametrize(("count", "status"), [(0, 422), (1, 201), (8, 201), (9, 422)])
-async def test_a_workload_has_one_to_eight_templates(api: Caller, count: int, status: int) -> None:
+async def test_workload_needs_one_to_eight_templates(api: Caller, count: int, status: int) -> None:
     templates = [{**TEMPLATE, "name": f"t{number}"} for number in range(count)]
     answer = await api("POST", WORKLOADS, {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": templates}})
     assert answer.status == status, answer.body
@@ -88,7 +88,7 @@ async def test_a_workload_has_one_to_eight_templates(api: Caller, count: int, st
         ({"gang": {}}, "schedulingPolicy.gang.minCount"),
     ],
 )
-async def test_a_policy_is_one_of_two(api: Caller, policy: Any, field: str) -> None:
+async def test_scheduling_policy_must_be_exactly_one(api: Caller, policy: Any, field: str) -> None:
     """In a PodGroup and in the template that it may be made from."""
     group = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}})
     templates = {"podGroupTemplates": [{"name": "t", "schedulingPolicy": policy}]}
@@ -99,14 +99,14 @@ async def test_a_policy_is_one_of_two(api: Caller, policy: Any, field: str) -> N
 
 
 @pytest.mark.parametrize("topology", [[{"key": "no label/key!"}], [{"key": ""}], [{"key": "a"}, {"key": "b"}]])
-async def test_a_topology_is_one_label(api: Caller, topology: Any) -> None:
+async def test_topology_constraint_must_be_one_valid_label(api: Caller, topology: Any) -> None:
     spec = {"schedulingPolicy": GANG, "schedulingConstraints": {"topology": topology}}
     answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
     assert answer.status == 422
     assert "spec.schedulingConstraints.topology" in answer.json["message"]
 
 
-async def test_what_a_group_gets(api: Caller) -> None:
+async def test_created_pod_group_has_defaults_and_finalizer(api: Caller) -> None:
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": GANG}})
     assert await api.get(f"{GROUPS}/g") == created
     assert created["metadata"]["finalizers"] == ["scheduling.k8s.io/podgroup-protection"]
@@ -114,14 +114,14 @@ async def test_what_a_group_gets(api: Caller) -> None:
     assert not created["spec"].get("priorityClassName")
 
 
-async def test_a_priority_of_its_own_needs_no_class(api: Caller) -> None:
+async def test_priority_without_class_must_be_zero(api: Caller) -> None:
     """Nothing resolves to 0, and 0 is a priority like others."""
     for name, priority, expected in (("a", 0, 201), ("b", 7, 403)):
         body = {"metadata": {"name": name}, "spec": {"schedulingPolicy": GANG, "priority": priority}}
         assert (await api("POST", GROUPS, body)).status == expected
 
 
-async def test_nulls_are_nothing(api: Caller) -> None:
+async def test_null_fields_of_pod_group_are_unset(api: Caller) -> None:
     """As Go servers and clients write unset pointers."""
     spec = {"schedulingPolicy": GANG, "schedulingConstraints": None, "podGroupTemplateRef": None}
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": spec})
@@ -136,7 +136,7 @@ async def test_nulls_are_nothing(api: Caller) -> None:
     assert basic["spec"]["schedulingPolicy"] == {"basic": {}}
 
 
-async def test_a_workload_on_its_way_out_is_none(api: Caller) -> None:
+async def test_pod_group_with_terminating_workload_is_rejected(api: Caller) -> None:
     await furnish(api)
     held = {"metadata": {"finalizers": ["example.com/hold"]}}
     assert (await api("PATCH", f"{WORKLOADS}/w", held, type=MERGE)).status == 200
@@ -146,7 +146,7 @@ async def test_a_workload_on_its_way_out_is_none(api: Caller) -> None:
     assert 'PodGroup rejected: Workload "w" not found' in answer.json["message"]
 
 
-async def test_status_and_spec_of_a_group_are_written_apart(api: Caller) -> None:
+async def test_status_and_spec_of_pod_group_are_updated_separately(api: Caller) -> None:
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": GANG}})
     condition = {"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled", "message": ""}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
@@ -176,7 +176,7 @@ async def late() -> AsyncIterator[tuple[Caller, Caller]]:
     await on.stop()
 
 
-async def test_the_group_of_a_pod_is_dropped_while_the_gate_is_off_and_kept_where_it_is(late: Any) -> None:
+async def test_scheduling_group_is_dropped_while_gate_is_off_and_kept_in_use(late: Any) -> None:
     off, on = late
     grouped = {"schedulingGroup": {"podGroupName": "g"}}
     early = await off.create(PODS, pod("early", **grouped))
@@ -196,7 +196,7 @@ async def test_the_group_of_a_pod_is_dropped_while_the_gate_is_off_and_kept_wher
         ("WorkloadAwarePreemption", ["disruptionMode", "priorityClassName", "priority"]),
     ],
 )
-async def test_fields_of_a_group_whose_gate_is_off_are_not_stored(gate: str, fields: list[str]) -> None:
+async def test_gated_pod_group_fields_are_not_stored(gate: str, fields: list[str]) -> None:
     """Dropped before they are judged, as 1.36 does with the fields of features that are off."""
     server = ApiServer(
         make_config(SqliteStore(":memory:"), Clock(), gates=FeatureGates.accelerator_defaults({gate: False}))
@@ -209,7 +209,7 @@ async def test_fields_of_a_group_whose_gate_is_off_are_not_stored(gate: str, fie
     assert set(FULL) - set(stored) == set(fields)
 
 
-async def test_the_group_of_a_pod_never_changes(api: Caller) -> None:
+async def test_scheduling_group_of_pod_is_immutable(api: Caller) -> None:
     """It need not be there when the pod is created."""
     created = await api.create(PODS, pod("a", schedulingGroup={"podGroupName": "g"}))
     for group in ({"podGroupName": "h"}, None):

@@ -24,7 +24,7 @@ def test_random_bytes_make_a_uuid_of_version_four(random: bytes) -> None:
     assert uuid4_of(random) == str(uuid.UUID(bytes=random, version=4))
 
 
-async def test_the_server_owns_parts_of_metadata(api: Caller) -> None:
+async def test_server_sets_metadata_fields(api: Caller) -> None:
     obj = pod("a")
     obj["metadata"] |= {
         "uid": "mine",
@@ -62,7 +62,7 @@ async def test_the_server_owns_parts_of_metadata(api: Caller) -> None:
         (f"{MAPS}/a", config_map("a"), 405, ""),
     ],
 )
-async def test_refused_creations(api: Caller, path: str, obj: Any, code: int, text: str) -> None:
+async def test_invalid_create_is_refused(api: Caller, path: str, obj: Any, code: int, text: str) -> None:
     answer = await api("POST", path, obj)
     assert (answer.status, answer.json["code"]) == (code, code), answer.body
     assert text in answer.json["message"]
@@ -79,26 +79,26 @@ async def test_refused_creations(api: Caller, path: str, obj: Any, code: int, te
         ("PUT", NODES),
     ],
 )
-async def test_writes_have_the_paths_of_1_36(api: Caller, method: str, path: str) -> None:
+async def test_unsupported_methods_on_collections_give_405(api: Caller, method: str, path: str) -> None:
     """What all namespaces have is listed and watched; what is changed is named."""
     answer = await api(method, path, config_map("a"))
     assert (answer.status, answer.json["reason"]) == (405, "MethodNotAllowed")
     assert answer.json["message"] == "the server does not allow this method on the requested resource"
 
 
-async def test_a_body_need_not_say_what_it_is(api: Caller) -> None:
+async def test_body_without_kind_is_accepted(api: Caller) -> None:
     created = await api.create(MAPS, {"metadata": {"name": "a"}})
     assert (created["apiVersion"], created["kind"]) == ("v1", "ConfigMap")
 
 
-async def test_names_are_taken_once(api: Caller) -> None:
+async def test_duplicate_name_is_a_conflict(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     answer = await api("POST", MAPS, config_map("a"))
     assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")
     assert answer.json["message"] == 'configmaps "a" already exists'
 
 
-async def test_generated_names(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generated_name_is_unique_or_refused(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     created = await api.create(MAPS, {"metadata": {"generateName": "x" * 70}})
     assert re.fullmatch("x{58}[bcdfghjklmnpqrstvwxz2456789]{5}", created["metadata"]["name"])
     monkeypatch.setattr("haru.apiserver.registry.write.secrets.randbelow", lambda n: 7)
@@ -109,7 +109,7 @@ async def test_generated_names(api: Caller, monkeypatch: pytest.MonkeyPatch) -> 
     assert answer.json["details"]["retryAfterSeconds"] == 1
 
 
-async def test_updates_compare_versions(api: Caller) -> None:
+async def test_update_with_old_resource_version_is_a_conflict(api: Caller) -> None:
     created = await api.create(MAPS, config_map("a", k="1"))
     created["data"] = {"k": "2"}
     updated = (await api("PUT", f"{MAPS}/a", created)).json
@@ -138,7 +138,7 @@ async def test_updates_compare_versions(api: Caller) -> None:
         ({"name": "a", "namespace": "other"}, "the namespace of the provided object does not match"),
     ],
 )
-async def test_a_body_means_the_object_of_its_url(api: Caller, exists: bool, metadata: Any, text: str) -> None:
+async def test_body_must_match_name_in_url(api: Caller, exists: bool, metadata: Any, text: str) -> None:
     if exists:
         await api.create(MAPS, config_map("a"))
     answer = await api("PUT", f"{MAPS}/a", {"metadata": metadata})
@@ -147,7 +147,7 @@ async def test_a_body_means_the_object_of_its_url(api: Caller, exists: bool, met
     assert (await api("PUT", f"{MAPS}/c", config_map("c"))).status == 404
 
 
-async def test_a_write_that_changes_nothing_is_none(api: Caller) -> None:
+async def test_update_without_change_keeps_resource_version(api: Caller) -> None:
     created = await api.create(PODS, pod("a"))
     for _ in range(2):
         same = await api("PUT", f"{PODS}/a", created)
@@ -156,7 +156,7 @@ async def test_a_write_that_changes_nothing_is_none(api: Caller) -> None:
         assert (same.status, same.json["metadata"]["resourceVersion"]) == (200, created["metadata"]["resourceVersion"])
 
 
-async def test_server_metadata_survives_updates(api: Caller) -> None:
+async def test_server_metadata_is_kept_on_update(api: Caller) -> None:
     created = await api.create(MAPS, config_map("a"))
     bare = config_map("a", {"l": "1"})
     updated = (await api("PUT", f"{MAPS}/a", bare)).json
@@ -164,7 +164,7 @@ async def test_server_metadata_survives_updates(api: Caller) -> None:
         assert updated["metadata"][name] == created["metadata"][name]
 
 
-async def test_generation_counts_changes_of_the_spec(api: Caller) -> None:
+async def test_generation_counts_spec_changes(api: Caller) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
     obj = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
@@ -180,7 +180,7 @@ async def test_generation_counts_changes_of_the_spec(api: Caller) -> None:
     assert "generation" not in (await api.create(MAPS, config_map("a")))["metadata"]
 
 
-async def test_status_and_spec_are_written_apart(api: Caller) -> None:
+async def test_status_and_spec_are_updated_separately(api: Caller) -> None:
     created = await api.create(PODS, pod("a"))
     body = {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
     main = (await api("PATCH", f"{PODS}/a", {"status": {"phase": "Running"}}, type=MERGE)).json
@@ -207,7 +207,7 @@ async def test_status_and_spec_are_written_apart(api: Caller) -> None:
         ("DELETE", f"{MAPS}?dryRun=All", None, ""),
     ],
 )
-async def test_dry_runs_change_nothing(api: Caller, method: str, url: str, body: Any, kind: str) -> None:
+async def test_dry_run_changes_nothing(api: Caller, method: str, url: str, body: Any, kind: str) -> None:
     await api.create(MAPS, config_map("a", k="1"))
     before = api.app.core.store.revision
     answer = await api(method, url, body, type=kind)
@@ -217,7 +217,7 @@ async def test_dry_runs_change_nothing(api: Caller, method: str, url: str, body:
     assert api.app.core.store.revision == before
 
 
-async def test_dry_runs_are_all_or_nothing(api: Caller) -> None:
+async def test_dry_run_value_and_conflicts_are_checked(api: Caller) -> None:
     assert (await api("POST", f"{MAPS}?dryRun=Some", config_map("a"))).status == 422
     await api.create(MAPS, config_map("a"))
     assert (await api("POST", f"{MAPS}?dryRun=All", config_map("a"))).status == 409
@@ -233,7 +233,7 @@ async def test_dry_runs_are_all_or_nothing(api: Caller) -> None:
         ("?fieldValidation=Sometimes", 422, False),
     ],
 )
-async def test_field_validation(api: Caller, query: str, status: int, warned: bool) -> None:
+async def test_field_validation_refuses_warns_or_ignores(api: Caller, query: str, status: int, warned: bool) -> None:
     body = b'{"metadata":{"name":"a"},"dta":{"x":"y"},"data":{"k":"1","k":"2"}}'
     answer = await api("POST", f"{MAPS}{query}", body)
     assert answer.status == status
@@ -249,7 +249,7 @@ async def test_field_validation(api: Caller, query: str, status: int, warned: bo
         assert answer.headers["warning"].startswith('299 - "')
 
 
-async def test_bodies_in_yaml(api: Caller) -> None:
+async def test_yaml_body_is_read(api: Caller) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: 'yes'}\n"
     answer = await api("POST", MAPS, body, type="application/yaml")
     assert (answer.status, answer.json["data"]) == (201, {"k": "yes"})
@@ -257,7 +257,7 @@ async def test_bodies_in_yaml(api: Caller) -> None:
     assert answer.status == 400
 
 
-async def test_bodies_in_protobuf(api: Caller) -> None:
+async def test_protobuf_body_is_read(api: Caller) -> None:
     # ConfigMap{metadata{name "a"}, data{"k": "v"}} in the envelope of runtime.Unknown.
     raw = b"\x0a\x03\x0a\x01a" + b"\x12\x06\x0a\x01k\x12\x01v"
     meta = b"\x0a\x02v1\x12\x09ConfigMap"
@@ -267,11 +267,11 @@ async def test_bodies_in_protobuf(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/cbor", "application/xml"])
-async def test_unknown_media_types(api: Caller, kind: str) -> None:
+async def test_unknown_media_type_gives_415(api: Caller, kind: str) -> None:
     assert (await api("POST", MAPS, b"{}", type=kind)).status == 415
 
 
-async def test_bodies_have_limits(api: Caller) -> None:
+async def test_body_size_and_depth_are_limited(api: Caller) -> None:
     answer = await api("POST", MAPS, config_map("a", k="x" * (3 << 20)))
     assert (answer.status, answer.json["reason"]) == (413, "RequestEntityTooLarge")
     deep = b'{"metadata":{"name":"a"},"x":' + b'{"a":' * 400 + b"1" + b"}" * 401
@@ -283,7 +283,7 @@ async def test_bodies_have_limits(api: Caller) -> None:
     assert (await api("POST", MAPS, nested, type="application/yaml")).status == 400
 
 
-async def test_too_many_at_once(api: Caller) -> None:
+async def test_too_many_requests_give_429(api: Caller) -> None:
     from haru.apiserver.request.limits import InFlight
 
     api.app._in_flight = InFlight(1, 0)
@@ -292,7 +292,7 @@ async def test_too_many_at_once(api: Caller) -> None:
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
 
 
-async def test_concurrent_increments_lose_nothing(api: Caller) -> None:
+async def test_concurrent_updates_lose_no_increment(api: Caller) -> None:
     await api.create(MAPS, config_map("n", k="0"))
 
     async def increment() -> None:
@@ -309,7 +309,7 @@ async def test_concurrent_increments_lose_nothing(api: Caller) -> None:
     assert (await api.get(f"{MAPS}/n"))["data"]["k"] == "100"
 
 
-async def test_concurrent_patches_all_count(api: Caller) -> None:
+async def test_concurrent_patches_are_all_applied(api: Caller) -> None:
     await api.create(MAPS, config_map("n"))
     answers = await asyncio.gather(
         *(api("PATCH", f"{MAPS}/n", {"data": {f"k{i}": "1"}}, type=MERGE) for i in range(60))
@@ -318,14 +318,14 @@ async def test_concurrent_patches_all_count(api: Caller) -> None:
     assert len((await api.get(f"{MAPS}/n"))["data"]) == 60
 
 
-async def test_secrets_take_plain_text(api: Caller) -> None:
+async def test_string_data_of_secret_becomes_data(api: Caller) -> None:
     obj = {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"x": "eQ=="}}
     created = await api.create("/api/v1/namespaces/default/secrets", obj)
     assert created["data"] == {"a": "Yg==", "x": "eQ=="} and "stringData" not in created
     assert created["type"] == "Opaque"
 
 
-async def test_services_get_addresses(api: Caller) -> None:
+async def test_services_get_cluster_ips_and_node_ports(api: Caller) -> None:
     path = "/api/v1/namespaces/default/services"
     ports = [{"port": 80}]
     first = await api.create(path, {"metadata": {"name": "a"}, "spec": {"ports": ports}})
@@ -339,7 +339,7 @@ async def test_services_get_addresses(api: Caller) -> None:
     assert updated["spec"] == second["spec"]
 
 
-async def test_field_managers(api: Caller) -> None:
+async def test_field_manager_is_recorded(api: Caller) -> None:
     created = await api.create(f"{MAPS}?fieldManager=me", config_map("a", k="1"))
     (entry,) = created["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"]) == ("me", "Update")
@@ -349,7 +349,7 @@ async def test_field_managers(api: Caller) -> None:
     assert (await api("POST", f"{MAPS}?fieldManager={'x' * 200}", config_map("b"))).status in (400, 422)
 
 
-async def test_stored_bytes_are_canonical(api: Caller) -> None:
+async def test_stored_bytes_have_canonical_order(api: Caller) -> None:
     await api.create(MAPS, config_map("a", text='"resourceVersion":""'))
     body = (await api("GET", f"{MAPS}/a")).body
     assert body.startswith(b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"')

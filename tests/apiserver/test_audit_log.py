@@ -69,7 +69,7 @@ def request(method: str, url: str) -> Request:
         ("POST", "/apis/apps/v1", ("post", "", "", "", "", "", "")),
     ],
 )
-def test_what_a_request_is_about(method: str, url: str, wanted: tuple[str, ...]) -> None:
+def test_request_attributes_of_url(method: str, url: str, wanted: tuple[str, ...]) -> None:
     found = about(request(method, url))
     assert (
         found.verb,
@@ -131,12 +131,12 @@ def named(*resources: str, group: str = "", **more: Any) -> list[Obj]:
         ({"nonResourceURLs": ["*"]}, POD, False),
     ],
 )
-def test_which_rule_speaks(parts: Obj, asked: About, matches: bool) -> None:
+def test_audit_rule_matches_request(parts: Obj, asked: About, matches: bool) -> None:
     telling = parse_policy(policy(rule(**parts))).of(JANE, asked)
     assert LEVELS[telling.level] == ("Request" if matches else "None")
 
 
-def test_the_first_rule_that_matches_says() -> None:
+def test_first_matching_audit_rule_sets_level() -> None:
     found = parse_policy(policy(rule("None", resources=named("pods")), rule("Metadata")))
     assert [LEVELS[found.of(JANE, asked).level] for asked in (POD, NODE)] == ["None", "Metadata"]
 
@@ -150,13 +150,13 @@ def test_the_first_rule_that_matches_says() -> None:
         (named("secrets", "serviceaccounts/token"), "RequestResponse"),
     ],
 )
-def test_secrets_are_told_only_by_a_rule_that_names_them(resources: Any, level: str) -> None:
+def test_secrets_are_logged_at_metadata_level_unless_named(resources: Any, level: str) -> None:
     parts = {"resources": resources} if resources is not None else {}
     found = parse_policy(policy(rule("RequestResponse", **parts)))
     assert [LEVELS[found.of(JANE, asked).level] for asked in (SECRET, TOKEN)] == [level, level]
 
 
-def test_stages_and_fields_that_are_left_out() -> None:
+def test_omitted_stages_and_managed_fields_are_combined() -> None:
     given = policy(rule(omitStages=["ResponseStarted"]), omitStages=["RequestReceived"], omitManagedFields=True)
     telling = parse_policy(given).of(JANE, POD)
     assert (telling.omitted_stages, telling.omits_managed_fields) == ({"RequestReceived", "ResponseStarted"}, True)
@@ -192,7 +192,7 @@ def test_stages_and_fields_that_are_left_out() -> None:
         (policy(rule(), omitManagedFields="no"), "omitManagedFields: Invalid value: 'no': must be true or false"),
     ],
 )
-def test_policies_that_can_not_be_used(given: Any, says: str, tmp_path: Path) -> None:
+def test_invalid_audit_policy_is_refused(given: Any, says: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(json.dumps(given))
     with pytest.raises(PolicyError) as caught:
@@ -235,7 +235,7 @@ async def logged(tmp_path: Path) -> AsyncIterator[Callable[[Obj], Any]]:
         await store.stop()
 
 
-async def test_an_event_has_the_fields_of_kubernetes(logged: Any) -> None:
+async def test_audit_event_has_kubernetes_fields(logged: Any) -> None:
     server = await logged(policy(rule("Metadata")))
     answer = await server.api("POST", f"{MAPS}?fieldManager=t", config_map("a"), x_forwarded_for="10.1.1.1, 10.2.2.2")
     assert server.path.stat().st_mode & 0o777 == 0o600
@@ -264,7 +264,7 @@ async def test_an_event_has_the_fields_of_kubernetes(logged: Any) -> None:
     }
 
 
-async def test_bodies_by_level(logged: Any) -> None:
+async def test_audit_level_decides_which_bodies_are_logged(logged: Any) -> None:
     server = await logged(
         policy(
             rule("RequestResponse", verbs=["create"], omitManagedFields=True),
@@ -291,14 +291,14 @@ async def test_bodies_by_level(logged: Any) -> None:
     assert "requestObject" not in broken and broken["responseStatus"]["code"] == 400
 
 
-async def test_managed_fields_are_told_unless_omitted(logged: Any) -> None:
+async def test_managed_fields_are_logged_unless_omitted(logged: Any) -> None:
     server = await logged(policy(rule("RequestResponse")))
     await server.api.create(MAPS, config_map("a"))
     (event,) = await server.events(stage="ResponseComplete")
     assert event["responseObject"]["metadata"]["managedFields"]
 
 
-async def test_secrets_do_not_get_into_the_log(logged: Any) -> None:
+async def test_secrets_and_tokens_are_not_logged(logged: Any) -> None:
     server = await logged(policy(rule("RequestResponse")))
     body = {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}}
     await server.api.create(SECRETS, body)
@@ -317,7 +317,7 @@ async def test_secrets_do_not_get_into_the_log(logged: Any) -> None:
     assert ADMIN not in text
 
 
-async def test_who_is_refused_is_told_with_the_reason(logged: Any) -> None:
+async def test_refused_requests_are_logged_with_reason(logged: Any) -> None:
     server = await logged(policy(rule("Metadata"), omitStages=["RequestReceived"]))
     await server.api.as_(USER)("GET", f"{PODS}/a")
     await server.api.as_("wrong")("GET", PODS)
@@ -332,7 +332,7 @@ async def test_who_is_refused_is_told_with_the_reason(logged: Any) -> None:
     assert wrong["user"] == {}
 
 
-async def test_rbac_says_by_what_it_allowed(logged: Any) -> None:
+async def test_rbac_reason_is_logged(logged: Any) -> None:
     server = await logged(policy(rule("Metadata", users=["jane"])))
     await server.api.as_(USER)("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
     (event,) = await server.events(stage="ResponseComplete")
@@ -342,7 +342,7 @@ async def test_rbac_says_by_what_it_allowed(logged: Any) -> None:
     )
 
 
-async def test_who_speaks_for_another(logged: Any) -> None:
+async def test_impersonated_user_is_logged(logged: Any) -> None:
     server = await logged(policy(rule("Metadata", users=["admin"], omitStages=["RequestReceived"])))
     await server.api("GET", PODS, impersonate_user="joe", impersonate_group="ops")
     (event,) = await server.events()
@@ -351,7 +351,7 @@ async def test_who_speaks_for_another(logged: Any) -> None:
     assert event["responseStatus"]["code"] == 403
 
 
-async def test_the_client_may_name_the_id(logged: Any) -> None:
+async def test_client_may_set_audit_id(logged: Any) -> None:
     server = await logged(policy(rule("Metadata")))
     answer = await server.api("GET", "/version", audit_id="3f2a-mine")
     assert answer.headers["audit-id"] == "3f2a-mine"
@@ -360,7 +360,7 @@ async def test_the_client_may_name_the_id(logged: Any) -> None:
         assert (await server.api("GET", "/version", audit_id=bad)).headers["audit-id"] != bad
 
 
-async def test_a_watch_is_told_of_twice_more(logged: Any) -> None:
+async def test_watch_is_logged_at_three_stages(logged: Any) -> None:
     server = await logged(policy(rule("RequestResponse", verbs=["watch"])))
     stream = await server.api.stream(f"{PODS}?watch=1")
     await server.api.create(PODS, pod("a"))
@@ -371,7 +371,7 @@ async def test_a_watch_is_told_of_twice_more(logged: Any) -> None:
     assert all("responseObject" not in event for event in events)
 
 
-async def test_a_failure_of_the_servers_own_is_a_panic(logged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_is_logged_as_panic(logged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server = await logged(policy(rule("Metadata", omitStages=["RequestReceived"])))
 
     async def broken(*_: object) -> None:
@@ -384,7 +384,7 @@ async def test_a_failure_of_the_servers_own_is_a_panic(logged: Any, monkeypatch:
     assert (event["stage"], event["responseStatus"]["code"]) == ("Panic", 500)
 
 
-async def test_what_the_policy_leaves_out_is_counted_only(logged: Any) -> None:
+async def test_omitted_events_are_only_counted(logged: Any) -> None:
     server = await logged(policy(rule("None", nonResourceURLs=["/*"]), rule("Metadata")))
     await server.api("GET", "/healthz")
     await server.api("GET", PODS)
@@ -412,7 +412,7 @@ class Moments:
         return self.now
 
 
-def test_files_are_put_aside_and_removed(tmp_path: Path) -> None:
+def test_audit_files_are_rotated_and_deleted(tmp_path: Path) -> None:
     path, clock = tmp_path / "audit.log", Moments()
     other = tmp_path / "audit-notes.log"
     other.write_text("mine")
@@ -428,7 +428,7 @@ def test_files_are_put_aside_and_removed(tmp_path: Path) -> None:
     assert all(entry.stat().st_mode & 0o777 == 0o600 for entry in tmp_path.glob("audit*.log") if entry != other)
 
 
-def test_a_line_is_never_cut_in_two(tmp_path: Path) -> None:
+def test_rotation_never_splits_a_line(tmp_path: Path) -> None:
     file = AuditFile(str(tmp_path / "a.log"), megabytes=1, now=Moments())
     file.open()
     wanted = lines(25_000)
@@ -439,7 +439,7 @@ def test_a_line_is_never_cut_in_two(tmp_path: Path) -> None:
     assert b"".join(piece.read_bytes() for piece in pieces).splitlines(keepends=True)[:-1] == wanted
 
 
-def test_old_files_go_by_their_age(tmp_path: Path) -> None:
+def test_old_audit_files_are_deleted_by_age(tmp_path: Path) -> None:
     clock = Moments()
     for day in (1, 20, 30):
         (tmp_path / f"a-2025-12-{day:02d}T00-00-00.000.log").write_text("")
@@ -447,7 +447,7 @@ def test_old_files_go_by_their_age(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.glob("a-*"))] == ["a-2025-12-30T00-00-00.000.log"]
 
 
-def test_a_file_that_is_there_goes_on(tmp_path: Path) -> None:
+def test_existing_audit_file_is_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"first\n")
     path.chmod(0o644)
@@ -480,7 +480,7 @@ def entry(size: int = 0) -> Entry:
     return Entry({"kind": "Event", "verb": "get"}, 3, response_body=b'"' + b"x" * size + b'"')
 
 
-def test_a_slow_disk_costs_events_and_no_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_slow_disk_drops_events_without_delay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = Stuck(tmp_path / "a.log")
     log = AuditLog(file, events=100, size=1_000_000)
     log.start()
@@ -497,7 +497,7 @@ def test_a_slow_disk_costs_events_and_no_time(tmp_path: Path, caplog: pytest.Log
     assert log.taken == 101 and log.lost == 900
 
 
-def test_large_bodies_are_counted_by_their_size(tmp_path: Path) -> None:
+def test_large_events_count_by_size(tmp_path: Path) -> None:
     file = Stuck(tmp_path / "a.log")
     log = AuditLog(file, events=100, size=1_000_000)
     log.start()
@@ -508,7 +508,7 @@ def test_large_bodies_are_counted_by_their_size(tmp_path: Path) -> None:
     log.stop()
 
 
-def test_a_full_disk_is_told_and_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_is_logged_and_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = Stuck(tmp_path / "a.log")
     file.full = True
     file.may.set()
@@ -522,7 +522,7 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path, caplog: pytest.LogCapt
 # --- flags
 
 
-def test_flags_that_do_not_go_together(tmp_path: Path) -> None:
+def test_conflicting_audit_flags_are_refused(tmp_path: Path) -> None:
     file, log = tmp_path / "policy.yaml", str(tmp_path / "audit.log")
     file.write_text(json.dumps(policy(rule("Metadata"))))
     assert audit_options(SecurityOptions()) is None

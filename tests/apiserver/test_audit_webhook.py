@@ -73,7 +73,7 @@ async def metric(api: Caller, line: str) -> str:
     return next(found.rpartition(" ")[2] for found in text.splitlines() if found.startswith(line))
 
 
-async def test_events_come_as_a_list_beside_the_log(serve: Any, receiver: Receiver, tmp_path: Path) -> None:
+async def test_events_are_sent_as_list_and_logged(serve: Any, receiver: Receiver, tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     api = await serve(audit_log=str(log))
     answer = await api("POST", MAPS, config_map("a", k="v"))
@@ -90,7 +90,7 @@ async def test_events_come_as_a_list_beside_the_log(serve: Any, receiver: Receiv
     assert line == {"kind": "Event", "apiVersion": "audit.k8s.io/v1", **event}
 
 
-async def test_batches_are_made_by_number_and_by_time(serve: Any, receiver: Receiver) -> None:
+async def test_batches_are_sent_by_size_and_by_time(serve: Any, receiver: Receiver) -> None:
     api = await serve(audit_webhook_delivery=Delivery(batch_events=3, batch_seconds=0.5))
     began = time.monotonic()
     for _ in range(4):
@@ -102,7 +102,7 @@ async def test_batches_are_made_by_number_and_by_time(serve: Any, receiver: Rece
     assert time.monotonic() - began > 0.45
 
 
-async def test_what_waits_is_delivered_at_a_stop(serve: Any, receiver: Receiver) -> None:
+async def test_buffered_events_are_sent_on_stop(serve: Any, receiver: Receiver) -> None:
     api = await serve(audit_webhook_delivery=Delivery(batch_seconds=3600, batch_events=4))
     for _ in range(10):
         await api("GET", MAPS)
@@ -110,7 +110,7 @@ async def test_what_waits_is_delivered_at_a_stop(serve: Any, receiver: Receiver)
     assert len(receiver.events()) == 10
 
 
-async def test_a_webhook_that_fails_is_asked_five_times(serve: Any, receiver: Receiver, caplog: Any) -> None:
+async def test_failing_audit_webhook_is_retried_five_times(serve: Any, receiver: Receiver, caplog: Any) -> None:
     receiver.statuses = [500, 403, 429, 302]
     api = await serve()
     await api("GET", MAPS)
@@ -124,7 +124,7 @@ async def test_a_webhook_that_fails_is_asked_five_times(serve: Any, receiver: Re
     assert int(await metric(api, "apiserver_audit_event_total")) >= 3
 
 
-async def test_a_webhook_that_comes_later_gets_what_happened_before(serve: Any, receiver: Receiver) -> None:
+async def test_late_audit_webhook_receives_earlier_events(serve: Any, receiver: Receiver) -> None:
     api = await serve(audit_webhook_delivery=Delivery(batch_seconds=0.01, backoff=0.3))
     receiver.stop()
     assert (await api("POST", MAPS, config_map("a"))).status == 201
@@ -134,7 +134,7 @@ async def test_a_webhook_that_comes_later_gets_what_happened_before(serve: Any, 
     assert receiver.events()[0]["objectRef"]["name"] == "a"
 
 
-async def test_a_webhook_that_is_away_costs_events_and_no_time(
+async def test_unreachable_audit_webhook_drops_events_without_delay(
     serve: Any, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(webhooks, "STOP_SECONDS", 0.3)
@@ -154,7 +154,7 @@ async def test_a_webhook_that_is_away_costs_events_and_no_time(
 
 
 @pytest.mark.parametrize(("mode", "status"), [("blocking", 200), ("blocking-strict", 500)])
-async def test_requests_that_wait_for_the_webhook(
+async def test_blocking_mode_waits_for_webhook(
     serve: Any, receiver: Receiver, mode: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = {**POLICY, "omitStages": []}
@@ -177,7 +177,7 @@ async def test_requests_that_wait_for_the_webhook(
 
 
 @pytest.mark.parametrize(("mode", "status"), [("blocking", 200), ("blocking-strict", 500)])
-async def test_requests_that_wait_for_the_disk(
+async def test_blocking_mode_waits_for_disk(
     serve: Any, tmp_path: Path, mode: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "audit.log"
@@ -203,7 +203,7 @@ def _x(count: int) -> bytes:
     return b'"' + b"x" * count + b'"'
 
 
-async def test_large_events_lose_their_bodies_and_large_batches_are_split(receiver: Receiver, tmp_path: Path) -> None:
+async def test_large_events_are_truncated_and_batches_split(receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
     options = audit_options(SecurityOptions(audit_policy=tmp_path / "policy.yaml", audit_webhook=receiver.kubeconfig()))
     assert options is not None and options.webhook is not None
@@ -220,7 +220,7 @@ async def test_large_events_lose_their_bodies_and_large_batches_are_split(receiv
     assert hook.losses.counts == {"truncate": 1}
 
 
-async def test_the_rate_of_batches_is_bounded() -> None:
+async def test_batch_rate_is_limited() -> None:
     throttle = Throttle(50, 3)
     began = time.monotonic()
     for _ in range(3):
@@ -231,7 +231,7 @@ async def test_the_rate_of_batches_is_bounded() -> None:
     assert time.monotonic() - began > 0.09
 
 
-def test_flags_and_what_they_may_not_say(tmp_path: Path, receiver: Receiver) -> None:
+def test_audit_webhook_flags_are_validated(tmp_path: Path, receiver: Receiver) -> None:
     policy, hook = tmp_path / "policy.yaml", receiver.kubeconfig()
     policy.write_text(json.dumps(POLICY))
     text = (
@@ -277,13 +277,13 @@ def test_flags_and_what_they_may_not_say(tmp_path: Path, receiver: Receiver) -> 
 
 
 @pytest.mark.parametrize("wrong", ["--audit-webhook-version audit.k8s.io/v1beta1", "--audit-webhook-batch-max-wait 3"])
-def test_values_that_are_none(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_audit_webhook_values_exit_with_2(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(["up", *wrong.split()])
     assert caught.value.code == 2 and "Invalid value" in capsys.readouterr().err
 
 
-async def test_a_certificate_of_somebody_else_gets_nothing(serve: Any, receiver: Receiver, tmp_path: Path) -> None:
+async def test_audit_webhook_certificate_is_verified(serve: Any, receiver: Receiver, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     strange = Receiver(other)

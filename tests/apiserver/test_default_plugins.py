@@ -25,7 +25,7 @@ async def runtime_class(api: Caller, **more: Any) -> None:
     await api.create(RUNTIMES, {"metadata": {"name": "kata"}, "handler": "kata", **more})
 
 
-async def test_a_runtime_class_gives_overhead_and_scheduling(api: Caller) -> None:
+async def test_runtime_class_sets_overhead_and_scheduling(api: Caller) -> None:
     toleration = {"key": "vm", "operator": "Exists"}
     await runtime_class(
         api,
@@ -56,13 +56,13 @@ async def test_a_runtime_class_gives_overhead_and_scheduling(api: Caller) -> Non
         ),
     ],
 )
-async def test_pods_that_contradict_their_runtime_class(api: Caller, spec: Obj, told: str) -> None:
+async def test_pod_conflicting_with_runtime_class_is_refused(api: Caller, spec: Obj, told: str) -> None:
     await runtime_class(api, overhead={"podFixed": {"memory": "128Mi"}}, scheduling={"nodeSelector": {"vm": "yes"}})
     answer = await api("POST", PODS, pod("a", **spec))
     assert (answer.status, answer.json["message"]) == (403, f'pods "a" is forbidden: {told}')
 
 
-async def test_volume_claims_and_ingresses_get_the_default_class(api: Caller) -> None:
+async def test_volume_claims_and_ingresses_get_default_class(api: Caller) -> None:
     for name, default in (("slow", "false"), ("b-fast", "true"), ("a-fast", "true")):
         mark = {"storageclass.kubernetes.io/is-default-class": default}
         body = {"metadata": {"name": name, "annotations": mark}, "provisioner": "p"}
@@ -81,7 +81,7 @@ async def test_volume_claims_and_ingresses_get_the_default_class(api: Caller) ->
     assert made["spec"]["ingressClassName"] == "web"
 
 
-async def test_a_bound_pod_has_the_zone_and_region_of_its_node(api: Caller) -> None:
+async def test_bound_pod_gets_zone_and_region_labels_of_node(api: Caller) -> None:
     labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}
     await api.create("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
     given = pod("a")
@@ -103,7 +103,7 @@ def signing_request(name: str, signer: str, group: str = "devs") -> Obj:
     return {"metadata": {"name": name}, "spec": {"request": text, "signerName": signer, "usages": ["client auth"]}}
 
 
-async def test_nobody_becomes_master_by_a_certificate(api: Caller) -> None:
+async def test_client_certificate_for_system_masters_is_refused(api: Caller) -> None:
     signer = "kubernetes.io/kube-apiserver-client"
     answer = await api("POST", REQUESTS, signing_request("a", signer, "system:masters"))
     assert answer.status == 403
@@ -111,7 +111,7 @@ async def test_nobody_becomes_master_by_a_certificate(api: Caller) -> None:
     await api.create(REQUESTS, signing_request("b", signer))
 
 
-async def test_who_may_approve_and_sign(api: Caller) -> None:
+async def test_approving_and_signing_require_signer_permission(api: Caller) -> None:
     await api.create(REQUESTS, signing_request("a", "example.com/robots"))
     rules = [
         {"apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["get", "update", "patch"]},
@@ -144,7 +144,7 @@ async def test_who_may_approve_and_sign(api: Caller) -> None:
     assert answer.json["message"].endswith('user not permitted to sign requests with signerName "example.com/robots"')
 
 
-async def test_limit_ranges_complete_and_bound_pods(api: Caller) -> None:
+async def test_limit_range_sets_defaults_and_maximum_for_pods(api: Caller) -> None:
     limits = [{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "4", "nvidia.com/gpu": "2"}}]
     await api.create(f"{SPACE}/limitranges", {"metadata": {"name": "r"}, "spec": {"limits": limits}})
     made = await api.create(PODS, pod("a"))
@@ -162,7 +162,7 @@ async def test_limit_ranges_complete_and_bound_pods(api: Caller) -> None:
     )
 
 
-async def test_limit_ranges_bound_volume_claims(api: Caller) -> None:
+async def test_limit_range_limits_volume_claims(api: Caller) -> None:
     limits = [{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]
     await api.create(f"{SPACE}/limitranges", {"metadata": {"name": "r"}, "spec": {"limits": limits}})
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}

@@ -55,7 +55,7 @@ def entry(resources: list[Any], *providers: Obj) -> Obj:
         (config(entry(["secrets"], {"identity": {}}), entry(["secrets"])), set()),
     ],
 )
-def test_what_is_encrypted(given: Obj, sealed: set[str]) -> None:
+def test_encryption_configuration_selects_resources(given: Obj, sealed: set[str]) -> None:
     sealing = parse_encryption(given, "f")
     known = ("secrets", "configmaps", "jobs.batch", "widgets.example.com")
     assert {name for name in known if sealing.seal(name, "/p", b"{}") != b"{}"} == sealed
@@ -124,7 +124,7 @@ GCM = "resources[0].providers[0].aesgcm"
         ),
     ],
 )
-def test_what_a_configuration_may_not_say(given: Obj, says: str, tmp_path: Path) -> None:
+def test_invalid_encryption_configuration_is_refused_without_keys(given: Obj, says: str, tmp_path: Path) -> None:
     file = tmp_path / "enc.yaml"
     file.write_text(yaml.safe_dump(given))
     with pytest.raises(EncryptionError) as caught:
@@ -134,7 +134,7 @@ def test_what_a_configuration_may_not_say(given: Obj, says: str, tmp_path: Path)
     assert KEY1[1:20] not in text, "no key in a message"
 
 
-def test_files_that_can_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_encryption_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"--encryption-provider-config: .*none\.yaml: No such file"):
         SecurityOptions(encryption_config=tmp_path / "none.yaml").sealing()
     broken = tmp_path / "broken.yaml"
@@ -144,7 +144,7 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     assert KEY1 not in str(caught.value)
 
 
-def test_a_file_that_others_may_read_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_world_readable_encryption_file_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "enc.yaml"
     file.write_text(yaml.safe_dump(config(entry(["secrets"]))))
     file.chmod(0o644)
@@ -156,13 +156,13 @@ def test_a_file_that_others_may_read_is_told_of(tmp_path: Path, caplog: pytest.L
     assert not caplog.text
 
 
-def test_secretbox_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secretbox_without_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nacl", None)
     with pytest.raises(EncryptionError, match=r"secretbox: Forbidden: .*pip install 'haru\[secretbox\]'"):
         parse_encryption(config(entry(["secrets"], {"secretbox": keys(a=KEY1)})), "f")
 
 
-def test_sockets_and_times_of_plugins() -> None:
+def test_kms_endpoint_and_timeout_are_parsed() -> None:
     given = [("unix:///run/kms.sock", "/run/kms.sock", "1500ms", 1.5), ("unix:///@kms", "@kms", None, 3.0)]
     for endpoint, socket, timeout, seconds in given:
         service = {"apiVersion": "v2", "name": "k", "endpoint": endpoint, **({"timeout": timeout} if timeout else {})}
@@ -203,7 +203,7 @@ def kept(path: Path) -> dict[str, bytes]:
     return found
 
 
-async def test_keys_are_changed_without_losing_anything(tmp_path: Path) -> None:
+async def test_encryption_keys_are_rotated_without_data_loss(tmp_path: Path) -> None:
     path, body = tmp_path / "state.db", {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}}
     async with Running(path, None) as api:
         await api.create(SECRETS, body)
@@ -240,7 +240,7 @@ async def until(holds: Any, seconds: float = 10.0) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_server_with_a_kms_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_with_kms_plugin_encrypts_and_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOD_SECONDS", "BAD_SECONDS", "GOOD_HEALTH_SECONDS", "BAD_HEALTH_SECONDS"):
         monkeypatch.setattr(provider, name, 0.05)
     with tempfile.TemporaryDirectory(prefix="kms-") as directory:
@@ -330,7 +330,7 @@ async def metric(api: Caller, line: str) -> str:
     return next((found.rpartition(" ")[2] for found in text.splitlines() if found.startswith(line)), "0")
 
 
-async def test_a_configuration_that_changes_is_taken_over(
+async def test_changed_encryption_configuration_is_reloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("haru.apiserver.encryption.reload.LOOK_SECONDS", 0.05)
@@ -365,7 +365,7 @@ async def test_a_configuration_that_changes_is_taken_over(
     assert b"c3dvcmRmaXNo" not in on_disk(tmp_path), "nor what it was before is in the file"
 
 
-async def test_a_plugin_that_is_not_well_is_not_taken_over(
+async def test_configuration_with_unhealthy_plugin_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("haru.storage.sealing.GRACE_SECONDS", 0.1)
@@ -396,7 +396,7 @@ async def test_a_plugin_that_is_not_well_is_not_taken_over(
             plugin.kill()
 
 
-def test_flags_of_encryption(tmp_path: Path) -> None:
+def test_encryption_flags_are_validated(tmp_path: Path) -> None:
     file = tmp_path / "enc.yaml"
     put(file, {"identity": {}})
     flag = "--encryption-provider-config"

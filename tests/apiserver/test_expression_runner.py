@@ -21,7 +21,7 @@ def nested(depth: int, inner: str = "true") -> str:
     return "".join(f"{TEN}.all(v{n}, " for n in range(depth)) + inner + ")" * depth
 
 
-async def test_what_is_long_runs_in_another_thread_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_expression_runs_in_a_thread_and_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[str] = set()
 
     def decide(question: Question) -> Decision:

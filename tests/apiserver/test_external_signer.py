@@ -27,7 +27,7 @@ KINDS: dict[str, Callable[[], TestKey]] = {
 
 
 @pytest.mark.parametrize("algorithm", KINDS)
-async def test_tokens_check_out_with_another_library(tmp_path: Path, algorithm: str) -> None:
+async def test_tokens_of_external_signer_verify_with_another_library(tmp_path: Path, algorithm: str) -> None:
     async with signed_by(FakeSigner(socket_of(tmp_path), [KINDS[algorithm]()])) as api:
         token = await token_of(api, audiences=["vault"])
         found = (await api.get(JWKS))["keys"]
@@ -42,12 +42,12 @@ async def test_tokens_check_out_with_another_library(tmp_path: Path, algorithm: 
         assert configuration["id_token_signing_alg_values_supported"] == [algorithm]
 
 
-async def test_a_signer_in_the_abstract_namespace(tmp_path: Path) -> None:
+async def test_signer_on_abstract_socket_is_used(tmp_path: Path) -> None:
     async with signed_by(FakeSigner(f"@haru-test-{time.time_ns()}", [ec_key("k")])) as api:
         assert await is_good(api, await token_of(api))
 
 
-async def test_what_is_sent_is_what_stands_in_the_token(tmp_path: Path) -> None:
+async def test_signed_payload_is_the_token_payload(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         token = await token_of(api)
@@ -63,7 +63,7 @@ async def test_what_is_sent_is_what_stands_in_the_token(tmp_path: Path) -> None:
         (3600, 3601, "cannot be set longer than the signer allows, 3600s"),
     ],
 )
-async def test_lives_that_can_not_be_reconciled(tmp_path: Path, told: int, flag: int, text: str) -> None:
+async def test_incompatible_token_lifetimes_prevent_start(tmp_path: Path, told: int, flag: int, text: str) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=told)
     await signer.start()
     try:
@@ -75,7 +75,9 @@ async def test_lives_that_can_not_be_reconciled(tmp_path: Path, told: int, flag:
 
 
 @pytest.mark.parametrize(("told", "flag", "most"), [(600, 0, 600), (7200, 3600, 3600), (7200, 7200, 7200)])
-async def test_the_longest_life_is_the_signers_or_the_flags(tmp_path: Path, told: int, flag: int, most: int) -> None:
+async def test_maximum_lifetime_is_the_lower_of_signer_and_flag(
+    tmp_path: Path, told: int, flag: int, most: int
+) -> None:
     async with signed_by(FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=told), max_seconds=flag) as api:
         answer = await ask(api, expirationSeconds=86400)
         assert answer.status == 201 and answer.json["spec"]["expirationSeconds"] == most
@@ -84,7 +86,7 @@ async def test_the_longest_life_is_the_signers_or_the_flags(tmp_path: Path, told
         assert claims["exp"] - claims["iat"] == most
 
 
-async def test_an_extended_life_ends_with_the_signers(tmp_path: Path) -> None:
+async def test_extended_expiration_is_limited_by_signer(tmp_path: Path) -> None:
     async with signed_by(FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=100_000)) as api:
         await api.create(PODS, pod("a", serviceAccountName="robot"))
         reference = {"kind": "Pod", "apiVersion": "v1", "name": "a"}
@@ -94,7 +96,7 @@ async def test_an_extended_life_ends_with_the_signers(tmp_path: Path) -> None:
         assert claims["kubernetes.io"]["warnafter"] - claims["iat"] == 3607
 
 
-async def test_a_signer_may_start_later(tmp_path: Path) -> None:
+async def test_server_waits_for_late_signer(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     starting = asyncio.create_task(_start_and_ask(signer.endpoint))
     done, _ = await asyncio.wait([starting], timeout=0.5)
@@ -112,16 +114,14 @@ async def _start_and_ask(endpoint: str) -> int:
         return int((await ask(api)).status)
 
 
-async def test_without_a_signer_there_is_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_without_signer_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signer_client, "FETCH_SECONDS", 0.3)
     with pytest.raises(HaruError, match=r"FetchKeys: no answer within 0.3 s; see that it runs"):
         async with server(socket_of(tmp_path)):
             pass
 
 
-async def test_a_signer_that_went_away_does_not_stop_tokens_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_signer_keeps_issued_tokens_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signer_client, "SIGN_SECONDS", 0.3)
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
@@ -137,7 +137,7 @@ async def test_a_signer_that_went_away_does_not_stop_tokens_in_flight(
         assert await is_good(api, await token_of(api)), "it is found again"
 
 
-async def test_a_slow_signer_holds_up_nobody_else(tmp_path: Path) -> None:
+async def test_slow_signer_does_not_block_other_requests(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         token = await token_of(api)
@@ -150,7 +150,7 @@ async def test_a_slow_signer_holds_up_nobody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["INTERNAL", "UNAVAILABLE", "PERMISSION_DENIED"])
-async def test_refusals_of_the_signer_are_told(tmp_path: Path, code: str) -> None:
+async def test_signer_errors_are_reported_and_counted(tmp_path: Path, code: str) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         signer.fails = grpc.StatusCode[code]
@@ -159,7 +159,7 @@ async def test_refusals_of_the_signer_are_told(tmp_path: Path, code: str) -> Non
         assert await metric(api, f'apiserver_externaljwt_sign_request_total{{code="{code}"}}') == 1
 
 
-async def test_fifty_tokens_with_an_unknown_key_are_one_question(tmp_path: Path) -> None:
+async def test_fifty_tokens_with_unknown_key_cause_one_key_fetch(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         claims = jwt.decode(await token_of(api), options={"verify_signature": False})
@@ -173,7 +173,7 @@ async def test_fifty_tokens_with_an_unknown_key_are_one_question(tmp_path: Path)
         assert signer.calls["FetchKeys"] == asked + 1
 
 
-async def test_a_storm_of_made_up_keys_does_not_reach_the_signer(tmp_path: Path) -> None:
+async def test_made_up_key_ids_do_not_flood_the_signer(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         token = await token_of(api)
@@ -187,7 +187,7 @@ async def test_a_storm_of_made_up_keys_does_not_reach_the_signer(tmp_path: Path)
         assert signer.calls["FetchKeys"] - fetched <= 2 + (time.monotonic() - began)
 
 
-async def test_a_key_that_nobody_tells_of_any_more_ends_its_tokens(tmp_path: Path) -> None:
+async def test_removed_key_invalidates_its_tokens(tmp_path: Path) -> None:
     first, second = ec_key("k1"), ec_key("k2")
     signer = FakeSigner(socket_of(tmp_path), [first])
     async with signed_by(signer) as api:
@@ -205,7 +205,7 @@ async def test_a_key_that_nobody_tells_of_any_more_ends_its_tokens(tmp_path: Pat
         assert await is_good(api, new)
 
 
-async def test_a_key_that_is_another_one_under_the_same_name(tmp_path: Path) -> None:
+async def test_replaced_key_with_same_id_invalidates_old_tokens(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         old = await token_of(api)
@@ -216,7 +216,7 @@ async def test_a_key_that_is_another_one_under_the_same_name(tmp_path: Path) -> 
         assert await is_good(api, await token_of(api))
 
 
-async def test_two_keys_with_one_name_are_both_tried(tmp_path: Path) -> None:
+async def test_two_keys_with_one_id_are_both_tried(tmp_path: Path) -> None:
     one, other = ec_key("k"), ec_key("k")
     async with signed_by(FakeSigner(socket_of(tmp_path), [one, other])) as api:
         token = await token_of(api)
@@ -226,7 +226,7 @@ async def test_two_keys_with_one_name_are_both_tried(tmp_path: Path) -> None:
         assert not await is_good(api, ec_key("k").token(claims, kid=None))
 
 
-async def test_documents_follow_the_keys(tmp_path: Path) -> None:
+async def test_discovery_documents_follow_signer_keys(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [rsa_key("r"), ec_key("e")], hint=100)
     async with signed_by(signer, jwks_uri="https://keys.example/jwks") as api:
         answer = await api("GET", CONFIGURATION)
@@ -257,7 +257,7 @@ async def test_documents_follow_the_keys(tmp_path: Path) -> None:
         assert (await api.get(CONFIGURATION))["id_token_signing_alg_values_supported"] == ["RS256"]
 
 
-async def test_what_is_counted(tmp_path: Path) -> None:
+async def test_external_signer_metrics_are_counted(tmp_path: Path) -> None:
     began = time.time()
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], data_time=1_700_000_000_500_000_000)
     async with signed_by(signer) as api:

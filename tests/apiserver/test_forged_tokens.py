@@ -86,7 +86,7 @@ def _last_bits(token: str) -> str:
 
 
 @pytest.mark.parametrize("name", FORGED)
-async def test_tokens_that_are_refused(robot: Caller, name: str) -> None:
+async def test_forged_token_is_refused(robot: Caller, name: str) -> None:
     good = await token_of(robot)
     assert (await review(robot, own_key().token(said(good))))["authenticated"], "made by hand, it is good"
     make, reason = FORGED[name]
@@ -94,7 +94,7 @@ async def test_tokens_that_are_refused(robot: Caller, name: str) -> None:
     assert error == "invalid bearer token" if not reason else reason in error
 
 
-async def test_whoever_tries_tokens_learns_nothing(robot: Caller) -> None:
+async def test_responses_to_forged_tokens_are_identical(robot: Caller) -> None:
     claims = said(await token_of(robot))
     tried = [make(claims) for make, _ in FORGED.values()] + ["guessed", "a.b.c"]
     answers = [await robot.as_(token)("GET", "/api/v1/namespaces") for token in tried]
@@ -103,13 +103,13 @@ async def test_whoever_tries_tokens_learns_nothing(robot: Caller) -> None:
     assert not told
 
 
-async def test_a_minute_is_granted(robot: Caller) -> None:
+async def test_one_minute_of_clock_skew_is_allowed(robot: Caller) -> None:
     claims = said(await token_of(robot))
     for good in ({"exp": claims["iat"] - 60}, {"nbf": claims["iat"] + 60}, {"aud": DEFAULT}, {"nbf": None}):
         assert (await review(robot, own_key().token(changed(claims, **good))))["authenticated"], good
 
 
-async def test_a_token_that_was_good_is_looked_at_each_time(robot: Caller) -> None:
+async def test_valid_token_is_verified_on_every_use(robot: Caller) -> None:
     token = await token_of(robot, expirationSeconds=600)
     for _ in range(3):
         assert (await review(robot, token))["authenticated"]
@@ -131,12 +131,12 @@ NO_TOKENS = (
 )
 
 
-async def test_what_is_no_token(robot: Caller) -> None:
+async def test_text_that_is_no_token_is_refused(robot: Caller) -> None:
     for text in NO_TOKENS:
         assert (await review(robot, text))["error"] == "invalid bearer token", text
 
 
-def test_base64url_has_one_form() -> None:
+def test_base64url_decoding_is_strict() -> None:
     for size in range(40):
         data = bytes(range(200, 200 + size))
         assert decode(encode(data)) == data
@@ -148,7 +148,7 @@ def test_base64url_has_one_form() -> None:
 # --- tokens out of Secrets
 
 
-async def test_tokens_of_secrets(robot: Caller) -> None:
+async def test_legacy_secret_token_is_valid_until_secret_is_deleted(robot: Caller) -> None:
     uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
     claims = {
         "iss": "kubernetes/serviceaccount",

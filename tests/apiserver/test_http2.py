@@ -69,7 +69,9 @@ def negotiated(port: int, context: ssl.SSLContext, offered: list[str]) -> str | 
         (["h2"], 0, None),
     ],
 )
-async def test_what_is_agreed_on(served: Kubectl, offered: list[str], streams: int, chosen: str | None) -> None:
+async def test_protocol_is_negotiated_by_alpn_and_flag(
+    served: Kubectl, offered: list[str], streams: int, chosen: str | None
+) -> None:
     server = HttpServer(
         served.app,
         cert_file=served.directory / "tls.crt",
@@ -83,7 +85,7 @@ async def test_what_is_agreed_on(served: Kubectl, offered: list[str], streams: i
     await server.stop()
 
 
-async def test_requests_of_every_kind(client: Http2Client) -> None:
+async def test_requests_of_every_kind_work_over_http2(client: Http2Client) -> None:
     made = await client.ask("POST", MAPS, body=config_map("a"))
     assert (made.status, made.json["metadata"]["name"]) == (201, "a")
     assert made.headers["content-type"] == "application/json" and made.headers["date"]
@@ -103,7 +105,7 @@ async def test_requests_of_every_kind(client: Http2Client) -> None:
     assert (await client.ask("GET", MAPS, token=USER)).status == 403
 
 
-async def test_many_requests_at_once(client: Http2Client) -> None:
+async def test_hundred_concurrent_requests_share_a_connection(client: Http2Client) -> None:
     numbers = [client.begin("GET", "/readyz") for _ in range(100)]
     assert [(await client.answer(number)).body for number in numbers] == [b"ok"] * 100
     made = await asyncio.gather(*(client.ask("POST", MAPS, body=config_map(f"m{n}", 5_000)) for n in range(90)))
@@ -111,7 +113,7 @@ async def test_many_requests_at_once(client: Http2Client) -> None:
     assert len((await client.ask("GET", MAPS)).json["items"]) >= 90
 
 
-async def test_client_certificates_are_identities(served: Kubectl) -> None:
+async def test_client_certificate_authenticates_http2_user(served: Kubectl) -> None:
     client = await Http2Client.open(served.server.port, trust(served, client=True))
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     for _ in range(2):
@@ -120,7 +122,7 @@ async def test_client_certificates_are_identities(served: Kubectl) -> None:
     await client.close()
 
 
-async def test_a_hundred_watches_on_one_connection(served: Kubectl, client: Http2Client) -> None:
+async def test_hundred_watches_share_a_connection(served: Kubectl, client: Http2Client) -> None:
     watches = [client.begin("GET", f"{MAPS}?watch=1") for _ in range(99)]
     await client.until(lambda: all(client.answers[number].headers for number in watches))
     assert len(served.app.core.watches) == 99 and served.server.connections == 1
@@ -146,7 +148,7 @@ async def test_a_hundred_watches_on_one_connection(served: Kubectl, client: Http
 
 
 @pytest.mark.parametrize("window", [1, 1_000, 70_000, 10_000_000])
-async def test_answers_come_whole_through_any_window(served: Kubectl, client: Http2Client, window: int) -> None:
+async def test_responses_are_complete_with_any_window_size(served: Kubectl, client: Http2Client, window: int) -> None:
     size = 3_000 if window == 1 else 900_000
     for n in range(3):
         assert (await client.ask("POST", MAPS, body=config_map(f"m{n}", size))).status == 201
@@ -167,7 +169,7 @@ async def test_answers_come_whole_through_any_window(served: Kubectl, client: Ht
 
 
 @pytest.mark.parametrize("size", [0, 100, 65_536])
-async def test_a_client_may_wish_for_another_table(served: Kubectl, size: int) -> None:
+async def test_client_may_change_header_table_size(served: Kubectl, size: int) -> None:
     """Decoders insist on being told that a smaller one is kept to."""
     small = await Http2Client.open(served.server.port, trust(served), {SettingCodes.HEADER_TABLE_SIZE: size})
     for _ in range(3):
@@ -177,7 +179,7 @@ async def test_a_client_may_wish_for_another_table(served: Kubectl, size: int) -
     await small.close()
 
 
-async def test_a_stream_that_is_not_read_is_cut_off_and_no_other(
+async def test_unread_stream_is_reset_without_affecting_others(
     served: Kubectl, client: Http2Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_encoder, "SEND_SECONDS", 0.3)
@@ -194,7 +196,7 @@ async def test_a_stream_that_is_not_read_is_cut_off_and_no_other(
     await lazy.close()
 
 
-async def test_a_client_that_does_not_read_at_all_is_cut_off(
+async def test_client_that_reads_nothing_is_disconnected(
     served: Kubectl, client: Http2Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_module, "STALL_SECONDS", 0.3)
@@ -217,7 +219,7 @@ async def test_a_client_that_does_not_read_at_all_is_cut_off(
     await deaf.close()
 
 
-async def test_stopping_says_farewell_and_ends_watches(served: Kubectl, client: Http2Client) -> None:
+async def test_stopping_server_sends_goaway_and_ends_watches(served: Kubectl, client: Http2Client) -> None:
     watch = client.begin("GET", f"{MAPS}?watch=1")
     await client.until(lambda: client.answers[watch].headers)
     stopping = asyncio.create_task(served.server.stop())
@@ -227,7 +229,7 @@ async def test_stopping_says_farewell_and_ends_watches(served: Kubectl, client: 
     await asyncio.wait_for(stopping, 3)
 
 
-async def test_what_is_in_flight_is_finished_after_the_farewell(served: Kubectl, client: Http2Client) -> None:
+async def test_requests_in_flight_finish_after_goaway(served: Kubectl, client: Http2Client) -> None:
     number = client.begin("POST", MAPS, ("content-type", "application/json"), ends=False)
     await client.ask("GET", "/readyz")
     stopping = asyncio.create_task(served.server.stop())
@@ -239,7 +241,7 @@ async def test_what_is_in_flight_is_finished_after_the_farewell(served: Kubectl,
 
 
 @pytest.mark.parametrize("length", [None, BODY_LIMIT + 10])
-async def test_a_body_beyond_its_limit(client: Http2Client, length: int | None) -> None:
+async def test_body_above_limit_is_refused(client: Http2Client, length: int | None) -> None:
     told = [("content-length", str(length))] if length else []
     number = client.begin("POST", MAPS, ("content-type", "application/json"), *told, ends=False)
     await client.send(number, b" " * (BODY_LIMIT + 10))
@@ -251,7 +253,7 @@ async def test_a_body_beyond_its_limit(client: Http2Client, length: int | None) 
     assert (await client.ask("POST", MAPS, body=config_map("a", 2_000_000))).status in (201, 422)
 
 
-async def test_a_large_body_in_small_frames(client: Http2Client) -> None:
+async def test_large_body_in_small_frames_is_accepted(client: Http2Client) -> None:
     data = json.dumps(config_map("large", 1_000_000)).encode()
     number = client.begin("POST", MAPS, ("content-type", "application/json"), ends=False)
     for begin in range(0, len(data), 5_000):
@@ -261,7 +263,7 @@ async def test_a_large_body_in_small_frames(client: Http2Client) -> None:
     assert (await client.answer(number)).status == 201
 
 
-async def test_upgrades_are_for_http1_alone(client: Http2Client) -> None:
+async def test_upgrade_over_http2_resets_stream(client: Http2Client) -> None:
     number = client.begin("POST", "/api/v1/namespaces/default/pods/a/exec?command=x", ("upgrade", "SPDY/3.1"))
     assert (await client.answer(number)).reset == PROTOCOL_ERROR
     assert (await client.ask("GET", "/readyz")).status == 200
@@ -270,7 +272,7 @@ async def test_upgrades_are_for_http1_alone(client: Http2Client) -> None:
 # --- real clients
 
 
-async def test_httpx(served: Kubectl) -> None:
+async def test_httpx_works_over_http2(served: Kubectl) -> None:
     async with httpx.AsyncClient(http2=True, verify=trust(served), base_url=served.server.url) as session:
         headers = {"Authorization": f"Bearer {ADMIN}"}
         answer = await session.post(MAPS, json=config_map("a"), headers=headers)
@@ -280,7 +282,7 @@ async def test_httpx(served: Kubectl) -> None:
     assert served.server.requests == 51
 
 
-async def test_curl(served: Kubectl, tmp_path: Path) -> None:
+async def test_curl_works_over_http2(served: Kubectl, tmp_path: Path) -> None:
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("curl is not installed")
@@ -310,7 +312,7 @@ async def test_curl(served: Kubectl, tmp_path: Path) -> None:
     assert await run(*told, "-I", f"{url}/large") == b"2 200"
 
 
-async def test_watches_of_a_go_client_share_a_connection(served: Kubectl) -> None:
+async def test_watches_through_kubectl_proxy_share_a_connection(served: Kubectl) -> None:
     """`kubectl proxy` passes requests on through client-go's transport."""
     require_kubectl()
     proxy = await served.spawn("proxy", "--port=0", "--keepalive=30s")

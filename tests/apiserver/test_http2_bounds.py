@@ -93,7 +93,7 @@ async def all_gone(served: Kubectl) -> None:
     assert not served.server.connections
 
 
-async def test_what_is_offered(served: Kubectl) -> None:
+async def test_settings_equal_those_of_kube_apiserver(served: Kubectl) -> None:
     """As kube-apiserver: 100 streams, frames and windows of 256 KiB."""
     raw = await Raw.open(served)
     told = dict(frames.read_settings((await raw.next(frames.SETTINGS))[2]))
@@ -133,7 +133,7 @@ MALFORMED = {
 }
 
 
-async def test_malformed_requests_are_refused_one_by_one(served: Kubectl) -> None:
+async def test_malformed_requests_reset_only_their_stream(served: Kubectl) -> None:
     raw = await Raw.open(served)
     for why, fields in MALFORMED.items():
         number, sent = raw.get(fields)
@@ -157,7 +157,7 @@ def _continued(number: int, block: bytes, part: int = 16_000) -> bytes:
     return sent + frame(frames.CONTINUATION, frames.END_HEADERS, number, parts[-1])
 
 
-async def test_a_head_of_usual_size_is_read_however_it_comes(served: Kubectl) -> None:
+async def test_large_request_head_is_accepted_in_any_pieces(served: Kubectl) -> None:
     raw = await Raw.open(served)
     for number, part in ((1, 16_000), (3, 200_000)):
         raw.writer.write(_continued(number, _block(500_000), part))
@@ -185,7 +185,7 @@ def _bomb() -> bytes:
     ],
     ids=["large", "a bomb", "CONTINUATION without end", "changes of the table"],
 )
-async def test_a_head_without_end_is_refused(served: Kubectl, sent: bytes, code: Code, is_answered: bool) -> None:
+async def test_endless_request_head_is_refused(served: Kubectl, sent: bytes, code: Code, is_answered: bool) -> None:
     raw = await Raw.open(served, GREETING + sent)
     try:
         if is_answered:
@@ -220,7 +220,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-async def test_floods_end_the_connection(served: Kubectl, name: str) -> None:
+async def test_frame_floods_end_the_connection(served: Kubectl, name: str) -> None:
     raw = await Raw.open(served, FLOODS[name])
     assert await raw.farewell() == Code.ENHANCE_YOUR_CALM
     await raw.close()
@@ -257,7 +257,7 @@ FAULTS: dict[str, tuple[bytes, Code]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_faults_of_a_connection(served: Kubectl, name: str) -> None:
+async def test_protocol_errors_end_connection_with_code(served: Kubectl, name: str) -> None:
     sent, code = FAULTS[name]
     raw = await Raw.open(served, sent)
     assert await raw.farewell() == code
@@ -271,7 +271,7 @@ async def _streams(served: Kubectl, streams: int) -> HttpServer:
     return server
 
 
-async def test_streams_beyond_the_bound_are_refused(served: Kubectl) -> None:
+async def test_streams_above_limit_are_refused(served: Kubectl) -> None:
     server = await _streams(served, 3)
     client = await Http2Client.open(server.port, trust(served))
     client.h2.remote_settings.max_concurrent_streams = 100
@@ -285,7 +285,7 @@ async def test_streams_beyond_the_bound_are_refused(served: Kubectl) -> None:
     await server.stop()
 
 
-async def test_requests_that_were_given_up_count_until_they_have_ended(served: Kubectl) -> None:
+async def test_reset_requests_count_as_running_until_they_end(served: Kubectl) -> None:
     """At most as many run as streams are allowed, whatever is reset; the others wait their turn."""
     hold, running, most, asked = asyncio.Event(), 0, 0, 0
 
@@ -331,18 +331,14 @@ async def test_requests_that_were_given_up_count_until_they_have_ended(served: K
     ],
     ids=["nothing", "no settings", "half a preface", "half a head", "half a frame", "a byte"],
 )
-async def test_what_does_not_come_is_not_waited_for(
-    served: Kubectl, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
+async def test_silent_connection_is_closed(served: Kubectl, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.2)
     raw = await Raw.open(served, sent)
     await all_gone(served)
     await raw.close()
 
 
-async def test_a_head_that_comes_drop_by_drop_is_not_waited_for(
-    served: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slowly_sent_head_is_closed(served: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.3)
     raw = await Raw.open(served, GREETING + frame(frames.HEADERS, frames.END_STREAM, 1, GET))
     with pytest.raises((ConnectionError, TimeoutError)):
@@ -357,7 +353,7 @@ async def test_a_head_that_comes_drop_by_drop_is_not_waited_for(
     await raw.close()
 
 
-async def test_an_idle_connection_is_closed_and_one_with_a_watch_is_not(served: Kubectl) -> None:
+async def test_idle_connection_is_closed_but_not_with_a_watch(served: Kubectl) -> None:
     served.server._server.config.timeout_keep_alive = 0.3
     watching = await Http2Client.open(served.server.port, trust(served))
     watch = watching.begin("GET", "/api/v1/pods?watch=1")
@@ -371,7 +367,7 @@ async def test_an_idle_connection_is_closed_and_one_with_a_watch_is_not(served: 
 
 
 @pytest.mark.parametrize(("told", "sent"), [(10, b"{}"), (1, b"{}"), (10, b"")])
-async def test_a_body_that_is_not_as_long_as_it_says(served: Kubectl, told: int, sent: bytes) -> None:
+async def test_body_length_mismatch_resets_stream(served: Kubectl, told: int, sent: bytes) -> None:
     raw = await Raw.open(served)
     path = "/api/v1/namespaces/default/configmaps"
     fields = [*_fields(method="POST", path=path), ("authorization", f"Bearer {ADMIN}")]
@@ -382,7 +378,7 @@ async def test_a_body_that_is_not_as_long_as_it_says(served: Kubectl, told: int,
     await raw.close()
 
 
-def test_frames_that_lead_nowhere_are_counted_by_the_second() -> None:
+def test_useless_frames_are_counted_per_second() -> None:
     class Loop:
         now = 100.0
 

@@ -38,7 +38,7 @@ async def resize(api: Caller, parallelism: int, **spec: Any) -> Any:
 
 @pytest.mark.parametrize("suspend", [True, False])
 @pytest.mark.parametrize(("parallelism", "completions"), [(2, 4), (2, 2), (8, 8), (1, 1)])
-async def test_the_shape_of_a_job_does_not_fix_its_parallelism(
+async def test_job_without_pod_group_may_be_resized(
     api: Caller, suspend: bool, parallelism: int, completions: int
 ) -> None:
     """As queues admit a part of a Job that waits: nothing is a gang before there is a PodGroup."""
@@ -50,7 +50,7 @@ async def test_the_shape_of_a_job_does_not_fix_its_parallelism(
 
 
 @pytest.mark.parametrize("suspend", [True, False])
-async def test_a_job_with_a_gang_keeps_its_parallelism(api: Caller, suspend: bool) -> None:
+async def test_job_with_gang_cannot_be_resized(api: Caller, suspend: bool) -> None:
     await a_group(api, await a_job(api, suspend=suspend))
     for parallelism, completions in ((2, 4), (2, 2), (8, 8)):
         answer = await resize(api, parallelism, completions=completions)
@@ -62,24 +62,24 @@ async def test_a_job_with_a_gang_keeps_its_parallelism(api: Caller, suspend: boo
     assert (await resize(api, 4, suspend=True)).status == 200, "the rest of it may change"
 
 
-async def test_what_is_invalid_is_told_before_what_is_forbidden(api: Caller) -> None:
+async def test_invalid_job_update_is_refused_before_gang_check(api: Caller) -> None:
     await a_group(api, await a_job(api))
     assert (await resize(api, -1)).status == 422
 
 
-async def test_other_groups_do_not_matter(api: Caller) -> None:
+async def test_groups_of_other_owners_are_ignored(api: Caller) -> None:
     await a_job(api)
     await a_group(api)
     assert (await resize(api, 2)).status == 200
 
 
-async def test_a_group_without_a_gang_does_not_matter(api: Caller) -> None:
+async def test_group_with_basic_policy_is_ignored(api: Caller) -> None:
     await a_group(api, await a_job(api), BASIC)
     assert (await resize(api, 2)).status == 200
 
 
 @pytest.mark.parametrize(("policy", "code"), [(GANG, 403), (BASIC, 200), (None, 200)])
-async def test_the_group_that_the_template_names_is_the_one(api: Caller, policy: Obj | None, code: int) -> None:
+async def test_group_named_in_template_is_checked(api: Caller, policy: Obj | None, code: int) -> None:
     await a_job(api, {"schedulingGroup": {"podGroupName": "g"}})
     if policy is not None:
         await a_group(api, policy=policy)
@@ -87,7 +87,7 @@ async def test_the_group_that_the_template_names_is_the_one(api: Caller, policy:
     assert answer.status == code, answer.body
 
 
-async def test_a_suspended_job_may_outgrow_the_gang_that_is_made_anew(api: Caller) -> None:
+async def test_suspended_job_with_replaceable_gang_may_be_resized(api: Caller) -> None:
     """Haru's Job controller says for which parallelism it made the PodGroup, and makes another one."""
     await a_group(api, await a_job(api), **{"haru.dev/job-parallelism": "4"})
     assert (await resize(api, 2, completions=2, suspend=True)).status == 403, "it runs"

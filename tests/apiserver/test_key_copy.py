@@ -54,7 +54,7 @@ def run(source: Source, work: Callable[[KeyCopy, TokenMetrics], Awaitable[None]]
     return metrics
 
 
-def test_it_is_fetched_when_the_hint_is_over() -> None:
+def test_keys_are_fetched_when_refresh_hint_expires() -> None:
     source = Source()
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -66,7 +66,7 @@ def test_it_is_fetched_when_the_hint_is_over() -> None:
     assert source.asked == [0, 100, 200, 300, 310, 320]
 
 
-def test_after_a_failure_the_old_keys_stay_and_it_asks_every_ten_seconds() -> None:
+def test_failed_fetch_keeps_keys_and_retries_every_ten_seconds() -> None:
     source = Source()
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -81,7 +81,7 @@ def test_after_a_failure_the_old_keys_stay_and_it_asks_every_ten_seconds() -> No
     assert source.asked == [0, 100, 110, 120, 130, 140]
 
 
-def test_a_fetch_for_an_unknown_key_moves_the_next_one() -> None:
+def test_fetch_for_unknown_key_postpones_next_refresh() -> None:
     source = Source()
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -96,7 +96,7 @@ def test_a_fetch_for_an_unknown_key_moves_the_next_one() -> None:
     assert source.asked == [0, 60, 160]
 
 
-def test_fetches_for_unknown_keys_begin_a_second_apart() -> None:
+def test_fetches_for_unknown_keys_are_a_second_apart() -> None:
     source = Source(hint=10_000)
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -114,7 +114,7 @@ def test_fetches_for_unknown_keys_begin_a_second_apart() -> None:
     assert all(later - earlier >= 1 for earlier, later in zip(source.asked, source.asked[1:], strict=False))
 
 
-def test_who_waits_shares_one_flight_and_does_not_wait_for_ever() -> None:
+def test_waiting_requests_share_one_fetch_with_time_limit() -> None:
     source = Source(hint=10_000)
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -132,7 +132,7 @@ def test_who_waits_shares_one_flight_and_does_not_wait_for_ever() -> None:
     run(source, work)
 
 
-def test_only_so_many_wait() -> None:
+def test_number_of_waiting_requests_is_limited() -> None:
     source = Source(hint=10_000)
 
     async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
@@ -158,7 +158,7 @@ def test_only_so_many_wait() -> None:
     ],
     ids=["nothing", "data", "count", "order", "excluded", "only what a key is"],
 )
-def test_what_counts_as_a_change(change: Callable[[Source], None], told: int) -> None:
+def test_changed_keys_are_reported(change: Callable[[Source], None], told: int) -> None:
     source = Source()
     source.keys = [K1, K2]
 
@@ -188,7 +188,7 @@ class Client:
         return 3600
 
 
-def test_others_may_keep_documents_until_the_next_fetch() -> None:
+def test_documents_may_be_cached_until_next_fetch() -> None:
     source = Source(hint=100)
 
     async def all_of_it() -> None:
@@ -212,7 +212,7 @@ def test_others_may_keep_documents_until_the_next_fetch() -> None:
     virtual_time.run(all_of_it())
 
 
-def test_who_waits_when_the_server_stops_is_let_go() -> None:
+def test_waiting_requests_end_when_server_stops() -> None:
     source = Source(hint=10_000)
 
     async def all_of_it() -> None:
@@ -232,7 +232,7 @@ def test_who_waits_when_the_server_stops_is_let_go() -> None:
     virtual_time.run(all_of_it())
 
 
-def test_a_start_that_fails_says_why() -> None:
+def test_failed_first_fetch_is_raised() -> None:
     source = Source()
     source.fails = True
 
@@ -243,7 +243,7 @@ def test_a_start_that_fails_says_why() -> None:
         run(source, work)
 
 
-def test_a_key_that_has_not_changed_is_the_same_one() -> None:
+def test_unchanged_key_object_is_reused() -> None:
     first = read_copy(Keys([K1.public(), K2.public()], 1, 60), Copy(), 0.0)
     second = read_copy(Keys([K2.public(), K1.public()], 2, 60), first, 60.0)
     assert second.keys[0] is first.keys[1] and second.keys[1] is first.keys[0]

@@ -54,7 +54,7 @@ async def kubectl(server: Kubectl, tmp_path: Path) -> Kubectl:
     return await server.in_namespace(tmp_path, f"test-{next(_numbers)}")
 
 
-async def test_version_and_discovery(kubectl: Kubectl) -> None:
+async def test_kubectl_version_and_discovery(kubectl: Kubectl) -> None:
     assert "Server Version: v1.36." in await kubectl.ok("version")
     resources = await kubectl.ok("api-resources")
     for line in ("pods", "resourceclaims", "podgroups", "deviceclasses"):
@@ -63,7 +63,7 @@ async def test_version_and_discovery(kubectl: Kubectl) -> None:
     assert "Kubernetes control plane" in await kubectl.ok("cluster-info")
 
 
-async def test_explain(kubectl: Kubectl) -> None:
+async def test_kubectl_explain(kubectl: Kubectl) -> None:
     text = await kubectl.ok("explain", "pod.spec.containers.resources.claims")
     assert "-required-" in text and "request" in text
     assert "ResourceClaim" in await kubectl.ok("explain", "resourceclaims", "--api-version=resource.k8s.io/v1")
@@ -71,7 +71,7 @@ async def test_explain(kubectl: Kubectl) -> None:
     assert "-required-" in older and "request" in older
 
 
-async def test_apply_on_the_client(kubectl: Kubectl) -> None:
+async def test_kubectl_client_side_apply(kubectl: Kubectl) -> None:
     assert "created" in await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
     assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
     changed = DEPLOYMENT.replace("nginx:1", "nginx:2").replace("replicas: 2", "replicas: 3")
@@ -98,7 +98,7 @@ spec: {leaseDurationSeconds: 15}
 """
 
 
-async def test_what_is_never_replaced_without_its_version_is_replaced_by_kubectl(kubectl: Kubectl) -> None:
+async def test_kubectl_replaces_versioned_objects_with_and_without_version(kubectl: Kubectl) -> None:
     """It reads the version first where a file names none."""
     assert "created" in await kubectl.ok("apply", "-f", "-", input=BUDGET)
     other = BUDGET.replace("minAvailable: 1", "minAvailable: 2").replace("Seconds: 15", "Seconds: 30")
@@ -114,7 +114,7 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 SPENT = {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1}
 
 
-async def test_a_drain_that_a_budget_holds_up_ends_when_it_was_told_to(kubectl: Kubectl) -> None:
+async def test_kubectl_drain_blocked_by_budget_ends_at_timeout(kubectl: Kubectl) -> None:
     """With a time to come back kubectl repeats the eviction ten times before it looks at its own patience."""
     await kubectl.ok("apply", "-f", "-", input=BUDGET)
     node = f"drained-{kubectl.namespace}"
@@ -132,7 +132,7 @@ async def test_a_drain_that_a_budget_holds_up_ends_when_it_was_told_to(kubectl: 
     assert 7 < time.monotonic() - before < 20
 
 
-async def test_apply_on_the_server(kubectl: Kubectl) -> None:
+async def test_kubectl_server_side_apply(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=config_map("1"))
     conflict = await kubectl.run("apply", "--server-side", "-f", "-", input=config_map("2"))
     assert conflict.code == 1 and 'conflict with "kubectl-client-side-apply"' in conflict.err
@@ -143,7 +143,7 @@ async def test_apply_on_the_server(kubectl: Kubectl) -> None:
     assert "operation: Apply" in shown
 
 
-async def test_mistakes_are_named(kubectl: Kubectl) -> None:
+async def test_kubectl_reports_mistakes(kubectl: Kubectl) -> None:
     wrong = await kubectl.run("apply", "-f", "-", input=config_map("1").replace("\ndata:", "\ndta:"))
     assert wrong.code == 1 and 'unknown field "dta"' in wrong.err
     missing = await kubectl.run("get", "pod", "none")
@@ -181,7 +181,7 @@ CREATED = {
 }
 
 
-async def test_create_in_protobuf(kubectl: Kubectl) -> None:
+async def test_kubectl_create_sends_protobuf(kubectl: Kubectl) -> None:
     outputs = await asyncio.gather(*(kubectl.ok("create", *command.split()) for command in CREATED))
     assert [command for command, output in zip(CREATED, outputs, strict=True) if "created" not in output] == []
     names = (await kubectl.ok("get", *CREATED.values(), "-o", "name")).split()
@@ -190,7 +190,7 @@ async def test_create_in_protobuf(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("delete", "--wait=false", *spread)).count("deleted") == len(spread)
 
 
-async def test_tables_and_outputs(kubectl: Kubectl) -> None:
+async def test_kubectl_get_output_formats(kubectl: Kubectl) -> None:
     await kubectl.ok("run", "p", "--image=busybox", "--labels=app=x")
     wide = (await kubectl.ok("get", "pods", "-o", "wide")).splitlines()
     assert wide[0].split()[:5] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
@@ -208,7 +208,7 @@ async def test_tables_and_outputs(kubectl: Kubectl) -> None:
     assert "QoS Class:" in described and "Tolerations:" in described
 
 
-async def test_watching(kubectl: Kubectl) -> None:
+async def test_kubectl_get_watch(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "cm", "first")
     process = await kubectl.spawn("get", "cm", "-w")
     assert process.stdout is not None
@@ -225,7 +225,7 @@ async def test_watching(kubectl: Kubectl) -> None:
     await process.communicate()
 
 
-async def test_changing_in_place(kubectl: Kubectl) -> None:
+async def test_kubectl_label_edit_scale_and_replace(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
     assert "labeled" in await kubectl.ok("label", "deploy", "web", "a=b")
     assert "annotated" in await kubectl.ok("annotate", "deploy", "web", "a=b")
@@ -247,7 +247,7 @@ async def test_changing_in_place(kubectl: Kubectl) -> None:
     assert "replaced" in await kubectl.ok("replace", "--force", "-f", "-", input=DEPLOYMENT)
 
 
-async def test_deleting_waits(kubectl: Kubectl) -> None:
+async def test_kubectl_delete_waits(kubectl: Kubectl) -> None:
     await kubectl.ok("run", "p", "--image=busybox")
     assert 'pod "p" deleted' in await kubectl.ok("delete", "pod", "p", "--timeout=10s")
     assert "No resources found" in (await kubectl.run("get", "pods")).err
@@ -259,7 +259,7 @@ async def test_deleting_waits(kubectl: Kubectl) -> None:
     await kubectl.ok("wait", "--for=delete", "pod/p", "--timeout=5s")
 
 
-async def test_access(kubectl: Kubectl) -> None:
+async def test_kubectl_auth_can_i(kubectl: Kubectl) -> None:
     assert await kubectl.ok("auth", "can-i", "create", "pods") == "yes\n"
     refused = await kubectl.run("auth", "can-i", "create", "pods", config="jane")
     assert (refused.code, refused.out) == (1, "no\n")
@@ -270,7 +270,7 @@ async def test_access(kubectl: Kubectl) -> None:
     assert await kubectl.ok("auth", "can-i", "list", "pods", config="jane") == "yes\n"
 
 
-async def test_tokens(kubectl: Kubectl) -> None:
+async def test_kubectl_create_token(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "sa", "robot")
     token = (await kubectl.ok("create", "token", "robot", "--duration=1h")).strip()
     assert token.count(".") == 2
@@ -280,7 +280,7 @@ async def test_tokens(kubectl: Kubectl) -> None:
     assert f"system:serviceaccount:{kubectl.namespace}:robot" in who
 
 
-async def test_nodes(kubectl: Kubectl) -> None:
+async def test_kubectl_cordon_drain_and_describe_node(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=NODE)
     assert "cordoned" in await kubectl.ok("cordon", "n1")
     assert "SchedulingDisabled" in await kubectl.ok("get", "nodes")
@@ -293,13 +293,13 @@ async def test_nodes(kubectl: Kubectl) -> None:
     assert "Name:               n1" in await kubectl.ok("describe", "node", "n1")
 
 
-async def test_logs_and_events(kubectl: Kubectl) -> None:
+async def test_kubectl_logs_and_events(kubectl: Kubectl) -> None:
     await kubectl.ok("run", "p", "--image=busybox")
     assert await kubectl.ok("logs", "p") == ""
     assert "No events found" in (await kubectl.run("events")).err
 
 
-async def test_certificates_and_claims(kubectl: Kubectl) -> None:
+async def test_kubectl_certificates_and_claims(kubectl: Kubectl) -> None:
     manifest = """
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -335,7 +335,7 @@ spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]
 """
 
 
-async def test_applying_twice_is_applying_once(kubectl: Kubectl) -> None:
+async def test_kubectl_repeated_apply_changes_nothing(kubectl: Kubectl) -> None:
     """In every order of the two ways to apply, with defaults in lists and with what the server adds."""
     job = """
 apiVersion: batch/v1
@@ -358,7 +358,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: bus
     assert "serverside-applied" in moved
 
 
-async def test_warnings_reach_the_user(kubectl: Kubectl) -> None:
+async def test_kubectl_shows_warnings(kubectl: Kubectl) -> None:
     old = TEMPLATE.replace("/v1\n", "/v1beta1\n").replace("exactly: {deviceClassName: gpu}", "deviceClassName: gpu")
     applied = await kubectl.run("apply", "-f", "-", input=old)
     assert (
@@ -372,7 +372,7 @@ async def test_warnings_reach_the_user(kubectl: Kubectl) -> None:
     assert (silent.code, silent.err) == (0, "")
 
 
-async def test_describing_everything(kubectl: Kubectl) -> None:
+async def test_kubectl_describe(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
     await kubectl.ok("expose", "deploy", "web", "--port=80")
     described = await kubectl.ok("describe", "deploy,svc,resourceclaims,podgroups,jobs,secrets,ingresses,hpa,pdb,quota")
@@ -380,7 +380,7 @@ async def test_describing_everything(kubectl: Kubectl) -> None:
         assert text in described
 
 
-async def test_debugging_adds_a_container(kubectl: Kubectl) -> None:
+async def test_kubectl_debug_adds_ephemeral_container(kubectl: Kubectl) -> None:
     await kubectl.ok("run", "p", "--image=busybox")
     await kubectl.ok("debug", "p", "--image=busybox", "--container=look", "--profile=general", "--", "sh")
     names = "jsonpath={.spec.ephemeralContainers[*].name}"

@@ -47,7 +47,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     await runner.stop()
 
 
-async def test_a_policy_is_applied_and_refuses(kubectl: Kubectl) -> None:
+async def test_kubectl_applies_validating_policy_which_denies(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("apply", "-f", "-", input=POLICY)).count("created") == 2
     assert "binding.admissionregistration.k8s.io/team-label.example.com unchanged" in await kubectl.ok(
         "apply", "-f", "-", input=POLICY
@@ -117,7 +117,7 @@ spec:
 """
 
 
-async def test_a_policy_changes_what_kubectl_sends(kubectl: Kubectl) -> None:
+async def test_kubectl_applies_mutating_policy_which_changes_objects(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("apply", "--validate=strict", "-f", "-", input=MUTATOR)).count("created") == 3
     again = await kubectl.ok("apply", "-f", "-", input=MUTATOR)  # the rule has got a scope: kubectl sends it once more
     assert (again.count("unchanged"), again.count("configured")) == (2, 1)

@@ -41,7 +41,7 @@ async def kubectl(tmp_path_factory: pytest.TempPathFactory, trains: ExtensionSer
     await runner.stop()
 
 
-async def test_apiservices_are_listed(kubectl: Kubectl) -> None:
+async def test_kubectl_lists_api_services(kubectl: Kubectl) -> None:
     rows = [line.split() for line in (await kubectl.ok("get", "apiservices")).splitlines()]
     assert rows[0] == ["NAME", "SERVICE", "AVAILABLE", "AGE"]
     found = {row[0]: row[1:3] for row in rows[1:]}
@@ -49,7 +49,7 @@ async def test_apiservices_are_listed(kubectl: Kubectl) -> None:
     assert "versionPriority" in await kubectl.ok("explain", "apiservice.spec")
 
 
-async def test_its_resource_is_used_as_any_other(kubectl: Kubectl) -> None:
+async def test_kubectl_uses_aggregated_resource(kubectl: Kubectl) -> None:
     assert "wagons" in await kubectl.ok("api-resources", "--api-group=trains.example")
     assert "wagon.trains.example/a created" in await kubectl.ok("create", "-f", "-", input=json.dumps(wagon("a")))
     assert "a" in (await kubectl.ok("get", "wg", "-o", "name"))
@@ -75,7 +75,7 @@ async def test_its_resource_is_used_as_any_other(kubectl: Kubectl) -> None:
     assert "deleted" in await kubectl.ok("delete", "wagons", "a")
 
 
-async def test_websockets_are_passed_on(kubectl: Kubectl, trains: ExtensionServer) -> None:
+async def test_web_sockets_are_proxied(kubectl: Kubectl, trains: ExtensionServer) -> None:
     async def echo(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)

@@ -27,14 +27,14 @@ async def kubectl(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kub
     await runner.stop()
 
 
-async def test_definitions_are_waited_for_and_listed(kubectl: Kubectl) -> None:
+async def test_kubectl_waits_for_and_lists_definitions(kubectl: Kubectl) -> None:
     assert "condition met" in await kubectl.ok("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=10s")
     assert NAME in await kubectl.ok("get", "crds")
     assert "trainings" in await kubectl.ok("api-resources", "--api-group=ml.example.com")
     assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=json.dumps(definition()))
 
 
-async def test_objects_are_applied_shown_and_explained(kubectl: Kubectl) -> None:
+async def test_kubectl_applies_shows_and_explains_custom_objects(kubectl: Kubectl) -> None:
     manifest = training("shown", labels={"a": "b"})
     assert "created" in await kubectl.ok("apply", "-f", "-", input=json.dumps(manifest))
     assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=json.dumps(manifest))
@@ -52,7 +52,7 @@ async def test_objects_are_applied_shown_and_explained(kubectl: Kubectl) -> None
     assert "patched" in await kubectl.ok("patch", "tr", "shown", "--type=merge", "-p", '{"spec":{"note":"x"}}')
 
 
-async def test_mistakes_are_told(kubectl: Kubectl) -> None:
+async def test_kubectl_reports_custom_resource_mistakes(kubectl: Kubectl) -> None:
     wrong = await kubectl.run("apply", "-f", "-", input=json.dumps(training("wrong", replicas=99)))
     assert wrong.code == 1
     assert "spec.replicas in body should be less than or equal to 8" in wrong.err
@@ -60,7 +60,7 @@ async def test_mistakes_are_told(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.nothing"' in unknown.err
 
 
-async def test_a_definition_is_deleted_with_its_objects(kubectl: Kubectl) -> None:
+async def test_kubectl_deletes_definition_with_its_objects(kubectl: Kubectl) -> None:
     other = definition(names={"plural": "runs", "kind": "Run"})
     other["metadata"]["name"] = "runs.ml.example.com"
     await kubectl.ok("apply", "-f", "-", input=json.dumps(other))

@@ -55,7 +55,7 @@ async def used(kubectl: Kubectl, **wanted: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_quota_of_cards(kubectl: Kubectl) -> None:
+async def test_kubectl_resource_quota(kubectl: Kubectl) -> None:
     assert "resourcequota/cards created" in await kubectl.ok(
         "create", "quota", "cards", "--hard=requests.nvidia.com/gpu=4,pods=10"
     )
@@ -75,7 +75,7 @@ async def test_a_quota_of_cards(kubectl: Kubectl) -> None:
     assert "Resource Quotas" in described and "cards" in described
 
 
-async def test_labels_of_a_namespace(kubectl: Kubectl) -> None:
+async def test_kubectl_pod_security_labels(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=MANIFEST)
     labelled = await kubectl.run("label", "namespace", "default", "pod-security.kubernetes.io/enforce=baseline")
     assert labelled.code == 0
@@ -94,7 +94,7 @@ async def test_labels_of_a_namespace(kubectl: Kubectl) -> None:
     assert wrong.code == 1 and "must be one of privileged, baseline, restricted" in wrong.err
 
 
-async def test_the_python_client_sees_why(kubectl: Kubectl) -> None:
+async def test_python_client_reports_quota_denial(kubectl: Kubectl) -> None:
     kubernetes = pytest.importorskip("kubernetes")
     await kubectl.ok("create", "quota", "cards", "--hard=count/configmaps=1")
     await used(kubectl, **{"count/configmaps": "0"})

@@ -46,7 +46,7 @@ def told(service: Obj) -> list[tuple[str, ...]]:
     return [tuple(each[name] for name in ("type", "status", "reason", "message")) for each in conditions]
 
 
-async def test_every_built_in_group_version_has_one(api: Caller) -> None:
+async def test_every_built_in_group_version_has_an_api_service(api: Caller) -> None:
     listed = {each["metadata"]["name"]: each for each in (await api.get(SERVICES))["items"]}
     served = {(group, version) for group, version in api.app.core.served.group_versions}
     assert listed.keys() == {f"{v}.{g}" for g, v in served - {("apiregistration.k8s.io", "v1")}}
@@ -56,7 +56,7 @@ async def test_every_built_in_group_version_has_one(api: Caller) -> None:
     assert listed["v1.apps"]["spec"]["groupPriorityMinimum"] == 17800
 
 
-async def test_those_of_custom_resources_come_and_go_with_the_definition(api: Caller) -> None:
+async def test_api_services_of_custom_resources_follow_definitions(api: Caller) -> None:
     await api.create(DEFINITIONS, definition())
     service = await answered(api, CUSTOM, 200)
     assert service["metadata"]["labels"] == {MANAGED: "true"} and told(service) == [LOCAL]
@@ -81,7 +81,7 @@ async def test_those_of_custom_resources_come_and_go_with_the_definition(api: Ca
     await answered(api, CUSTOM, 404)
 
 
-async def test_one_that_was_remote_is_local_again(api: Caller) -> None:
+async def test_former_remote_api_service_becomes_local(api: Caller) -> None:
     service = {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -106,13 +106,13 @@ async def test_one_that_was_remote_is_local_again(api: Caller) -> None:
     await until(is_local)
 
 
-async def test_only_who_may_reads_or_writes_them(api: Caller) -> None:
+async def test_api_services_require_permission(api: Caller) -> None:
     jane = api.as_(USER)
     assert (await jane("GET", SERVICES)).status == 403
     assert (await jane("DELETE", f"{SERVICES}/v1.apps")).status == 403
 
 
-async def test_a_restart_takes_away_what_is_not_served_any_more() -> None:
+async def test_restart_removes_api_services_no_longer_served() -> None:
     """A server alone on its store; what somebody wrote by hand, or deleted and is served, is another matter."""
     store = SqliteStore(":memory:")
     await store.start()
@@ -145,7 +145,7 @@ class _Shared(SqliteStore):
         return True
 
 
-async def test_servers_of_different_versions_do_not_fight() -> None:
+async def test_servers_of_different_versions_keep_each_others_api_services() -> None:
     """What another server keeps is left alone, and neither writes what the other one has written."""
     store = _Shared(":memory:")
     await store.start()

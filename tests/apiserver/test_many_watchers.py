@@ -126,7 +126,7 @@ async def burst(api: Caller, choose: random.Random, count: int) -> Seen:
     return told
 
 
-async def test_bursts_reach_everybody_whole_and_in_order(api: Caller, server: Server) -> None:
+async def test_event_bursts_reach_all_watchers_in_order(api: Caller, server: Server) -> None:
     """Watchers of everything, of a namespace and of metadata, some of which come in the middle of it."""
     choose, start = random.Random(7), api.app.core.store.revision
     query = f"watch=1&resourceVersion={start}"
@@ -158,7 +158,7 @@ async def _namespaces(api: Caller, since: int) -> dict[int, str]:
     return {event.revision: event.key.split("/")[1] for event in events}
 
 
-async def test_a_client_that_does_not_read_holds_nobody_up(api: Caller, server: Server) -> None:
+async def test_slow_watcher_does_not_delay_others(api: Caller, server: Server) -> None:
     """The others get everything; what lies here for it is bounded; once it reads, nothing is lost or doubled."""
     path, count = f"{MAPS}?watch=1&resourceVersion={api.app.core.store.revision}", 14
     fast = [await server.watch(path) for _ in range(3)]
@@ -186,7 +186,7 @@ async def test_a_client_that_does_not_read_holds_nobody_up(api: Caller, server: 
     assert [name for _, name, _ in await slow.take(2 * count)] == expected
 
 
-async def test_a_head_request_for_a_watch_has_no_body(api: Caller, server: Server) -> None:
+async def test_head_request_for_watch_has_no_body(api: Caller, server: Server) -> None:
     watcher = await server.watch(f"{MAPS}?watch=1", method="HEAD")
     await api.create(MAPS, config_map("a"))
     api.app.core.stop_streams()
@@ -195,7 +195,7 @@ async def test_a_head_request_for_a_watch_has_no_body(api: Caller, server: Serve
         assert (await watcher.reader.read()).startswith(b"HTTP/1.1 200"), "the next answer follows the head"
 
 
-def test_one_event_is_told_at_once_and_many_soon() -> None:
+def test_single_event_is_sent_immediately_and_bursts_are_batched() -> None:
     """In virtual time: hundreds of watchers do not make one event wait, and a burst waits for the pause at most."""
     turns = 2_000 * 20e-6  # a turn of the loop is said to take 20 µs
 
@@ -240,7 +240,7 @@ def line_of(event: Event) -> bytes:
     return b"%d:%b\n" % (event.revision, event.new.value)
 
 
-def test_pieces_hold_all_lines_and_are_bounded() -> None:
+def test_pieces_contain_all_lines_and_are_bounded() -> None:
     lines = [b"%d\n" % number * 10_000 for number in range(200)]
     pieces = list(pieces_of(lines))
     assert b"".join(piece.lines for piece in pieces) == b"".join(lines)
@@ -250,7 +250,7 @@ def test_pieces_hold_all_lines_and_are_bounded() -> None:
     assert list(pieces_of([])) == []
 
 
-def test_the_same_changes_are_encoded_once() -> None:
+def test_equal_events_are_encoded_once() -> None:
     shared, events, encoded = SharedPieces(), events_of(*range(1, 301)), 0
 
     def line(event: Event) -> bytes:
@@ -262,7 +262,7 @@ def test_the_same_changes_are_encoded_once() -> None:
     assert texts == {b"".join(map(line_of, events))} and encoded == 300
 
 
-def test_changes_are_the_same_only_if_all_of_them_are() -> None:
+def test_encoded_pieces_are_shared_only_for_equal_events() -> None:
     """Some of them, and others of the same revisions (of another bucket, or another life of the store)."""
     shared, events = SharedPieces(), events_of(1, 2, 3, 4)
 
@@ -274,7 +274,7 @@ def test_changes_are_the_same_only_if_all_of_them_are() -> None:
             assert text(some) == b"".join(map(line_of, some))
 
 
-def test_what_is_kept_of_pieces_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = SharedPieces()
     for number in range(100):
         list(shared.pieces(events_of(number), line_of))

@@ -130,7 +130,7 @@ def held(expression: str) -> Obj:
     return applying(f"[{expression}].size() == 7 ? Object{{}} : Object{{}}")
 
 
-async def test_functions(wire: WireCaller) -> None:
+async def test_all_cel_functions_work_in_mutations(wire: WireCaller) -> None:
     lines = TRUE.strip().splitlines()
     # What the authorizer is asked costs a third of an expression's limit: a mutation for each of those.
     dear = [number for number, line in enumerate(lines) if "authorizer" in line]
@@ -145,7 +145,7 @@ async def test_functions(wire: WireCaller) -> None:
     assert len(stored["data"]) == len(lines) > 60
 
 
-def test_no_function_is_left_out() -> None:
+def test_every_cel_function_is_covered() -> None:
     """The names of all functions of the environment stand in the expressions above."""
     known = Composition((), params=True).patching.functions
     spelled = set(re.findall(r"[A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*)*", TRUE))
@@ -154,14 +154,14 @@ def test_no_function_is_left_out() -> None:
     assert len(named) > 110 and sorted(named - spelled) == []
 
 
-async def test_what_does_not_compile(wire: WireCaller) -> None:
+async def test_invalid_mutation_expression_is_refused(wire: WireCaller) -> None:
     for expression, why in WRONG:
         answer = await wire("POST", MUTATORS, mutator(held(expression)))
         assert answer.status == 422, expression
         assert why in answer.json["message"], (expression, answer.json["message"])
 
 
-async def test_what_fails_when_it_is_evaluated(wire: WireCaller) -> None:
+async def test_failing_mutation_expression_denies_request(wire: WireCaller) -> None:
     await install(wire, mutator(applying("Object{}")))
     for expression, why in FAILING:
         body = {"spec": {"mutations": [held(expression)]}}

@@ -110,7 +110,7 @@ async def break_policy(wire: WireCaller, expression: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-async def test_a_failure_refuses_the_request_or_is_passed_over(wire: WireCaller, cheap: None, kind: str) -> None:
+async def test_mutation_failure_follows_failure_policy(wire: WireCaller, cheap: None, kind: str) -> None:
     failure = FAILURES[kind]
     about = constraints(resources="services")
     made = mutator(failure.mutation, matchConstraints=about, **failure.policy)

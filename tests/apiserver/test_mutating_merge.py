@@ -107,20 +107,20 @@ def agree(data: st.DataObject) -> None:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_a_configuration_is_laid_over_as_server_side_apply_does(data: st.DataObject) -> None:
+def test_apply_configuration_equals_server_side_apply(data: st.DataObject) -> None:
     agree(data)
 
 
 @pytest.mark.nightly
 @settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_many_configurations_are_laid_over_as_server_side_apply_does(data: st.DataObject) -> None:
+def test_apply_configuration_equals_server_side_apply_in_many_cases(data: st.DataObject) -> None:
     agree(data)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_what_is_replaced_as_a_whole_is_refused(data: st.DataObject) -> None:
+def test_apply_configuration_of_atomic_field_is_refused(data: st.DataObject) -> None:
     message = message_type("io.k8s.api.core.v1.PodSpec")
     partial = data.draw(objects(message, whole=False))
     name = data.draw(st.sampled_from(("tolerations", "nodeSelector", "readinessGates", "resourceClaims")))
@@ -228,7 +228,7 @@ async def changing(api: Caller) -> AsyncIterator[Caller]:
     yield api
 
 
-async def test_a_policy_and_an_apply_leave_the_same_object(changing: Caller) -> None:
+async def test_policy_and_server_side_apply_give_equal_objects(changing: Caller) -> None:
     drawn: list[Obj] = []
 
     @settings(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

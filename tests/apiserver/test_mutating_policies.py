@@ -89,7 +89,7 @@ MERGED: list[tuple[str, Obj, Any]] = [
 ]
 
 
-async def test_what_a_configuration_merges(wire: WireCaller) -> None:
+async def test_apply_configuration_merges_objects(wire: WireCaller) -> None:
     await install(wire, about_pods(applying("Object{}")))
     for number, (expression, metadata, expected) in enumerate(MERGED):
         await rewrite(wire, applying(expression))
@@ -132,7 +132,7 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 
-async def test_what_a_configuration_may_not_say(wire: WireCaller) -> None:
+async def test_invalid_apply_configuration_is_refused(wire: WireCaller) -> None:
     await install(wire, about_pods(applying("Object{}")))
     for expression, why in REFUSED:
         await rewrite(wire, applying(expression))
@@ -177,7 +177,7 @@ PATCHED: list[tuple[str, Obj]] = [
 ]
 
 
-async def test_every_operation_of_json_patches(wire: WireCaller) -> None:
+async def test_every_json_patch_operation_works(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("x", "'y'")))
     for number, (expression, expected) in enumerate(PATCHED):
         await rewrite(wire, json_patch(expression))
@@ -185,7 +185,7 @@ async def test_every_operation_of_json_patches(wire: WireCaller) -> None:
         assert stored["data"] == expected, expression
 
 
-async def test_keys_are_escaped_and_objects_are_values(wire: WireCaller) -> None:
+async def test_json_patch_keys_are_escaped_and_values_typed(wire: WireCaller) -> None:
     escaped = '"/metadata/annotations/" + jsonpatch.escapeKey("x.io/a")'
     toleration = 'Object.spec.tolerations{key: "k", operator: "Exists"}'
     await install(
@@ -229,7 +229,7 @@ FAILED_PATCHES: list[tuple[str, int, str]] = [
 ]
 
 
-async def test_json_patches_that_fail(wire: WireCaller) -> None:
+async def test_failing_json_patch_is_reported(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("x", "'y'")))
     for expression, code, message in FAILED_PATCHES:
         await rewrite(wire, json_patch(expression))
@@ -238,14 +238,14 @@ async def test_json_patches_that_fail(wire: WireCaller) -> None:
         assert answer.json["message"].startswith(message), answer.json["message"]
 
 
-async def test_an_invalid_object_is_refused_by_validation(wire: WireCaller) -> None:
+async def test_mutated_object_is_validated(wire: WireCaller) -> None:
     await install(wire, about_pods(applying('Object{spec: Object.spec{restartPolicy: "Sometimes"}}')))
     answer = await wire("POST", PODS, pod("p"))
     assert answer.status == 422
     assert 'spec.restartPolicy: Unsupported value: "Sometimes"' in answer.json["message"]
 
 
-async def test_a_failing_mutation_contributes_nothing_and_later_ones_run(wire: WireCaller) -> None:
+async def test_failing_mutation_is_skipped_and_later_ones_run(wire: WireCaller) -> None:
     await install(
         wire,
         mutator(
@@ -259,7 +259,7 @@ async def test_a_failing_mutation_contributes_nothing_and_later_ones_run(wire: W
     assert stored["metadata"]["labels"] == {"one": "1", "three": "1"}
 
 
-async def test_every_failure_is_told(wire: WireCaller) -> None:
+async def test_every_mutation_failure_is_reported(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("x", "string(object.a)"), labelled("x", "string(object.b)")))
     await install(wire, mutator(labelled("x", "string(object.c)"), name="n.example.com"))
     answer = await wire("POST", MAPS, config_map("m"))
@@ -272,7 +272,7 @@ async def test_every_failure_is_told(wire: WireCaller) -> None:
 # --- whom it concerns, what it sees
 
 
-async def test_variables_conditions_and_the_authorizer(wire: WireCaller) -> None:
+async def test_mutations_use_variables_conditions_and_authorizer(wire: WireCaller) -> None:
     await install(
         wire,
         mutator(
@@ -292,7 +292,7 @@ async def test_variables_conditions_and_the_authorizer(wire: WireCaller) -> None
     assert "labels" not in (await wire.create(MAPS, config_map("other")))["metadata"]
 
 
-async def test_updates_see_what_was_there_and_deletions_are_left_alone(wire: WireCaller) -> None:
+async def test_mutations_see_old_object_on_update_and_ignore_delete(wire: WireCaller) -> None:
     await install(
         wire,
         mutator(
@@ -307,14 +307,14 @@ async def test_updates_see_what_was_there_and_deletions_are_left_alone(wire: Wir
     assert (await wire("DELETE", f"{MAPS}/m")).status == 200
 
 
-async def test_a_dry_run_is_changed_too(wire: WireCaller) -> None:
+async def test_dry_run_is_mutated(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("dry", "string(request.dryRun)")))
     answer = await wire("POST", f"{MAPS}?dryRun=All", config_map("m"))
     assert answer.json["metadata"]["labels"] == {"dry": "true"}
     assert (await wire("GET", f"{MAPS}/m")).status == 404
 
 
-async def test_a_name_that_is_made_up_is_not_seen(wire: WireCaller) -> None:
+async def test_generated_name_is_not_visible_to_mutations(wire: WireCaller) -> None:
     seen = "string(has(object.metadata.name)) + '-' + string(has(request.name))"
     await install(wire, mutator(labelled("named", seen)))
     made = config_map("x")
@@ -327,7 +327,7 @@ async def test_a_name_that_is_made_up_is_not_seen(wire: WireCaller) -> None:
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
-async def test_an_equivalent_resource_is_seen_in_the_version_of_the_rule(wire: WireCaller) -> None:
+async def test_equivalent_version_is_mutated_in_version_of_rule(wire: WireCaller) -> None:
     claims = "/apis/resource.k8s.io/{}/namespaces/default/resourceclaims"
     rule = {"apiGroups": ["resource.k8s.io"], "apiVersions": ["v1beta1"], "resources": ["resourceclaims"]}
     made = mutator(
@@ -352,7 +352,7 @@ async def test_an_equivalent_resource_is_seen_in_the_version_of_the_rule(wire: W
     assert "labels" not in (await wire.create(claims.format("v1"), claim))["metadata"]
 
 
-async def test_its_own_kinds_and_reviews_are_left_alone(wire: WireCaller) -> None:
+async def test_policies_and_reviews_are_not_mutated(wire: WireCaller) -> None:
     everything = {"resources": ["*/*"], "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"]}
     await install(wire, mutator(labelled("x", "'y'"), matchConstraints=constraints(rule=everything)))
     assert (await wire.create(MAPS, config_map("m")))["metadata"]["labels"] == {"x": "y"}
@@ -366,7 +366,7 @@ async def test_its_own_kinds_and_reviews_are_left_alone(wire: WireCaller) -> Non
     assert "labels" not in (await wire.create("/apis/authentication.k8s.io/v1/tokenreviews", review))["metadata"]
 
 
-async def test_bodies_of_subresources(wire: WireCaller) -> None:
+async def test_subresource_bodies_are_mutated(wire: WireCaller) -> None:
     made = mutator(
         applying("Object{spec: Object.spec{replicas: object.spec.replicas > 3 ? 3 : object.spec.replicas}}"),
         matchConstraints=constraints("UPDATE", resources="deployments/scale", rule={"apiGroups": ["apps"]}),
@@ -401,7 +401,7 @@ def secret(name: str) -> Obj:
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
-async def test_parameters_by_name(wire: WireCaller) -> None:
+async def test_param_ref_by_name_selects_parameters(wire: WireCaller) -> None:
     await install(wire, *with_params(labelled("team", "params.data.team"), name="rules"))
     missing = await wire("POST", SECRETS, secret("s"))
     assert (missing.status, missing.json["reason"]) == (403, "Forbidden")
@@ -419,7 +419,7 @@ async def test_parameters_by_name(wire: WireCaller) -> None:
     assert (await wire.create(SECRETS, secret("t")))["metadata"]["labels"] == {"team": "red"}
 
 
-async def test_parameters_by_selector_are_used_in_the_order_of_their_names(wire: WireCaller) -> None:
+async def test_param_ref_by_selector_applies_parameters_in_name_order(wire: WireCaller) -> None:
     expression = "object.metadata.?labels.?order.orValue('') + params.data.n"
     await install(wire, *with_params(labelled("order", expression), selector={"matchLabels": {"r": "1"}}))
     for name, number in (("c", "3"), ("a", "1"), ("b", "2")):
@@ -428,7 +428,7 @@ async def test_parameters_by_selector_are_used_in_the_order_of_their_names(wire:
     assert (await wire.create(SECRETS, secret("s")))["metadata"]["labels"] == {"order": "123"}
 
 
-async def test_namespaced_parameters_of_what_lies_in_no_namespace(wire: WireCaller) -> None:
+async def test_cluster_scoped_object_needs_parameter_namespace(wire: WireCaller) -> None:
     made, bound = with_params(labelled("x", "params.data.x"), name="rules")
     made["spec"]["matchConstraints"] = constraints(resources="nodes")
     await install(wire, made, bound)
@@ -444,7 +444,7 @@ async def test_namespaced_parameters_of_what_lies_in_no_namespace(wire: WireCall
     assert (await wire.create("/api/v1/nodes", node))["metadata"]["labels"]["x"] == "y"
 
 
-async def test_a_parameter_kind_that_is_not_served(wire: WireCaller) -> None:
+async def test_unserved_param_kind_denies_request(wire: WireCaller) -> None:
     made = mutator(labelled("x", "params.y"), paramKind={"apiVersion": "x.example.com/v1", "kind": "Rule"})
     await install(wire, made, mutator_binding(paramRef={"name": "r", "parameterNotFoundAction": "Allow"}))
     refused = await wire("POST", MAPS, config_map("m"))
@@ -454,7 +454,7 @@ async def test_a_parameter_kind_that_is_not_served(wire: WireCaller) -> None:
     )
 
 
-async def test_without_reference_parameters_are_null(wire: WireCaller) -> None:
+async def test_params_is_null_without_param_ref(wire: WireCaller) -> None:
     made, _ = with_params(labelled("null", "string(params == null)"))
     await install(wire, made)
     assert (await wire.create(SECRETS, secret("s")))["metadata"]["labels"] == {"null": "true"}
@@ -469,7 +469,7 @@ def counting(name: str, reinvocation: str, key: str) -> Obj:
     return mutator(labelled("n", count), labelled(key, "'yes'"), name=name, reinvocationPolicy=reinvocation)
 
 
-async def test_who_wishes_runs_once_more_and_nobody_twice_more(wire: WireCaller) -> None:
+async def test_reinvocation_if_needed_runs_once_more(wire: WireCaller) -> None:
     # 1, 2, 3; then the first again (4); the second again, since the third came after it (5).
     await install(wire, counting("a.example.com", "IfNeeded", "first"))
     await install(wire, counting("b.example.com", "IfNeeded", "second"))
@@ -478,12 +478,12 @@ async def test_who_wishes_runs_once_more_and_nobody_twice_more(wire: WireCaller)
     assert stored["metadata"]["labels"] == {"n": "5", "first": "yes", "second": "yes", "third": "yes"}
 
 
-async def test_nobody_runs_again_where_nothing_changed_after_it(wire: WireCaller) -> None:
+async def test_no_reinvocation_without_later_changes(wire: WireCaller) -> None:
     await install(wire, counting("a.example.com", "IfNeeded", "first"))
     assert (await wire.create(MAPS, config_map("m")))["metadata"]["labels"]["n"] == "1"
 
 
-async def test_two_policies_that_feed_each_other_converge(wire: WireCaller) -> None:
+async def test_two_interdependent_policies_converge(wire: WireCaller) -> None:
     first = mutator(
         labelled("b", "has(object.metadata.labels) && 'a' in object.metadata.labels ? 'done' : 'wait'"),
         name="a.example.com",
@@ -495,13 +495,13 @@ async def test_two_policies_that_feed_each_other_converge(wire: WireCaller) -> N
     assert (await wire.create(MAPS, config_map("m")))["metadata"]["labels"] == {"a": "set", "b": "done"}
 
 
-async def test_each_sees_what_those_before_made(wire: WireCaller) -> None:
+async def test_policies_run_in_name_order_and_see_earlier_changes(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("b", "object.metadata.labels.a + '2'"), name="b.example.com"))
     await install(wire, mutator(labelled("a", "'1'"), name="a.example.com"))
     assert (await wire.create(MAPS, config_map("m")))["metadata"]["labels"] == {"a": "1", "b": "12"}
 
 
-async def test_webhooks_come_after_policies_which_look_again(wire: WireCaller, hooks: WebhookServer) -> None:
+async def test_policies_are_reinvoked_after_webhooks(wire: WireCaller, hooks: WebhookServer) -> None:
     seen = "has(object.metadata.labels) && 'hook' in object.metadata.labels"
     await install(wire, mutator(labelled("policy", f"{seen} ? 'after' : 'before'"), reinvocationPolicy="IfNeeded"))
     asked: list[Obj] = []
@@ -517,7 +517,7 @@ async def test_webhooks_come_after_policies_which_look_again(wire: WireCaller, h
     assert asked == [{"policy": "before"}, {"policy": "after", "hook": "yes"}]
 
 
-async def test_the_servers_own_plugins_look_again(wire: WireCaller) -> None:
+async def test_built_in_plugins_run_again_after_mutations(wire: WireCaller) -> None:
     await wire.create(
         "/apis/scheduling.k8s.io/v1/priorityclasses",
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000},
@@ -535,7 +535,7 @@ async def test_the_servers_own_plugins_look_again(wire: WireCaller) -> None:
     assert (stored["spec"]["priorityClassName"], stored["spec"]["priority"]) == ("high", 1000)
 
 
-async def test_judging_policies_see_the_changed_object(wire: WireCaller) -> None:
+async def test_validating_policies_see_mutated_object(wire: WireCaller) -> None:
     await wire.create(POLICIES, policy("object.metadata.labels.x == 'y'"))
     await wire.create(BINDINGS, binding())
     assert (await wire("POST", MAPS, config_map("m"))).status == 422
@@ -546,7 +546,7 @@ async def test_judging_policies_see_the_changed_object(wire: WireCaller) -> None
 # --- owners of fields
 
 
-async def test_what_a_policy_changes_belongs_to_nobody(wire: WireCaller, hooks: WebhookServer) -> None:
+async def test_mutated_fields_have_no_field_manager(wire: WireCaller, hooks: WebhookServer) -> None:
     await install(wire, mutator(labelled("policy", "'x'")))
     hooks.answers["/m"] = patch(label("hook", "yes"))
     await mutating(wire, hook(hooks.client("/m")))
@@ -565,7 +565,7 @@ async def test_what_a_policy_changes_belongs_to_nobody(wire: WireCaller, hooks: 
     assert mine["fieldsV1"] == {"f:data": {"f:z": {}}}
 
 
-async def test_owners_that_make_no_sense_are_put_back(wire: WireCaller) -> None:
+async def test_invalid_managed_fields_from_mutation_are_reset(wire: WireCaller) -> None:
     owners = '[JSONPatch{op: "add", path: "/metadata/managedFields", value: [{"operation": "Nonsense"}]}]'
     await install(wire, mutator(json_patch(owners), labelled("x", "'y'"), matchConstraints=constraints("UPDATE")))
     before = await wire.create(MAPS, config_map("m", k="1"))
@@ -574,7 +574,7 @@ async def test_owners_that_make_no_sense_are_put_back(wire: WireCaller) -> None:
     assert after["metadata"]["labels"] == {"x": "y"}
 
 
-async def test_a_patch_that_takes_the_name_away_is_refused_before_policies_see_it(wire: WireCaller) -> None:
+async def test_patch_removing_the_name_is_refused_before_mutations(wire: WireCaller) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     await install(wire, mutator(labelled("x", "'y'"), matchConstraints=constraints("UPDATE")))
     await wire.create(classes, {"metadata": {"name": "a"}, "value": 1})
@@ -583,7 +583,7 @@ async def test_a_patch_that_takes_the_name_away_is_refused_before_policies_see_i
     assert "was undeterminable: name must be provided" in answer.json["message"]
 
 
-async def test_metadata_can_not_be_taken_away(wire: WireCaller) -> None:
+async def test_mutation_cannot_remove_metadata(wire: WireCaller) -> None:
     await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
     made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))
     assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("m", "default")
@@ -605,7 +605,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expression_runner, "SECONDS", 600.0)
 
 
-async def test_a_bomb_ends_and_nobody_waits_for_it(wire: WireCaller, patient: None) -> None:
+async def test_too_expensive_mutation_ends_without_blocking_others(wire: WireCaller, patient: None) -> None:
     await install(wire, mutator(labelled("x", f"string({BOMB})")))
     bomb = asyncio.create_task(wire("POST", MAPS, config_map("m")))
     answered = 0
@@ -619,7 +619,7 @@ async def test_a_bomb_ends_and_nobody_waits_for_it(wire: WireCaller, patient: No
 
 
 @pytest.mark.nightly
-async def test_all_variables_together_cost_too_much(wire: WireCaller, patient: None) -> None:
+async def test_total_cost_of_variables_is_limited(wire: WireCaller, patient: None) -> None:
     nearly = "".join(f"{TEN}.all(v{n}, " for n in range(5)) + "v0 >= 0" + ")" * 5
     variables = [{"name": f"v{n}", "expression": nearly} for n in range(30)]
     both = " && ".join(f"variables.v{n}" for n in range(30))
@@ -632,7 +632,7 @@ async def test_all_variables_together_cost_too_much(wire: WireCaller, patient: N
 
 
 @pytest.mark.nightly
-async def test_match_conditions_have_a_budget_of_their_own(wire: WireCaller, patient: None) -> None:
+async def test_match_conditions_have_their_own_cost_limit(wire: WireCaller, patient: None) -> None:
     await install(wire, mutator(labelled("x", "'y'"), matchConditions=[{"name": "bomb", "expression": BOMB}]))
     assert "actual cost limit exceeded" in (await wire("POST", MAPS, config_map("m"))).json["message"]
     await wire("PATCH", POLICY, {"spec": {"failurePolicy": "Ignore"}}, type=MERGE)
@@ -642,7 +642,7 @@ async def test_match_conditions_have_a_budget_of_their_own(wire: WireCaller, pat
 # --- what is told
 
 
-async def test_what_is_counted(wire: WireCaller, hooks: WebhookServer) -> None:
+async def test_mutation_metrics_are_counted(wire: WireCaller, hooks: WebhookServer) -> None:
     conditions = [{"name": "c", "expression": "object.metadata.name != 'left'"}]
     await install(
         wire,
@@ -678,7 +678,7 @@ async def test_what_is_counted(wire: WireCaller, hooks: WebhookServer) -> None:
 # --- writing policies
 
 
-async def test_who_binds_parameters_must_be_able_to_read_them(wire: WireCaller) -> None:
+async def test_creating_binding_requires_read_access_to_parameters(wire: WireCaller) -> None:
     jane = wire.as_(USER)
     group = "/apis/rbac.authorization.k8s.io/v1"
     rules = [{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]
@@ -697,7 +697,7 @@ async def test_who_binds_parameters_must_be_able_to_read_them(wire: WireCaller) 
     assert (await jane("POST", MUTATORS, mutator(labelled("a", "'b'"), name="plain.example.com"))).status == 201
 
 
-async def test_older_versions_are_served_and_mean_the_same(wire: WireCaller) -> None:
+async def test_older_policy_versions_are_served(wire: WireCaller) -> None:
     for version in ("v1alpha1", "v1beta1"):
         base = f"/apis/admissionregistration.k8s.io/{version}"
         made = {**mutator(labelled(version, "'yes'"), name=f"{version}.example.com")}
@@ -710,7 +710,7 @@ async def test_older_versions_are_served_and_mean_the_same(wire: WireCaller) -> 
     assert stored["metadata"]["labels"] == {"v1alpha1": "yes", "v1beta1": "yes"}
 
 
-async def test_custom_resources_are_merged_by_their_schema(wire: WireCaller) -> None:
+async def test_custom_resources_are_merged_by_schema(wire: WireCaller) -> None:
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -130,7 +130,7 @@ WRONG: list[tuple[Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), WRONG)
-def test_policies(changes: Obj, words: list[str]) -> None:
+def test_invalid_mutating_policy_is_refused(changes: Obj, words: list[str]) -> None:
     assert found(policy(**changes)) == words
 
 
@@ -161,7 +161,7 @@ BOUND: list[tuple[Obj, list[str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), BOUND)
-def test_bindings(changes: Obj, words: list[str]) -> None:
+def test_invalid_mutating_binding_is_refused(changes: Obj, words: list[str]) -> None:
     assert found(binding(**changes)) == words
 
 
@@ -227,11 +227,11 @@ EXPRESSIONS: list[tuple[Obj, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), EXPRESSIONS)
-def test_expressions(changes: Obj, words: list[tuple[str, str]]) -> None:
+def test_invalid_mutation_expressions_are_refused(changes: Obj, words: list[tuple[str, str]]) -> None:
     assert told(mutation_expression_errors(policy(**changes), None)) == words
 
 
-def test_what_was_stored_is_not_judged_again() -> None:
+def test_stored_mutations_are_not_validated_again() -> None:
     wrong = {**MUTATION, "applyConfiguration": {"expression": "'text'"}}
     stored = policy(mutations=[wrong])
     labelled = {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}}

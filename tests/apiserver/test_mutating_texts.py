@@ -79,7 +79,7 @@ def told(text: str, kind: Kind) -> Texts | None:
 
 @settings(max_examples=150, deadline=None)
 @given(CASES)
-def test_both_ways_come_to_the_same(case: tuple[Kind, Obj, Obj]) -> None:
+def test_compiled_overlay_equals_evaluated_overlay(case: tuple[Kind, Obj, Obj]) -> None:
     kind, live, partial = case
     gates = FeatureGates()
     live = apply_defaults({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, **live}, kind, gates)
@@ -98,7 +98,7 @@ def test_both_ways_come_to_the_same(case: tuple[Kind, Obj, Obj]) -> None:
         assert nothing_new(created(kind), {"spec": {}, **live}, {"spec": {}, **put})
 
 
-def test_expressions_among_the_texts() -> None:
+def test_compiled_overlay_contains_expressions() -> None:
     text = 'Object{metadata: Object.metadata{labels: {"a": object.metadata.name + "-x", "b": variables.word}}}'
     found, composition = compiled(text.replace("object.metadata.name", "string(object.metadata.name)"))
     assert texts_of(found, composition.patching, POD) is None, "what it costs depends on the object"
@@ -129,7 +129,7 @@ def test_expressions_among_the_texts() -> None:
         'true ? Object{} : Object{spec: Object.spec{hostname: "h"}}',
     ],
 )
-def test_what_goes_the_general_way(text: str) -> None:
+def test_unsupported_expression_is_not_compiled(text: str) -> None:
     assert told(text, POD) is None
 
 
@@ -145,7 +145,7 @@ def test_what_goes_the_general_way(text: str) -> None:
         ('Object{status: Object.status{message: "b"}}', False),
     ],
 )
-def test_what_changing_plugins_do_not_read(text: str, is_unread: bool) -> None:
+def test_overlay_knows_whether_plugins_read_its_fields(text: str, is_unread: bool) -> None:
     texts = told(text, POD)
     assert texts is not None and texts.is_unread == is_unread
     assert told('Object{metadata: Object.metadata{labels: {"a": "b"}}}', DEPLOYMENT).is_unread is False  # type: ignore[union-attr]

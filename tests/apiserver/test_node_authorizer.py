@@ -136,7 +136,7 @@ READS = [
 """What a node may read if it is its own, and the answer: 404 when it may look, and there is nothing."""
 
 
-async def test_what_is_its_own_and_what_is_anothers(nodes: Caller) -> None:
+async def test_node_reads_its_own_objects_and_not_those_of_others(nodes: Caller) -> None:
     found = {}
     for name, foreign in (("a", "b"), ("b", "a")):
         kubelet = nodes.as_(f"node-{name}")
@@ -165,7 +165,7 @@ NONE_MAY = [
 ]
 
 
-async def test_what_all_nodes_may(nodes: Caller) -> None:
+async def test_node_reads_what_all_nodes_may_read(nodes: Caller) -> None:
     kubelet = nodes.as_("node-a")
     assert [await code(kubelet, "GET", path) for path in ALL_MAY] == [200] * len(ALL_MAY)
     assert [(method, path, await code(kubelet, method, path)) for method, path in NONE_MAY] == [
@@ -173,7 +173,7 @@ async def test_what_all_nodes_may(nodes: Caller) -> None:
     ]
 
 
-async def test_the_refusal_says_why(nodes: Caller) -> None:
+async def test_denied_node_request_names_missing_relationship(nodes: Caller) -> None:
     answer = await nodes.as_("node-a")("GET", f"{SPACE}/secrets/b-env")
     assert answer.json["message"].endswith(
         'cannot get resource "secrets" in API group "" in the namespace "default": '
@@ -181,13 +181,13 @@ async def test_the_refusal_says_why(nodes: Caller) -> None:
     )
 
 
-async def test_a_group_or_a_name_alone_is_no_node(nodes: Caller) -> None:
+async def test_node_needs_both_user_name_and_group(nodes: Caller) -> None:
     for token in ("no-node", "nobody"):
         assert await code(nodes.as_(token), "GET", "/api/v1/nodes/a") == 403
         assert await code(nodes.as_(token), "GET", f"{SPACE}/secrets/a-env") == 403
 
 
-async def test_the_graph_follows_the_pods(nodes: Caller) -> None:
+async def test_node_graph_follows_pods(nodes: Caller) -> None:
     kubelet, path = nodes.as_("node-a"), f"{SPACE}/secrets/late"
     assert await code(kubelet, "GET", path) == 403
     late = pod("late", volumes=[{"name": "s", "secret": {"secretName": "late"}}])
@@ -205,7 +205,7 @@ async def test_the_graph_follows_the_pods(nodes: Caller) -> None:
     assert await code(kubelet, "GET", path) == 403
 
 
-async def test_a_claim_of_a_template_is_reached_by_the_status(nodes: Caller) -> None:
+async def test_claim_from_template_is_reachable_through_pod_status(nodes: Caller) -> None:
     await nodes.create(CLAIMS, claim("made"))
     entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
     await nodes.create(PODS, pod("templated", resourceClaims=[entry]))
@@ -218,7 +218,7 @@ async def test_a_claim_of_a_template_is_reached_by_the_status(nodes: Caller) -> 
     assert await code(kubelet, "GET", f"{CLAIMS}/made") == 200
 
 
-async def test_a_mirror_pod_opens_nothing(nodes: Caller) -> None:
+async def test_mirror_pod_grants_no_access(nodes: Caller) -> None:
     mirror = pod("mirror", volumes=[{"name": "s", "configMap": {"name": "wanted"}}])
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     await nodes.create(PODS, mirror)
@@ -246,7 +246,7 @@ REVIEWED: list[tuple[Obj, bool]] = [
 ]
 
 
-async def test_reviews_know_of_nodes(nodes: Caller) -> None:
+async def test_access_reviews_include_node_authorizer(nodes: Caller) -> None:
     kubelet, own_access = nodes.as_("node-a"), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     for attributes, allowed in REVIEWED:
         spec = {"user": "system:node:a", "groups": ["system:nodes"], "resourceAttributes": attributes}
@@ -256,7 +256,7 @@ async def test_reviews_know_of_nodes(nodes: Caller) -> None:
         assert own.json["status"] == status
 
 
-async def test_the_rules_of_nodes_can_not_be_told(nodes: Caller) -> None:
+async def test_rules_review_of_node_is_incomplete(nodes: Caller) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     status = (await nodes.as_("node-a")("POST", path, {"spec": {"namespace": "default"}})).json["status"]
     assert status["incomplete"] and "node authorizer" in status["evaluationError"]
@@ -292,7 +292,7 @@ CREATED: list[tuple[str, Obj, str]] = [
 ]
 
 
-async def test_what_nodes_create(nodes: Caller) -> None:
+async def test_node_creates_only_allowed_objects(nodes: Caller) -> None:
     kubelet = nodes.as_("node-new")
     for path, body, refusal in CREATED:
         answer = await kubelet("POST", path, body)
@@ -329,7 +329,7 @@ CHANGED: list[tuple[str, Obj, str]] = [
 ]
 
 
-async def test_what_nodes_change(nodes: Caller) -> None:
+async def test_node_changes_only_allowed_fields(nodes: Caller) -> None:
     kubelet = nodes.as_("node-a")
     for path, patch, refusal in CHANGED:
         answer = await kubelet("PATCH", path, patch, type=MERGE)
@@ -337,7 +337,7 @@ async def test_what_nodes_change(nodes: Caller) -> None:
         assert refusal in answer.json.get("message", "")
 
 
-async def test_nodes_delete_and_evict_their_own_pods(nodes: Caller) -> None:
+async def test_node_deletes_and_evicts_only_its_own_pods(nodes: Caller) -> None:
     kubelet = nodes.as_("node-a")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b-pod"}}
     assert await code(kubelet, "POST", f"{PODS}/b-pod/eviction", eviction) == 403
@@ -347,7 +347,7 @@ async def test_nodes_delete_and_evict_their_own_pods(nodes: Caller) -> None:
     assert await code(kubelet, "DELETE", f"{PODS}/a-pod?gracePeriodSeconds=0") == 200
 
 
-async def test_mirror_pods_refer_to_nothing(nodes: Caller) -> None:
+async def test_mirror_pod_may_not_reference_api_objects(nodes: Caller) -> None:
     uid = (await nodes.get("/api/v1/nodes/a"))["metadata"]["uid"]
     kubelet = nodes.as_("node-a")
     refused = await kubelet("POST", PODS, mirror_pod(uid, volumes=[{"name": "s", "secret": {"secretName": "x"}}]))
@@ -366,7 +366,7 @@ async def test_mirror_pods_refer_to_nothing(nodes: Caller) -> None:
         (None, "not bound to a pod"),
     ],
 )
-async def test_tokens_are_for_pods_of_the_node(nodes: Caller, reference: Obj | None, refusal: str) -> None:
+async def test_node_requests_tokens_only_for_its_pods(nodes: Caller, reference: Obj | None, refusal: str) -> None:
     assert KEY
     if reference and reference.get("uid"):
         stored = await nodes.get(f"{PODS}/{reference['name']}")
@@ -379,6 +379,6 @@ async def test_tokens_are_for_pods_of_the_node(nodes: Caller, reference: Obj | N
     assert await code(kubelet, "POST", f"{SPACE}/serviceaccounts/b-account/token", body) == 403
 
 
-async def test_others_are_not_restricted(nodes: Caller) -> None:
+async def test_node_restriction_does_not_apply_to_other_users(nodes: Caller) -> None:
     await nodes.create("/api/v1/nodes", node("c", labels={"node-restriction.kubernetes.io/trusted": "yes"}))
     await nodes.create(f"{SPACE}/configmaps", config_map("c"))

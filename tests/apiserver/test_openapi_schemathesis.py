@@ -159,7 +159,7 @@ def turn(operation: APIOperation[Any, Any, Any, Any], number: int, caller: Calle
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
-def test_every_documented_operation_keeps_its_word(up: Up) -> None:
+def test_documented_operations_conform_to_openapi(up: Up) -> None:
     caller = Caller(up)
     operations = caller.operations()
     caller.fill()

@@ -45,7 +45,7 @@ async def eventually(holds: Callable[[], Awaitable[Any]], seconds: float = 60) -
     raise AssertionError("it did not come to pass")
 
 
-async def test_an_operator_in_kopf(server: Kubectl) -> None:
+async def test_kopf_operator_runs(server: Kubectl) -> None:
     pytest.importorskip("kopf")
     await server.ok("apply", "-f", "-", input=json.dumps(training_definition()))
     said = server.directory / "operator.log"
@@ -96,7 +96,7 @@ async def test_an_operator_in_kopf(server: Kubectl) -> None:
     assert "Traceback" not in told, told
 
 
-async def test_lightkube(server: Kubectl) -> None:
+async def test_lightkube_client_works(server: Kubectl) -> None:
     lightkube = pytest.importorskip("lightkube")
     from lightkube.core.exceptions import ApiError
     from lightkube.generic_resource import create_namespaced_resource
@@ -138,7 +138,7 @@ async def test_lightkube(server: Kubectl) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Kubernetes version v1.36")  # newer than what it knows
-async def test_kr8s(server: Kubectl) -> None:
+async def test_kr8s_client_works(server: Kubectl) -> None:
     pytest.importorskip("kr8s")
     import kr8s
     from kr8s.asyncio.objects import ConfigMap, Pod, new_class

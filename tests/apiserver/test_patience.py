@@ -18,7 +18,7 @@ def cancelled() -> int:
     return task.cancelling()
 
 
-async def test_what_takes_too_long_is_ended_and_the_task_goes_on() -> None:
+async def test_request_timeout_cancels_work_and_task_continues() -> None:
     patience, ended = RequestTimeout(0.01), []
 
     async def work() -> None:
@@ -34,7 +34,7 @@ async def test_what_takes_too_long_is_ended_and_the_task_goes_on() -> None:
     assert ended == [True] * 3
 
 
-async def test_each_has_its_own_time() -> None:
+async def test_each_request_has_its_own_timeout() -> None:
     patience = RequestTimeout(0.05)
     loop = asyncio.get_running_loop()
 
@@ -50,7 +50,7 @@ async def test_each_has_its_own_time() -> None:
     assert min(took) >= 0.045  # never early, whatever the machine does
 
 
-async def test_what_is_done_in_time_is_left_alone() -> None:
+async def test_work_finished_in_time_is_unaffected() -> None:
     patience = RequestTimeout(FOREVER)
 
     async def answer(number: int) -> int:
@@ -63,7 +63,7 @@ async def test_what_is_done_in_time_is_left_alone() -> None:
     assert not patience._waits
 
 
-async def test_a_cancellation_by_somebody_else_stays_one() -> None:
+async def test_external_cancellation_is_propagated() -> None:
     patience = RequestTimeout(FOREVER)
     task = asyncio.create_task(patience.wait_for(asyncio.sleep(FOREVER)))
     await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def test_a_cancellation_by_somebody_else_stays_one() -> None:
         await task
 
 
-async def test_work_that_ends_well_although_it_was_late_has_its_answer() -> None:
+async def test_result_of_work_finished_despite_cancellation_is_returned() -> None:
     patience = RequestTimeout(0.01)
 
     async def stubborn() -> str:
@@ -84,7 +84,7 @@ async def test_work_that_ends_well_although_it_was_late_has_its_answer() -> None
     assert cancelled() == 0
 
 
-async def test_one_within_another() -> None:
+async def test_nested_request_timeouts_work() -> None:
     inner, outer = RequestTimeout(FOREVER), RequestTimeout(0.01)
     with pytest.raises(TimeoutError):
         await outer.wait_for(inner.wait_for(asyncio.sleep(FOREVER)))

@@ -53,7 +53,7 @@ def definition(*versions: str) -> Obj:
     return {**kind, "metadata": {"name": "wagons.train.example"}, "spec": spec}
 
 
-async def test_custom_versions_stay_excluded_for_a_while_after_they_have_gone(core: Core) -> None:
+async def test_custom_versions_stay_excluded_for_a_grace_period(core: Core) -> None:
     excluded = Excluded(core)
     await excluded.start()
     clock = core.clock
@@ -107,7 +107,7 @@ async def arrive(core: Core, name: str, hostname: str = "other") -> Identity:
     return identity
 
 
-async def test_a_peer_is_asked_again_until_its_place_is_known(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_peer_is_asked_again_until_endpoint_is_known(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
     peer = Peer(core, Unresolved("no"), Unresolved("no"), NoDiscovery("refused"), OFFER)
     await arrive(core, "apiserver-other")
@@ -122,9 +122,7 @@ async def test_a_peer_is_asked_again_until_its_place_is_known(core: Core, monkey
     await peer.known.stop()
 
 
-async def test_a_peer_that_never_answers_is_given_up_until_it_starts_anew(
-    core: Core, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unresponsive_peer_is_given_up_until_restart(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
     peer = Peer(core, *(NoDiscovery("refused") for _ in range(20)))
     first = await arrive(core, "apiserver-other", "first")
@@ -143,7 +141,7 @@ async def test_a_peer_that_never_answers_is_given_up_until_it_starts_anew(
     await asyncio.wait_for(following, 30)
 
 
-async def test_leases_that_are_no_peers_are_passed_over(core: Core) -> None:
+async def test_foreign_or_expired_leases_are_ignored(core: Core) -> None:
     peer = Peer(core)
     await arrive(core, "apiserver-own")
     stranger = {"namespace": "kube-system", "name": "kube-scheduler"}
@@ -162,7 +160,7 @@ async def test_leases_that_are_no_peers_are_passed_over(core: Core) -> None:
     await peer.known.stop()
 
 
-async def test_two_servers_of_one_hostname_are_warned_of(core: Core, caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_servers_with_one_hostname_are_logged(core: Core, caplog: pytest.LogCaptureFixture) -> None:
     first, second = Identity(core, "node-1"), Identity(core, "node-1")
     await first.claim("192.0.2.1:6443")
     await Identity(core, "node-1").claim("192.0.2.1:6443")  # the same place: a restart
@@ -178,7 +176,7 @@ async def test_two_servers_of_one_hostname_are_warned_of(core: Core, caplog: pyt
 @pytest.mark.parametrize(
     "value", [b"{}", b'{"subsets":[]}', b'{"subsets":[{"addresses":[{"ip":"evil.example"}],"ports":[]}]}']
 )
-async def test_a_place_that_is_none(core: Core, value: bytes) -> None:
+async def test_malformed_peer_endpoint_is_unresolved(core: Core, value: bytes) -> None:
     places = Places(core, "own")
     with pytest.raises(Unresolved, match="no endpoint of the API server x is known"):
         await places.resolve("x")
@@ -194,7 +192,7 @@ async def eventually(holds: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_whoever_falls_behind_the_history_reads_the_leases_anew(core: Core) -> None:
+async def test_lagging_lease_watch_reads_leases_again(core: Core) -> None:
     peer = Peer(core)
     gone = await arrive(core, "apiserver-gone")
     await peer.known.start()
@@ -213,7 +211,7 @@ async def test_whoever_falls_behind_the_history_reads_the_leases_anew(core: Core
     await asyncio.wait_for(following, 30)
 
 
-async def test_a_peer_whose_lease_runs_out_is_forgotten(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_peer_with_expired_lease_is_forgotten(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_module, "_LOOK_SECONDS", 0.01)
     peer = Peer(core)
     await arrive(core, "apiserver-other")
@@ -229,7 +227,7 @@ async def test_a_peer_whose_lease_runs_out_is_forgotten(core: Core, monkeypatch:
     await asyncio.wait_for(following, 30)
 
 
-async def test_what_extension_servers_serve_is_asked_of_no_peer(core: Core) -> None:
+async def test_versions_of_extension_servers_are_excluded(core: Core) -> None:
     excluded = Excluded(core)
     await excluded.start()
     spec = {"group": "far.example", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}

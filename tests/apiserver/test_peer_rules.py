@@ -33,7 +33,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 # --- names and paths
 
 
-def test_the_name_of_a_server_is_that_of_its_host() -> None:
+def test_server_id_is_hash_of_hostname() -> None:
     data = b"\x00\x06node-1" + b"\x00\x0ekube-apiserver"
     assert server_id("node-1") == f"apiserver-{b32encode(hashlib.sha256(data).digest()[:16]).decode()[:26].lower()}"
     assert server_id("node-1") != server_id("node-2") and len(server_id("x" * 300)) == 36
@@ -62,7 +62,7 @@ def test_the_name_of_a_server_is_that_of_its_host() -> None:
         ("/apis/a.b/v1/widgets/a\nb", None),
     ],
 )
-def test_what_a_path_names(path: str, asked: Asked | None) -> None:
+def test_resource_is_parsed_from_path(path: str, asked: Asked | None) -> None:
     assert asked_of(path) == asked
 
 
@@ -81,7 +81,7 @@ def test_what_a_path_names(path: str, asked: Asked | None) -> None:
         ("/apis/a/v1/w", b"x=a+b", "/apis/a/v1/w?x=a%20b"),
     ],
 )
-def test_path_and_query_are_encoded_anew(path: str, query: bytes, target: str) -> None:
+def test_path_and_query_are_encoded_again(path: str, query: bytes, target: str) -> None:
     assert target_of(path, query) == target
 
 
@@ -100,7 +100,7 @@ def request(*headers: tuple[str, str]) -> Request:
     return Request(scope, never, ignore)
 
 
-def test_the_headers_that_go_along() -> None:
+def test_forwarded_headers_exclude_credentials_and_hop_headers() -> None:
     asked = request(
         ("Accept", "application/json"),
         ("Authorization", "Bearer secret"),
@@ -131,7 +131,7 @@ def test_the_headers_that_go_along() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\r\nX-Remote-Group: system:masters", "a\0", " a", "a\x7f"])
-def test_a_user_that_no_header_can_hold_is_not_told(name: str) -> None:
+def test_user_name_invalid_in_a_header_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="X-Remote-User can not be told"):
         identity_headers(UserInfo(name))
 
@@ -144,7 +144,7 @@ def peer(name: str, anchor: str) -> Obj:
     return {"names": [name], "organizations": [], "anchor": anchor}
 
 
-def test_who_is_told_in_headers() -> None:
+def test_front_proxy_headers_require_its_certificate() -> None:
     authorities = Authorities(CLIENTS.certificate, FrontProxyOptions(FRONT.certificate, ("proxy",)))
     said = (("X-Remote-User", "zoe"), ("X-Remote-Group", "a"), ("X-Remote-Group", "b"), ("X-Remote-Extra-A%2fB", "c"))
     asked = request(*said)
@@ -163,13 +163,13 @@ def test_who_is_told_in_headers() -> None:
     assert not authorities.is_user(peer("x", ""))
 
 
-def test_without_front_proxies_headers_mean_nothing_and_all_certificates_are_users() -> None:
+def test_without_front_proxy_ca_headers_are_ignored() -> None:
     authorities = Authorities(CLIENTS.certificate, None)
     assert authorities.front_proxy_user(request(("X-Remote-User", "zoe")), peer("proxy", CLIENT_ANCHOR)) is None
     assert authorities.is_user(peer("proxy", CLIENT_ANCHOR))
 
 
-def test_an_authority_of_both_serves_both() -> None:
+def test_ca_used_for_both_purposes_serves_both() -> None:
     both = Authorities(FRONT.certificate, FrontProxyOptions(FRONT.certificate, ("proxy",)))
     assert both.front_proxy_user(request(("X-Remote-User", "zoe")), peer("carol", FRONT_ANCHOR)) is None
     assert both.is_user(peer("carol", FRONT_ANCHOR))
@@ -178,7 +178,7 @@ def test_an_authority_of_both_serves_both() -> None:
 # --- times and places
 
 
-def test_questions_are_repeated_twenty_times_in_about_eighty_seconds() -> None:
+def test_discovery_retries_back_off_for_about_80_seconds() -> None:
     found = list(pauses())
     assert len(found) == 20 and found[:3] == [0.005, 0.01, 0.02] and 60 < sum(found) < 90
 
@@ -193,11 +193,11 @@ def test_questions_are_repeated_twenty_times_in_about_eighty_seconds() -> None:
         ({"renewTime": "2026-11-21T23:30:00Z"}, True),
     ],
 )
-def test_when_a_lease_has_run_out(spec: Obj, out: bool) -> None:
+def test_lease_has_expired_or_not(spec: Obj, out: bool) -> None:
     assert has_run_out({"metadata": {}, "spec": spec}, NOW) is out
 
 
-def test_urls_of_places() -> None:
+def test_peer_urls_bracket_ipv6_addresses() -> None:
     assert url_of(("192.0.2.1", 1)) == "https://192.0.2.1:1" and url_of(("::1", 2)) == "https://[::1]:2"
     assert ACCEPT.count("APIGroupDiscoveryList") == 2 and ACCEPT.endswith(",application/json")
 
@@ -205,7 +205,7 @@ def test_urls_of_places() -> None:
 # --- flags
 
 
-def test_the_flags_of_peers_need_the_gate(tmp_path: Path) -> None:
+def test_peer_flags_need_feature_gate(tmp_path: Path) -> None:
     off = FeatureGates(minor=35)
     for files, flag in (
         (PeerFiles(peer_ca=tmp_path / "x"), "--peer-ca-file"),
@@ -218,7 +218,7 @@ def test_the_flags_of_peers_need_the_gate(tmp_path: Path) -> None:
     assert not FeatureGates.parse("APIServerIdentity=false").enabled("UnknownVersionInteroperabilityProxy")
 
 
-def test_files_of_peers(tmp_path: Path) -> None:
+def test_invalid_peer_files_are_refused(tmp_path: Path) -> None:
     on = FeatureGates()
     for name, content in (
         ("ca.crt", FRONT.certificate),
@@ -262,9 +262,7 @@ def test_files_of_peers(tmp_path: Path) -> None:
             files.front_proxy(None, on)
 
 
-def test_one_authority_for_users_and_front_proxies_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ca_shared_by_users_and_front_proxy_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "ca.crt"
     path.write_bytes(FRONT.certificate)
     PeerFiles(front_proxy_ca=path).front_proxy(CLIENTS.certificate, FeatureGates())

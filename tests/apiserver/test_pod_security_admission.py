@@ -45,7 +45,7 @@ async def label(api: Caller, name: str = "default", **labels: str | None) -> Any
     return await api("PATCH", f"{NAMESPACES}/{name}", {"metadata": {"labels": named}}, type=MERGE)
 
 
-async def test_the_words_of_a_refusal(api: Caller) -> None:
+async def test_denied_pod_has_pod_security_message(api: Caller) -> None:
     assert (await label(api, enforce="baseline")).status == 200
     answer = await api("POST", PODS, bad_pod("a"))
     assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
@@ -54,19 +54,19 @@ async def test_the_words_of_a_refusal(api: Caller) -> None:
     await api.create(PODS, pod("b"))
 
 
-async def test_without_labels_everything_is_privileged(api: Caller) -> None:
+async def test_namespace_without_labels_is_privileged(api: Caller) -> None:
     answer = await api("POST", PODS, bad_pod("a"))
     assert answer.status == 201 and "warning" not in answer.headers
 
 
-async def test_warnings_do_not_refuse(api: Caller) -> None:
+async def test_warn_label_warns_without_refusing(api: Caller) -> None:
     await label(api, warn="baseline", warn_version="v1.20")
     answer = await api("POST", PODS, bad_pod("a"))
     assert answer.status == 201
     assert 'would violate PodSecurity \\"baseline:v1.20\\": host namespaces' in answer.headers["warning"]
 
 
-async def test_workloads_are_warned_of_and_never_refused(api: Caller) -> None:
+async def test_workloads_get_warnings_and_are_never_refused(api: Caller) -> None:
     await label(api, enforce="baseline")
     answer = await api("POST", "/apis/apps/v1/namespaces/default/deployments", deployment("d"))
     assert answer.status == 201
@@ -80,7 +80,7 @@ async def test_workloads_are_warned_of_and_never_refused(api: Caller) -> None:
     assert answer.status == 201 and "would violate" in answer.headers["warning"]
 
 
-async def test_an_older_pod_may_be_changed_but_not_run_another_image(api: Caller) -> None:
+async def test_existing_pod_may_change_labels_but_not_image(api: Caller) -> None:
     await api.create(PODS, bad_pod("a"))
     await label(api, enforce="baseline")
     labelled = await api("PATCH", f"{PODS}/a", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
@@ -90,7 +90,7 @@ async def test_an_older_pod_may_be_changed_but_not_run_another_image(api: Caller
     assert (answer.status, answer.json["message"]) == (403, f'pods "a" is forbidden: {WORDS}')
 
 
-async def test_ephemeral_containers_are_judged(api: Caller) -> None:
+async def test_ephemeral_containers_are_checked(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     await label(api, enforce="baseline")
     debug = {"name": "d", "image": "i", "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}
@@ -100,7 +100,7 @@ async def test_ephemeral_containers_are_judged(api: Caller) -> None:
     assert 'container "d" must not include "SYS_PTRACE"' in answer.json["message"]
 
 
-async def test_labels_that_say_nothing_known_are_refused(api: Caller) -> None:
+async def test_invalid_pod_security_labels_are_refused(api: Caller) -> None:
     answer = await label(api, enforce="strict")
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
     assert answer.json["message"] == (
@@ -111,7 +111,7 @@ async def test_labels_that_say_nothing_known_are_refused(api: Caller) -> None:
     assert (await api("POST", NAMESPACES, made)).status == 422
 
 
-async def test_who_tightens_a_namespace_is_told_of_its_pods(api: Caller) -> None:
+async def test_stricter_label_warns_about_existing_pods(api: Caller) -> None:
     for name in ("b", "a", "c"):
         await api.create(PODS, bad_pod(name))
     await api.create(PODS, pod("d", hostPID=True))
@@ -130,7 +130,7 @@ async def test_who_tightens_a_namespace_is_told_of_its_pods(api: Caller) -> None
     assert relaxed.status == 200 and "warning" not in relaxed.headers
 
 
-async def test_counters(api: Caller) -> None:
+async def test_pod_security_metrics_are_counted(api: Caller) -> None:
     await label(api, enforce="baseline", audit="restricted", audit_version="v1.99")
     await api("POST", PODS, bad_pod("a"))
     await api.create(PODS, pod("b"))
@@ -173,7 +173,7 @@ async def serving(file: Path) -> AsyncIterator[Caller]:
     await store.stop()
 
 
-async def test_defaults_and_exemptions_come_from_the_configuration(tmp_path: Path) -> None:
+async def test_admission_configuration_sets_defaults_and_exemptions(tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text(CONFIG)
     async with serving(file) as api:
@@ -219,12 +219,12 @@ def _changed(change: Callable[[Obj], None]) -> Obj:
         (_changed(lambda c: c["plugins"][0]["configuration"].update(more=1)), "configuration.more: unknown field"),
     ],
 )
-def test_what_is_wrong_with_a_configuration(config: Obj, told: str) -> None:
+def test_invalid_admission_configuration_is_refused(config: Obj, told: str) -> None:
     with pytest.raises(AdmissionConfigError) as caught:
         parse_admission(config, Path())
     assert told in str(caught.value)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_missing_admission_configuration_file_is_reported() -> None:
     with pytest.raises(AdmissionConfigError, match="--admission-control-config-file: /nowhere: No such file"):
         load_admission(Path("/nowhere"))

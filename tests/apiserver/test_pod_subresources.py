@@ -46,9 +46,7 @@ async def node(api: Caller, name: str = "n1", **labels: str) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-async def test_ephemeral_container_that_no_update_would_pass_is_refused(
-    api: Caller, added: Any, reason: str, field: str
-) -> None:
+async def test_invalid_ephemeral_container_is_refused(api: Caller, added: Any, reason: str, field: str) -> None:
     await api.create(PODS, pod("a"))
     body = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox", **added}]}}
     answer = await api("PATCH", f"{PODS}/a/ephemeralcontainers", body, type=STRATEGIC)
@@ -95,7 +93,7 @@ async def resize(api: Caller, spec: Any, name: str = "a", type: str = STRATEGIC)
     ],
     ids=["above the limit", "negative", "no limit", "no request", "extended", "storage"],
 )
-async def test_resize_to_what_no_pod_may_have_is_refused(api: Caller, resources: Any, reason: str, field: str) -> None:
+async def test_invalid_resize_is_refused(api: Caller, resources: Any, reason: str, field: str) -> None:
     await sized(api)
     answer = await resize(api, {"containers": [{"name": "main", "resources": resources}]})
     assert answer.status == 422, answer.body
@@ -129,7 +127,7 @@ async def test_resize_of_pod_level_resources_is_stored(api: Caller) -> None:
     assert ("FieldValueForbidden", "spec.resources.requests") in causes(dropped)
 
 
-async def test_resize_of_a_running_pod_whose_node_reports_no_resources_is_refused(api: Caller) -> None:
+async def test_resize_on_node_without_resize_support_is_refused(api: Caller) -> None:
     await node(api)
     await sized(api, running={}, nodeName="n1")
     await sized(api, "b", running={"resources": {}}, nodeName="n1")
@@ -166,7 +164,7 @@ async def test_resize_of_a_running_pod_whose_node_reports_no_resources_is_refuse
     ],
     ids=["all of the node", "too much cpu", "too much memory", "windows", "no node", "not bound", "nothing changes"],
 )
-async def test_resize_is_held_against_the_node(
+async def test_resize_is_checked_against_the_node(
     api: Caller, labels: dict[str, str], bound_to: str, resources: Any, code: int, cause: str, text: str
 ) -> None:
     await node(api, **labels)
@@ -182,7 +180,7 @@ async def test_resize_is_held_against_the_node(
 
 
 @pytest.mark.parametrize("metadata", [{"name": "b"}, {}, {"name": "a", "namespace": "other"}], ids=str)
-async def test_binding_of_another_pod_than_the_path_names_is_refused(api: Caller, metadata: Any) -> None:
+async def test_binding_with_other_name_than_path_is_refused(api: Caller, metadata: Any) -> None:
     for name in ("a", "b"):
         await api.create(PODS, pod(name))
     target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
@@ -197,7 +195,7 @@ async def test_binding_of_another_pod_than_the_path_names_is_refused(api: Caller
 # -- status
 
 
-async def test_status_write_without_qos_class_keeps_it(api: Caller) -> None:
+async def test_status_update_without_qos_class_keeps_it(api: Caller) -> None:
     made = await api.create(PODS, pod("a"))
     del made["status"]["qosClass"]
     answer = await api("PUT", f"{PODS}/a/status", {**made, "status": {**made["status"], "phase": "Running"}})
@@ -207,7 +205,7 @@ async def test_status_write_without_qos_class_keeps_it(api: Caller) -> None:
     assert (await api("PUT", f"{PODS}/a/status", other)).status == 422, "nobody changes it"
 
 
-async def test_status_write_without_observed_generation_keeps_it(api: Caller) -> None:
+async def test_status_update_without_observed_generation_keeps_it(api: Caller) -> None:
     made = await api.create(PODS, pod("a"))
     observed = [{"type": kind, "status": "True", "observedGeneration": 1} for kind in ("Ready", "Initialized")]
     first = {**made, "status": {"observedGeneration": 1, "conditions": observed}}

@@ -52,7 +52,7 @@ class Collection:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_changes_the_pieces_are_the_list(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_cached_pieces_equal_the_list_after_any_change(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Changes one at a time and many at once, growth from nothing, and shrinking to nothing."""
     monkeypatch.setattr(list_cache, "PIECE_BYTES", 1_000)
     choose, collection = random.Random(seed), Collection(ListCache())
@@ -72,7 +72,7 @@ def test_whatever_changes_the_pieces_are_the_list(monkeypatch: pytest.MonkeyPatc
     collection.check()
 
 
-async def test_compressed_pieces_are_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_compressed_pieces_form_one_gzip_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where another piece becomes the first one, and for readers that take one stream only."""
     monkeypatch.setattr(list_cache, "PIECE_BYTES", 1_000)
     collection = Collection(ListCache())
@@ -93,13 +93,13 @@ async def test_compressed_pieces_are_one_stream(monkeypatch: pytest.MonkeyPatch)
 
 @settings(max_examples=40)
 @given(st.lists(st.binary(max_size=300), max_size=12))
-def test_parts_that_were_compressed_alone_make_one_stream(texts: list[bytes]) -> None:
+def test_separately_compressed_parts_form_one_gzip_stream(texts: list[bytes]) -> None:
     assert gzip.decompress(b"".join(gzip_parts.joined([gzip_parts.deflated(text) for text in texts]))) == b"".join(
         texts
     )
 
 
-def test_a_change_costs_its_piece_only() -> None:
+def test_change_reencodes_only_its_piece() -> None:
     collection = Collection(ListCache())
     for number in range(5_000):
         collection.put(f"k{number:04}", 2_000)
@@ -119,7 +119,7 @@ def test_a_change_costs_its_piece_only() -> None:
         collection.encoded = 0
 
 
-def test_what_is_kept_is_bounded_in_bytes_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_cache_is_bounded_in_bytes_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_cache, "KEPT_BYTES", 100_000)
     lists = ListCache()
     collection = Collection(lists)
@@ -175,7 +175,7 @@ async def check(api: Caller) -> None:
     assert len(everywhere["items"]) > len(items)
 
 
-async def test_lists_follow_every_change(api: Caller) -> None:
+async def test_cached_list_follows_every_change(api: Caller) -> None:
     await fill(api)
     await check(api)
     before = await api.get(MAPS)
@@ -193,7 +193,7 @@ async def test_lists_follow_every_change(api: Caller) -> None:
     assert [one["metadata"]["name"] for one in (await api.get(OTHERS))["items"]] == ["other"]
 
 
-async def test_other_ways_to_ask_for_the_same_list(api: Caller) -> None:
+async def test_head_compressed_and_pretty_lists_agree(api: Caller) -> None:
     await fill(api)
     plain = await api("GET", MAPS)
     assert int(plain.headers["content-length"]) == len(plain.body)
@@ -214,7 +214,7 @@ async def test_other_ways_to_ask_for_the_same_list(api: Caller) -> None:
     assert json.loads(gzip.decompress(pretty.body)) == plain.json
 
 
-async def test_versions_of_a_kind_are_kept_apart(api: Caller) -> None:
+async def test_versions_of_a_kind_are_cached_separately(api: Caller) -> None:
     path = "/apis/resource.k8s.io/{}/deviceclasses"
     for number in range(FROM_RECORDS + 1):
         body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": f"c{number}"}}
@@ -227,14 +227,14 @@ async def test_versions_of_a_kind_are_kept_apart(api: Caller) -> None:
             assert len(listed["items"]) == FROM_RECORDS + 1
 
 
-async def test_lists_of_others_are_not_shown_to_whom_they_are_forbidden(api: Caller) -> None:
+async def test_cached_list_requires_permission(api: Caller) -> None:
     for number in range(FROM_RECORDS):
         await api.create(PODS, pod(f"p{number}"))
     assert (await api("GET", PODS)).status == 200 and api.app.core.lists.size
     assert (await api.as_("user-token")("GET", PODS)).status == 403
 
 
-async def test_nothing_stays_of_lists_that_nobody_asks_for(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unused_lists_are_dropped_from_cache(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(api)
     await api.get(MAPS)
     assert api.app.core.lists.size

@@ -25,7 +25,7 @@ PREFIX = "/api/v1/namespaces/n/pods/web:80/proxy"
         ("/api/v1/namespaces/n/endpoints/web/proxy", None),
     ],
 )
-def test_paths(path: str, wanted: Wanted | None) -> None:
+def test_proxy_path_is_parsed(path: str, wanted: Wanted | None) -> None:
     assert wanted_of(path) == wanted
 
 
@@ -45,12 +45,12 @@ def test_paths(path: str, wanted: Wanted | None) -> None:
         ("a:b:c:d", None),
     ],
 )
-def test_names(text: str, found: tuple[str, str, str] | None) -> None:
+def test_proxied_name_with_scheme_and_port_is_parsed(text: str, found: tuple[str, str, str] | None) -> None:
     assert split_name(text) == found
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "192.0.2.2", "8.8.8.8", "fd00::2", "2001:db8::1"])
-def test_addresses_of_hosts_among_others(address: str) -> None:
+def test_address_of_another_host_is_proxyable(address: str) -> None:
     assert is_proxyable(address)
 
 
@@ -59,11 +59,11 @@ SHARED = ("169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "224.0.0.1", "
 
 
 @pytest.mark.parametrize("address", [*OWN, *SHARED])
-def test_addresses_that_are_never_asked(address: str) -> None:
+def test_own_and_special_addresses_are_not_proxyable(address: str) -> None:
     assert not is_proxyable(address)
 
 
-def test_addresses_in_urls() -> None:
+def test_ipv6_address_is_bracketed_in_url() -> None:
     assert Place("http", "10.1.2.3", 80).netloc == "10.1.2.3"
     assert Place("https", "fd00::1", 8443).netloc == "[fd00::1]:8443"
 
@@ -90,7 +90,7 @@ LINKS = Links(PREFIX, "10.1.2.3", "api:6443")
         ("http://[broken", "http://[broken"),
     ],
 )
-def test_links(link: str, new: str) -> None:
+def test_link_is_rewritten_below_proxy_path(link: str, new: str) -> None:
     assert LINKS.url(link) == new
 
 
@@ -108,20 +108,20 @@ WRITTEN = (
 
 
 @given(st.lists(st.integers(0, len(PAGE)), max_size=6))
-def test_a_page_is_rewritten_wherever_it_is_cut(cuts: list[int]) -> None:
+def test_html_page_is_rewritten_at_any_chunk_boundary(cuts: list[int]) -> None:
     page, marks = Page(LINKS), [0, *sorted(cuts), len(PAGE)]
     written = b"".join(page.feed(PAGE[begin:end]) for begin, end in pairwise(marks)) + page.end()
     assert written == WRITTEN
 
 
 @given(st.binary(max_size=200))
-def test_what_has_no_links_goes_through_as_it_is(data: bytes) -> None:
+def test_html_without_links_is_unchanged(data: bytes) -> None:
     page = Page(LINKS)
     if b"=" not in data:
         assert page.feed(data) + page.feed(b"") + page.end() == data
 
 
-def test_a_tag_without_an_end_is_not_kept_for_ever() -> None:
+def test_unterminated_tag_is_not_buffered_without_limit() -> None:
     page = Page(LINKS)
     sent = [b"<a " + b"x" * 1000] + [b"y" * 1000] * 100
     given_back = sum(len(page.feed(piece)) for piece in sent)

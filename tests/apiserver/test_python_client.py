@@ -30,7 +30,7 @@ def pod(name: str) -> Any:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
 
 
-async def test_typed_calls(server: Kubectl) -> None:
+async def test_python_client_typed_calls(server: Kubectl) -> None:
     def calls() -> None:
         with connect(server) as client:
             core = kubernetes.client.CoreV1Api(client)
@@ -54,7 +54,7 @@ async def test_typed_calls(server: Kubectl) -> None:
     await asyncio.to_thread(calls)
 
 
-async def test_watch(server: Kubectl) -> None:
+async def test_python_client_watch(server: Kubectl) -> None:
     def calls() -> None:
         with connect(server) as client:
             core = kubernetes.client.CoreV1Api(client)
@@ -71,7 +71,7 @@ async def test_watch(server: Kubectl) -> None:
     await asyncio.to_thread(calls)
 
 
-async def test_dynamic_client(server: Kubectl) -> None:
+async def test_python_client_dynamic_calls(server: Kubectl) -> None:
     def calls() -> None:
         with connect(server) as client:
             dynamic = kubernetes.dynamic.DynamicClient(client)
@@ -89,7 +89,7 @@ async def test_dynamic_client(server: Kubectl) -> None:
     await asyncio.to_thread(calls)
 
 
-async def test_a_mutating_policy(server: Kubectl) -> None:
+async def test_python_client_mutating_policy(server: Kubectl) -> None:
     def calls() -> None:
         with connect(server) as client:
             dynamic = kubernetes.dynamic.DynamicClient(client)

@@ -27,7 +27,7 @@ async def replica(etcd: Etcd, prefix: str) -> Caller:
     return Caller(app, clock)
 
 
-async def test_two_servers_never_overdraw_a_quota(etcd: Etcd) -> None:
+async def test_two_servers_never_exceed_a_quota(etcd: Etcd) -> None:
     prefix = f"/tests/{uuid.uuid4()}"
     replicas = [await replica(etcd, prefix) for _ in range(2)]
     first, second = replicas

@@ -41,7 +41,7 @@ def documents(draw: st.DrawFn, depth: int = 3) -> str:
 
 
 @given(documents())
-def test_the_quick_look_and_the_slow_reader_agree(text: str) -> None:
+def test_fast_duplicate_check_agrees_with_full_parser(text: str) -> None:
     data = text.encode()
     value: Any = orjson.loads(data)
     assert repeated_fields(data, value) == duplicate_fields(data)
@@ -58,6 +58,6 @@ def test_the_quick_look_and_the_slow_reader_agree(text: str) -> None:
         ('{"a": {"c": ":"}, "b": [":"]}\n', []),
     ],
 )
-def test_what_could_make_up_for_a_member_that_was_dropped(text: str, said: list[str]) -> None:
+def test_duplicate_member_with_escapes_is_found(text: str, said: list[str]) -> None:
     data = text.encode()
     assert repeated_fields(data, orjson.loads(data)) == said

@@ -52,14 +52,14 @@ async def answer_to(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
 
 
-async def test_a_head_of_usual_size_is_read_however_it_comes(port: int) -> None:
+async def test_large_request_head_is_accepted_in_any_pieces(port: int) -> None:
     large = b"X-Large: " + b"y" * 500_000 + b"\r\n"
     assert (await answer_to(port, HEAD + large + b"\r\n")).startswith(b"HTTP/1.1 200")
     assert (await answer_to(port, HEAD[:10], HEAD[10:], b"\r\n", pause=0.01)).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("kind", ["one header", "many headers", "the path"])
-async def test_a_head_without_end_is_refused(port: int, kind: str) -> None:
+async def test_endless_request_head_is_refused(port: int, kind: str) -> None:
     parts = {
         "one header": [HEAD, b"X: ", *[b"y" * 100_000] * 30],
         "many headers": [HEAD, *[b"X-Y: z\r\n" * 10_000] * 40],
@@ -70,13 +70,13 @@ async def test_a_head_without_end_is_refused(port: int, kind: str) -> None:
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
 
 
-async def test_a_head_that_does_not_come_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_request_head_times_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.1)
     assert await answer_to(port) == b""
     assert await answer_to(port, HEAD) == b""
 
 
-async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_second_request_times_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(30):
@@ -88,7 +88,7 @@ async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, mon
     writer.close()
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_request_body_times_out(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.app, "_patience", RequestTimeout(0.05))
     sent: list[Obj] = []
 
@@ -106,7 +106,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(api: Caller, monkeypa
 
 
 @pytest.mark.parametrize("chunks", [1, 4])
-async def test_a_body_is_given_up_at_its_limit(api: Caller, chunks: int) -> None:
+async def test_body_is_refused_at_its_limit(api: Caller, chunks: int) -> None:
     """Also one that does not say how long it is: no more is read than has to be."""
     read = 0
     sent: list[Obj] = []
@@ -140,14 +140,14 @@ def _laughs(count: int) -> bytes:
     ],
     ids=["json", "yaml", "aliases", "cut short"],
 )
-async def test_depth_and_growth_are_bounded(api: Caller, type: str, body: bytes) -> None:
+async def test_body_depth_and_alias_growth_are_limited(api: Caller, type: str, body: bytes) -> None:
     started = time.process_time()
     answer = await api("POST", MAPS, body, type=type)
     assert answer.status == 400, answer.body[:300]
     assert time.process_time() - started < 20
 
 
-async def test_what_is_in_flight_is_bounded(tmp_path: Path) -> None:
+async def test_requests_in_flight_are_limited(tmp_path: Path) -> None:
     """Writers that wait for their bodies take their places; those that are too many are told to come back."""
     store = SqliteStore(":memory:")
     await store.start()

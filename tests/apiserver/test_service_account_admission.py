@@ -16,7 +16,7 @@ def mounts(made: Obj, member: str = "containers") -> list[list[str]]:
     return [[mount["mountPath"] for mount in c.get("volumeMounts") or ()] for c in made["spec"][member]]
 
 
-async def test_containers_find_a_token_where_clients_look(api: Caller) -> None:
+async def test_containers_get_service_account_token_volume(api: Caller) -> None:
     made = await api.create(PODS, pod("a", initContainers=[{"name": "i", "image": "x"}]))
     (volume,) = made["spec"]["volumes"]
     assert volume["name"].startswith("kube-api-access-")
@@ -36,7 +36,7 @@ async def test_containers_find_a_token_where_clients_look(api: Caller) -> None:
     ("of_account", "of_pod", "mounted"),
     [(None, None, True), (False, None, False), (False, True, True), (True, False, False), (None, False, False)],
 )
-async def test_who_says_whether_there_is_a_token(
+async def test_automount_setting_of_pod_overrides_account(
     api: Caller, of_account: bool | None, of_pod: bool | None, mounted: bool
 ) -> None:
     said = {} if of_account is None else {"automountServiceAccountToken": of_account}
@@ -46,7 +46,7 @@ async def test_who_says_whether_there_is_a_token(
     assert bool(made["spec"].get("volumes")) == mounted == (mounts(made) == [[PATH]])
 
 
-async def test_a_container_that_mounts_something_there_keeps_it(api: Caller) -> None:
+async def test_existing_mount_at_token_path_is_kept(api: Caller) -> None:
     own = {"name": "v", "mountPath": PATH}
     given = pod("a", volumes=[{"name": "v", "emptyDir": {}}])
     given["spec"]["containers"][0]["volumeMounts"] = [own]
@@ -54,7 +54,7 @@ async def test_a_container_that_mounts_something_there_keeps_it(api: Caller) -> 
     assert [volume["name"] for volume in made["spec"]["volumes"]] == ["v"] and mounts(made) == [[PATH]]
 
 
-async def test_a_manifest_without_the_volume_replaces_the_pod(api: Caller) -> None:
+async def test_pod_update_without_token_volume_keeps_it(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     again = pod("a")
     again["metadata"]["labels"] = {"a": "b"}
@@ -63,7 +63,7 @@ async def test_a_manifest_without_the_volume_replaces_the_pod(api: Caller) -> No
     assert mounts(answer.json) == [[PATH]] and answer.json["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_pull_secrets_come_from_the_account(api: Caller) -> None:
+async def test_image_pull_secrets_come_from_service_account(api: Caller) -> None:
     await api.create(ACCOUNTS, {"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "p"}]})
     made = await api.create(PODS, pod("a", serviceAccountName="robot"))
     assert made["spec"]["imagePullSecrets"] == [{"name": "p"}]
@@ -100,7 +100,7 @@ def using(**container: Any) -> Obj:
         ),
     ],
 )
-async def test_an_account_may_bound_the_secrets_of_its_pods(api: Caller, spec: Obj, told: str) -> None:
+async def test_service_account_may_restrict_mountable_secrets(api: Caller, spec: Obj, told: str) -> None:
     annotations = {"kubernetes.io/enforce-mountable-secrets": "true"}
     account = {"metadata": {"name": "robot", "annotations": annotations}, "secrets": [{"name": "own"}]}
     await api.create(ACCOUNTS, {**account, "imagePullSecrets": [{"name": "own"}]})
@@ -126,7 +126,7 @@ async def test_an_account_may_bound_the_secrets_of_its_pods(api: Caller, spec: O
         ),
     ],
 )
-async def test_mirror_pods_use_nothing_of_the_api(api: Caller, spec: Obj, told: str) -> None:
+async def test_mirror_pod_gets_no_service_account(api: Caller, spec: Obj, told: str) -> None:
     made = pod("m", **spec)
     made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     answer = await api("POST", PODS, made)

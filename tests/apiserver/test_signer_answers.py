@@ -42,7 +42,7 @@ HEADERS: dict[str, Callable[[TestKey], str]] = {
 }
 
 
-async def test_odd_headers_make_no_token(tmp_path: Path) -> None:
+async def test_invalid_signer_headers_give_no_token(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         for name, header in HEADERS.items():
@@ -56,7 +56,7 @@ async def test_odd_headers_make_no_token(tmp_path: Path) -> None:
         assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="OK"}') == 1
 
 
-async def test_signatures_are_looked_at_before_a_token_is_given_away(tmp_path: Path) -> None:
+async def test_signature_is_verified_before_token_is_returned(tmp_path: Path) -> None:
     signer, other = FakeSigner(socket_of(tmp_path), [ec_key("k")]), ec_key("k")
     wrong: list[Callable[[TestKey, bytes], bytes]] = [
         lambda key, signed: b"",
@@ -77,7 +77,7 @@ def _sha256() -> Any:
     return hashes.SHA256()
 
 
-async def test_a_key_that_only_checks_does_not_sign(tmp_path: Path) -> None:
+async def test_key_excluded_from_signing_is_refused_for_new_tokens(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("old", excluded=True), ec_key("new")])
     async with signed_by(signer) as api:
         answer = await ask(api)
@@ -115,7 +115,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("text", LIES)
-async def test_lies_about_keys_stop_the_start(tmp_path: Path, text: str) -> None:
+async def test_invalid_signer_keys_prevent_start(tmp_path: Path, text: str) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], answer_keys=lambda: LIES[text])
     await signer.start()
     try:
@@ -127,7 +127,7 @@ async def test_lies_about_keys_stop_the_start(tmp_path: Path, text: str) -> None
         await signer.stop()
 
 
-async def test_lies_told_later_change_nothing(tmp_path: Path) -> None:
+async def test_invalid_later_keys_are_ignored(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
         token = await token_of(api)
@@ -139,7 +139,7 @@ async def test_lies_told_later_change_nothing(tmp_path: Path) -> None:
         assert await is_good(api, await token_of(api))
 
 
-async def test_nothing_of_a_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_parts_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     async with signed_by(signer) as api:
@@ -155,7 +155,7 @@ async def test_nothing_of_a_token_is_logged(tmp_path: Path, caplog: pytest.LogCa
     assert "no token for ServiceAccount default/robot" in caplog.text
 
 
-def test_messages_are_read_as_they_were_written() -> None:
+def test_signer_messages_round_trip() -> None:
     keys = messages.Keys([ec_key("a").public(), ec_key("b", excluded=True).public()], 1_700_000_000_000_000_001, 7)
     assert messages.read_keys_answer(messages.keys_answer(keys)) == keys
     early = messages.Keys([ec_key("a").public()], -1, 7)

@@ -66,7 +66,7 @@ def expected() -> dict[tuple[str, str], bool]:
 
 
 @pytest.mark.parametrize("kind", [k for k in all_kinds() if "update" in k.verbs], ids=str)
-def test_the_table_of_the_reference_holds_for_every_kind(kind: Kind) -> None:
+def test_unconditional_update_table_equals_reference(kind: Kind) -> None:
     assert allows_unconditional_update(kind) is expected()[kind.group, kind.plural]
 
 
@@ -103,7 +103,7 @@ def body_of(step: Obj, created: Obj) -> Obj:
     return body
 
 
-async def test_kinds_are_replaced_without_a_version_as_recorded(api: Caller, reference_data: Path) -> None:
+async def test_replace_without_version_behaves_as_recorded(api: Caller, reference_data: Path) -> None:
     played, differing = 0, []
     for number, (name, steps) in enumerate(recorded(reference_data)):
         created: Obj = {}
@@ -133,7 +133,7 @@ def lease(holder: str, **metadata: Any) -> Obj:
     return {"metadata": {"name": "leader", **metadata}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15}}
 
 
-async def test_of_two_who_take_a_lease_one_learns_that_it_does_not_lead(api: Caller) -> None:
+async def test_second_update_of_a_lease_conflicts(api: Caller) -> None:
     seen = (await api.create(LEASES, lease("nobody")))["metadata"]["resourceVersion"]
     first = await api("PUT", f"{LEASES}/leader", lease("a", resourceVersion=seen))
     second = await api("PUT", f"{LEASES}/leader", lease("b", resourceVersion=seen))
@@ -146,7 +146,7 @@ async def test_of_two_who_take_a_lease_one_learns_that_it_does_not_lead(api: Cal
     assert (await api.get(f"{LEASES}/leader"))["spec"]["holderIdentity"] == "a"
 
 
-async def test_a_patch_keeps_the_version_unless_it_takes_it_away(api: Caller) -> None:
+async def test_patch_keeps_resource_version_unless_removed(api: Caller) -> None:
     await api.create(LEASES, lease("a"))
     assert (await api("PATCH", f"{LEASES}/leader", {"spec": {"holderIdentity": "b"}}, type=MERGE)).status == 200
     without = {"metadata": {"resourceVersion": None}, "spec": {"holderIdentity": "c"}}
@@ -157,7 +157,7 @@ async def test_a_patch_keeps_the_version_unless_it_takes_it_away(api: Caller) ->
     assert (await api("PATCH", url, applied, type="application/apply-patch+yaml")).status == 200
 
 
-async def test_status_and_the_uid_go_by_the_same_rule(api: Caller) -> None:
+async def test_status_update_and_uid_follow_the_same_rule(api: Caller) -> None:
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
     budget = await api.create(budgets, {"metadata": {"name": "b"}, "spec": spec})
@@ -170,7 +170,7 @@ async def test_status_and_the_uid_go_by_the_same_rule(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "", "0"])
-async def test_most_kinds_are_replaced_whatever_version_they_have(api: Caller, version: str | None) -> None:
+async def test_most_kinds_accept_update_without_version(api: Caller, version: str | None) -> None:
     await api.create(MAPS, config_map("a", text="1"))
     replaced = config_map("a", text="2")
     replaced["metadata"]["resourceVersion"] = version
@@ -178,7 +178,7 @@ async def test_most_kinds_are_replaced_whatever_version_they_have(api: Caller, v
     assert (answer.status, answer.json["data"]) == (200, {"text": "2"})
 
 
-async def test_an_eviction_still_spends_its_budget(api: Caller) -> None:
+async def test_eviction_decrements_its_budget(api: Caller) -> None:
     """The server's own writes name the version that they read."""
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     running = pod("a") | {"metadata": {"name": "a", "labels": {"a": "b"}}}

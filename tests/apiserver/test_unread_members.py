@@ -107,7 +107,7 @@ def with_member(pod: Obj, name: str, value: Any) -> Obj:
 
 
 @pytest.mark.parametrize("which", PODS)
-async def test_what_is_passed_over_would_change_nothing(api: Caller, which: str) -> None:
+async def test_skipped_plugins_would_change_nothing(api: Caller, which: str) -> None:
     core, kind = api.app.core, pods_kind()
     for each in CLUSTER:
         await ensure_object(core, clone(each))
@@ -133,7 +133,7 @@ async def test_what_is_passed_over_would_change_nothing(api: Caller, which: str)
     assert nothing_new(call, done, labelled) and stays_complete(labelled, done, kind)
 
 
-async def test_what_is_looked_at_again(api: Caller) -> None:
+async def test_changed_members_are_examined_again(api: Caller) -> None:
     core, kind = api.app.core, pods_kind()
     pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
     pod = apply_defaults({**pod, **clone(PODS["small"])}, kind, core.gates)

@@ -64,7 +64,7 @@ def answers(found: bytes, methods: Sequence[bytes]) -> list[tuple[bytes, dict[by
     return parts
 
 
-async def test_answers_come_in_the_order_of_the_requests(port: int) -> None:
+async def test_pipelined_responses_keep_request_order(port: int) -> None:
     asked = [(b"GET", b"/large"), (b"GET", b"/small"), (b"HEAD", b"/large"), (b"GET", b"/empty"), (b"POST", b"/small")]
     requests = b"".join(REQUEST % each for each in asked)
     found = await said(port, requests + b"GET /small HTTP/1.0\r\n\r\n")
@@ -78,25 +78,25 @@ async def test_answers_come_in_the_order_of_the_requests(port: int) -> None:
     assert [headers.get(b"connection") for _, headers, _ in parts] == [None] * 5 + [b"close"]
 
 
-async def test_a_client_that_asks_for_it_is_let_go(port: int) -> None:
+async def test_connection_close_is_honoured(port: int) -> None:
     found = await said(port, b"GET /small HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
     ((_, headers, body),) = answers(found, [b"GET"])
     assert (headers[b"connection"], body) == (b"close", BODIES["/small"])
 
 
-async def test_who_is_connected_is_not_what_a_header_says(port: int) -> None:
+async def test_forwarded_header_does_not_change_client_address(port: int) -> None:
     head = b"GET /client HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n"
     found = await said(port, head)
     assert answers(found, [b"GET"])[0][2] == b"127.0.0.1"
 
 
-async def test_no_header_is_more_than_a_line(port: int) -> None:
+async def test_header_with_line_break_gives_500(port: int) -> None:
     found = await said(port, b"GET /injected HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
     assert found.startswith(b"HTTP/1.1 500 ") and b"set-cookie" not in found
 
 
 @pytest.mark.parametrize("why", ["response_started", "disconnected", "write_paused"])
-async def test_what_is_not_taken_goes_by_messages(why: str) -> None:
+async def test_fallback_sends_asgi_messages(why: str) -> None:
     """Who has gone, or has yet to read, is seen to by `send`."""
     cycle = SimpleNamespace(response_started=False, disconnected=False, flow=SimpleNamespace(write_paused=False))
     setattr(cycle.flow if why == "write_paused" else cycle, why, True)
