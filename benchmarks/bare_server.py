@@ -37,7 +37,7 @@ def main() -> None:
         listener = listening_socket("127.0.0.1", 0, "port")
         server = _make_server(app, (certificate, key, None), MAX_STREAMS)  # type: ignore[arg-type]
         print(listener.getsockname()[1], flush=True)
-        await server._serve([listener])
+        await server.serve([listener])
 
     uvloop.run(serve())
 

@@ -88,6 +88,31 @@ def test_import_cycle_through_stub_is_found(tmp_path: Path) -> None:
     assert found == ["import cycle: haru.engine, haru.engine.state.nodes"]
 
 
+PRIVATE = {
+    "attribute": "import ssl\n\ndef chain(tls: ssl.SSLObject):\n    return tls._sslobj\n",
+    "attribute through self": "class Server(uvicorn.Server):\n    def chain(self):\n\n        self._sslobj()\n",
+    "name": "\n\n\nfrom os import _sslobj\n",
+    "module": "\n\n\nfrom uvicorn._sslobj import style\n",
+}
+
+
+@pytest.mark.parametrize("text", PRIVATE.values(), ids=PRIVATE)
+def test_private_name_of_a_library_is_found(tmp_path: Path, text: str) -> None:
+    file = "src/haru/engine/server.py"
+    assert findings(tmp_path, {file: text}) == [f"{file}:4: _sslobj is private to another module"]
+
+
+def test_private_names_of_the_module_and_of_its_bases_are_no_findings(tmp_path: Path) -> None:
+    planted = {
+        "src/haru/engine/base.py": "class Base:\n    def __init__(self) -> None:\n        self._name = 1\n",
+        "src/haru/engine/derived.py": (
+            "from haru.engine.base import Base\n\n\nclass Derived(Base):\n    def name(self) -> str:\n"
+            "        return self._name\n\n\ndef _check(pair: Pair) -> None:\n    pair._replace(a=1)\n"
+        ),
+    }
+    assert findings(tmp_path, planted) == []
+
+
 @pytest.mark.parametrize("file", ["src/haru/engine/classes.py", "tests/engine/test_classes.py"])
 def test_retired_name_is_found(tmp_path: Path, file: str) -> None:
     found = findings(tmp_path, {file: "class Outfits: ...\n\nclass Outfit: ...\n"})

@@ -1,8 +1,10 @@
-"""Check what the linters do not: facades, import cycles and retired words. Exit status 1 when anything is found.
+"""Check what the linters do not: facades, import cycles, private names, words. Exit status 1 when anything is found.
 
 Facades: a module of another package, and a test of another package, imports `haru.PACKAGE` or `haru.PACKAGE.PART`,
-nothing deeper. Cycles: no module imports itself by way of others, imports for types alone included. Words: none of
-tools/retired_words.txt is a name in the code or stands in the prose; docs/glossary.md says what is used instead.
+nothing deeper. Cycles: no module imports itself by way of others, imports for types alone included. Private names:
+`_name` of something that neither this module nor, through `self`, another one of ours defines belongs to a library.
+Words: none of tools/retired_words.txt is a name in the code or stands in the prose; docs/glossary.md says what is used
+instead.
 """
 
 from __future__ import annotations
@@ -19,6 +21,13 @@ ROOT = Path(__file__).parents[1]
 WITH_FACADES = ("engine", "explain", "scheduler", "apiserver", "node", "cel")
 TESTS_OF = {"dra": "engine", "golden": "engine"}
 """Folders of tests that are not named after the package which they test."""
+DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_hash", "_make", "_replace"})
+"""Names with an underscore that Python documents: of named tuples, of `os`, of `collections.abc.Set`."""
+HELD_BY_A_TEST = {
+    "src/haru/cli/main.py": frozenset({"_SubParsersAction", "_actions"}),
+    "src/haru/apiserver/request/protocol.py": frozenset({"_sslobj"}),
+}
+"""Private names that have no public one beside them: tests/test_library_contracts.py holds each."""
 CODE = ("src", "tests", "benchmarks", "tools", "examples")
 
 
@@ -33,7 +42,7 @@ def main() -> int:
 
 def findings(root: Path) -> list[str]:
     """List what breaks a rule in the repository at `root`, one line each."""
-    return [*deep_imports(root), *cycles(import_graph(root)), *retired_words(root)]
+    return [*deep_imports(root), *cycles(import_graph(root)), *private_names(root), *retired_words(root)]
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -108,6 +117,37 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[str]:
         if name not in index:
             for ring in visit(name):
                 yield f"import cycle: {', '.join(sorted(ring))}"
+
+
+def private_names(root: Path) -> Iterator[str]:
+    """Private attributes and modules of libraries."""
+    trees = {path: ast.parse(path.read_text()) for path in modules_of(root).values()}
+    defined = {path: set(definitions(tree)) for path, tree in trees.items()}
+    ours = set().union(*defined.values())
+    for path, tree in trees.items():
+        where = path.relative_to(root).as_posix()
+        allowed = DOCUMENTED | HELD_BY_A_TEST.get(where, frozenset())
+        for node in ast.walk(tree):
+            names: list[str] = []
+            if isinstance(node, ast.Attribute):
+                is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                names = [node.attr] if node.attr not in (ours if is_own else defined[path]) else []
+            elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            for name in names:
+                if name.startswith("_") and not name.startswith("__") and name not in allowed:
+                    yield f"{where}:{node.lineno}: {name} is private to another module"
+
+
+def definitions(tree: ast.Module) -> Iterator[str]:
+    """The names that a module defines: of functions, classes, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
 
 
 def retired_words(root: Path) -> Iterator[str]:

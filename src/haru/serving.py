@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from haru.upgrade_proxy import HIJACK, take_over
@@ -80,7 +81,7 @@ def settings(app: Any, **more: Any) -> uvicorn.Config:
 
 @cache
 def server_class() -> Any:
-    """uvicorn's server of some sockets, which waits to be told to end and looks ten times less often whether it is."""
+    """uvicorn's server of some sockets: it leaves signals to the process, and ends when `end` is called."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -92,6 +93,10 @@ def server_class() -> Any:
             """Finish what is in flight and close."""
             self.should_exit = True
             self._ending.set()
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
 
         async def main_loop(self) -> None:
             # A tick of 0 keeps the date of the answers.
@@ -117,7 +122,7 @@ def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], bod
         raise ValueError(f"a header of an answer is more than a line: {head!r}")
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"%b%b\r\n%b" % (status_lines()[status], head, body))
+    cycle.transport.write(b"%b%b\r\n%b" % (_status_line(status), head, body))
     cycle.message_event.set()
     if not cycle.keep_alive:
         cycle.transport.close()
@@ -126,17 +131,22 @@ def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], bod
 
 
 @cache
-def status_lines() -> dict[int, bytes]:
-    """The first line of an answer by its status."""
-    from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+def _status_line(status: int) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
-    return STATUS_LINE
+
+def _is_no_upgrade_warning(record: logging.LogRecord) -> bool:
+    """Upgrades are for the application: uvicorn need not warn that it has no library for them."""
+    return not str(record.msg).startswith(("Unsupported upgrade request", "No supported WebSocket library"))
 
 
 @cache
 def connection_class() -> Any:
     """uvicorn's class of one connection, with the bounds; `told` is there to be overridden."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade_warning)
 
     class Connection(HttpToolsProtocol):
         _in_head = True
@@ -191,9 +201,6 @@ def connection_class() -> Any:
                 return False
             self.transport.write(piece)
             return True
-
-        def _unsupported_upgrade_warning(self) -> None:
-            """The application sees to it."""
 
         def _wait_for_head(self) -> None:
             """A head that comes drop by drop, or not at all, does not hold the connection for ever."""

@@ -13,7 +13,7 @@ import pytest
 from haru import serving
 from haru.apiserver.encoding.response_writer import send_whole
 from haru.apiserver.request.http import Request, Response
-from haru.serving import ANSWER, connection_class, listening_socket, settings
+from haru.serving import ANSWER, connection_class, listening_socket, server_class, settings
 
 BODIES = {"/small": b"a" * 10, "/empty": b"", "/large": b"b" * 100_000}
 REQUEST = b"%b %b HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -22,7 +22,6 @@ REQUEST = b"%b %b HTTP/1.1\r\nhost: h\r\n\r\n"
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     """A server that answers by paths, the slow one last."""
-    import uvicorn
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/large":
@@ -33,10 +32,10 @@ async def port() -> AsyncIterator[int]:
         await send_whole(request, Response(201, BODIES.get(scope["path"], b""), "text/plain", headers))
 
     listener = listening_socket("127.0.0.1", 0, "--port")
-    server = uvicorn.Server(settings(app, http=connection_class()))
-    serving = asyncio.create_task(server._serve([listener]))
+    server = server_class()(settings(app, http=connection_class()))
+    serving = asyncio.create_task(server.serve([listener]))
     yield listener.getsockname()[1]
-    server.should_exit = True
+    server.end()
     await serving
 
 

@@ -80,7 +80,7 @@ class HttpServer:
         self._socket = listening_socket(self._host, self._wanted_port, "--port")
         self.port = int(self._socket.getsockname()[1])
         self._server = _make_server(self._app, self._tls, self._http2_streams)
-        self._task = asyncio.create_task(self._serve(self._server, self._socket), name="haru apiserver: http")
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru apiserver: http")
         while not self._server.started:
             if self._task.done():
                 self._task.result()
@@ -90,10 +90,6 @@ class HttpServer:
         await publish(self._app.core)
         if self._app.peers is not None:
             await self._app.peers.start()
-
-    async def _serve(self, server: Any, listener: socket.socket) -> None:
-        # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
-        await server._serve([listener])
 
     async def stop(self) -> None:
         """End watches, finish what is in flight, close."""

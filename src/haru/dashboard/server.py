@@ -46,8 +46,7 @@ class DashboardServer:
         self._access = Access(port)
         config = settings(self._answer, timeout_graceful_shutdown=2)
         self._server = server_class()(config)
-        # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
-        self._task = asyncio.create_task(self._server._serve([self._socket]), name="haru dashboard: http")
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru dashboard: http")
         while not self._server.started:
             if self._task.done():
                 self._task.result()
