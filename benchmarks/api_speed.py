@@ -64,11 +64,11 @@ POD = json.dumps(
 class Server:
     """A `haru up` with nothing but its API server, on a data directory that outlives it."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, module: str = "haru") -> None:
         self.data = data
         compile_package()
         began = time.perf_counter()
-        command = [sys.executable, "-m", "haru", "up", "--listen", "127.0.0.1:0", "--data-dir", str(data), *ALONE]
+        command = [sys.executable, "-m", module, "up", "--listen", "127.0.0.1:0", "--data-dir", str(data), *ALONE]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -123,10 +123,10 @@ def _loaded(job: Obj, process: int) -> Obj:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[Server]:
-    """A server with nothing in it."""
+def alone(module: str = "haru") -> Iterator[Server]:
+    """A server with nothing in it, as a module runs it."""
     with tempfile.TemporaryDirectory(prefix="haru-bench-") as directory:
-        server = Server(Path(directory) / "data")
+        server = Server(Path(directory) / "data", module)
         try:
             yield server
         finally:
