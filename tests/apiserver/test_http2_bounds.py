@@ -130,6 +130,12 @@ MALFORMED = {
     "a length that is none": _fields(("content-length", "-1")),
     "two lengths": _fields(("content-length", "1"), ("content-length", "2")),
     "a length without a body": _fields(("content-length", "1")),
+    "a host that is not the authority": _fields(("host", "y")),
+    "two hosts": [*HEAD[:3], ("host", "x"), ("host", "x")],
+    "a user in the authority": _fields(authority="user@x"),
+    "a path in the host": [*HEAD[:3], ("host", "x/y")],
+    "CONNECT": _fields(method="CONNECT"),
+    "an empty name": _fields(("", "b")),
 }
 
 
@@ -140,9 +146,10 @@ async def test_malformed_requests_reset_only_their_stream(served: Kubectl) -> No
         raw.writer.write(sent)
         _, refused, payload = await raw.next(frames.RST_STREAM)
         assert (refused, int.from_bytes(payload, "big")) == (number, Code.PROTOCOL_ERROR), why
-    number, sent = raw.get([*HEAD, ("te", "trailers"), ("content-length", "0")])
-    raw.writer.write(sent)
-    assert await raw.status() == (number, "200")
+    for fields in ([*HEAD, ("te", "trailers"), ("content-length", "0")], [*HEAD, ("host", "x")], _fields(authority="")):
+        number, sent = raw.get(fields)
+        raw.writer.write(sent)
+        assert await raw.status() == (number, "200")
     await raw.close()
 
 
@@ -209,6 +216,11 @@ FLOODS = {
     "settings": GREETING + frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 7}) * 20_000,
     "rapid resets": _each(lambda n: frame(frames.HEADERS, ENDS, n, GET) + numbered(frames.RST_STREAM, n, Code.CANCEL)),
     "made you reset": _each(lambda n: frame(frames.HEADERS, ENDS, n, GET) + numbered(frames.WINDOW_UPDATE, n, 0)),
+    "window updates for nothing": GREETING + numbered(frames.WINDOW_UPDATE, 0, 1) * 20_000,
+    "window updates of a stream that has ended": GREETING
+    + frame(frames.HEADERS, ENDS, 1, GET)
+    + numbered(frames.RST_STREAM, 1, Code.CANCEL)
+    + numbered(frames.WINDOW_UPDATE, 1, 1) * 20_000,
     "refused streams": _each(lambda n: frame(frames.HEADERS, frames.END_HEADERS, n, GET)),
     "priorities": GREETING + frame(frames.PRIORITY, 0, 1, bytes(5)) * 20_000,
     "unknown frames": GREETING + frame(200, 0, 1) * 20_000,
@@ -250,6 +262,9 @@ FAULTS: dict[str, tuple[bytes, Code]] = {
     "a push": (GREETING + frame(frames.PUSH_PROMISE, 0, 1, bytes(9)), Code.PROTOCOL_ERROR),
     "a setting that none may have": (
         frames.PREFACE + frames.settings({frames.Setting.MAX_FRAME_SIZE: 1}), Code.PROTOCOL_ERROR,
+    ),
+    "settings without end": (
+        frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"\0\4\0\0\0\7" * 101), Code.ENHANCE_YOUR_CALM,
     ),
     "a short ping": (GREETING + frame(frames.PING, 0, 0, b"x"), Code.FRAME_SIZE_ERROR),
     "a reset of no stream": (GREETING + numbered(frames.RST_STREAM, 1, 0), Code.PROTOCOL_ERROR),

@@ -18,6 +18,7 @@ import pytest
 from haru.http2 import MAX_STREAMS, frames, sending
 from haru.http2.connection import RECEIVE_BYTES, Connection
 from haru.http2.frames import Code, Frames, frame, numbered
+from virtual_time import run as run_virtual
 
 ENDS = frames.END_HEADERS | frames.END_STREAM
 
@@ -302,6 +303,30 @@ async def test_unread_replies_close_connection(monkeypatch: pytest.MonkeyPatch) 
         connection.data_received(frame(frames.PING, 0, 0, bytes(8)))
         await settle()
     assert transport.is_closed and len(transport.sent) < 3000
+
+
+@pytest.mark.parametrize(("opened", "is_reset"), [(1, True), (200, False)])
+def test_response_taken_byte_by_byte_is_reset(opened: int, is_reset: bool) -> None:
+    """A window update every second: after a minute the client must have taken a few thousand bytes."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(30_000)})
+
+    async def run() -> None:
+        connection, transport = connected(answer)
+        block = hpack.Encoder().encode([(":method", "GET"), (":scheme", "https"), (":path", "/")])
+        narrow = frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 0})
+        connection.data_received(frames.PREFACE + narrow + frame(frames.HEADERS, ENDS, 1, block))
+        for _ in range(120):
+            await asyncio.sleep(1)
+            connection.data_received(numbered(frames.WINDOW_UPDATE, 1, opened))
+        resets = [number for kind, _, number, _ in received(transport) if kind == frames.RST_STREAM]
+        assert resets == ([1] if is_reset else []) and not transport.is_closed
+        connection.connection_lost(None)
+        await settle()
+
+    run_virtual(run())
 
 
 async def test_data_after_connection_error_is_not_buffered() -> None:

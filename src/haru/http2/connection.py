@@ -303,6 +303,10 @@ class Connection(asyncio.Protocol):
 
     def _take_window_update(self, _: int, number: int, payload: bytes) -> None:
         more = frames.number_in(payload) & frames.LARGEST_WINDOW
+        if self.out.expected_updates:
+            self.out.expected_updates -= 1
+        else:
+            self._calm.count()
         if not number:
             self.out.window += more
             if not more or self.out.window > frames.LARGEST_WINDOW:

@@ -20,6 +20,8 @@ LARGEST_LIMIT = (1 << 24) - 1
 WINDOW = (1 << 16) - 1
 """How much may be sent before the other side has said anything."""
 LARGEST_WINDOW = (1 << 31) - 1
+MOST_SETTINGS = 100
+"""In one frame, as in Go's server; there are eight kinds."""
 _HEAD = Struct(">HBBBI")
 _SETTING = Struct(">HI")
 _NUMBER = Struct(">I")
@@ -153,6 +155,8 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
     """Settings in their order, unknown ones as well. Raises ConnectionFault for values that none may have."""
     if len(payload) % _SETTING.size:
         raise ConnectionFault(Code.FRAME_SIZE_ERROR, "settings of six bytes each")
+    if len(payload) > MOST_SETTINGS * _SETTING.size:
+        raise ConnectionFault(Code.ENHANCE_YOUR_CALM, f"more than {MOST_SETTINGS} settings in a frame")
     found = list(_SETTING.iter_unpack(payload))
     for name, value in found:
         if name == Setting.ENABLE_PUSH and value > 1:

@@ -25,6 +25,8 @@ _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]|\A[ \t]|[ \t]\Z").search
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _TARGET = re.compile(rb"/[!-~]*").fullmatch
+_AUTHORITY = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*").fullmatch
+"""A host and a port, without the user that a URL may have before them."""
 _DIGITS = re.compile(rb"[0-9]{1,18}").fullmatch
 _OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 """Fields that say something about one connection of HTTP/1.1: none may be sent in HTTP/2."""
@@ -126,9 +128,21 @@ def read_head(fields: Fields) -> Head:
     method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
     if not _METHOD(method) or not _TARGET(target) or b"#" in target or not pseudo.get(b":scheme"):
         raise HeadError("no method, scheme or path")
-    if b":authority" in pseudo and not any(name == b"host" for name, _ in headers):
-        headers.insert(0, (b"host", pseudo[b":authority"]))
+    if method == b"CONNECT":
+        raise HeadError("CONNECT has neither a scheme nor a path")
+    _add_host(headers, pseudo.get(b":authority"))
     return Head(method.decode("ascii"), target, headers, length)
+
+
+def _add_host(headers: list[tuple[bytes, bytes]], authority: bytes | None) -> None:
+    """Put the host first if only the authority tells it. HeadError where two of them are told."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if authority is not None and not hosts:
+        headers.insert(0, (b"host", authority))
+    elif len(hosts) > 1 or (authority is not None and hosts != [authority]):
+        raise HeadError("two hosts")
+    if not _AUTHORITY(authority or b"") or not all(map(_AUTHORITY, hosts)):
+        raise HeadError("a host that is none")
 
 
 def _length(value: bytes, before: int | None) -> int:

@@ -10,6 +10,8 @@ from haru.http2.frames import Code, ConnectionFault
 
 UNREAD_BYTES = 1024 * 1024
 """So much may lie here unread before a client that asks for replies is cut off."""
+UPDATE_BYTES = 1024
+"""A client may open its windows again for as much at a time: Go's wait for four times as much."""
 TABLE_OF_NOTHING = b"\x20"
 """In a head: nothing is kept in the table from here on."""
 FLUSH_BYTES = 64 * 1024
@@ -42,6 +44,8 @@ class Sending:
         """How much on a new one."""
         self.frame_bytes = frames.SMALLEST_LIMIT
         """How long a frame may be."""
+        self.expected_updates = 0
+        """So many WINDOW_UPDATEs may come for the data that was sent."""
         self._first = b""
         """What the next head begins with."""
         self._out: list[bytes | memoryview] = []
@@ -74,6 +78,7 @@ class Sending:
     def send_data(self, stream: SendingStream, data: bytes | memoryview, *, ends: bool) -> None:
         """A part of a body, for which there is room in both windows."""
         size, limit = len(data), self.frame_bytes
+        self.expected_updates += 2 + size // UPDATE_BYTES
         self.window -= size
         stream.window -= size
         flags = frames.END_STREAM if ends else 0

@@ -15,7 +15,9 @@ from haru.serving import ABORT, ANSWER, WRITE_BODY
 _LOG = logging.getLogger("haru.http2")
 
 STALL_SECONDS = 60.0
-"""So long a client may leave an answer where it is."""
+"""So long a client may take for the next part of an answer."""
+PROGRESS_BYTES = 4096
+"""How long that part is: a window that is opened byte by byte does not keep an answer, and its request, for ever."""
 BATCH_BYTES = 256 * 1024
 """Written at once, before others get their turn."""
 
@@ -208,7 +210,7 @@ class Stream:
         if not self.started:
             if kind != "http.response.start":
                 raise RuntimeError(f"an answer begins with http.response.start, not with {kind}")
-            if await self._has_room(0):
+            if await self._has_room(0, self._stall_time()):
                 self._start(message["status"], message.get("headers") or ())
             return
         if kind != "http.response.body" or self.complete:
@@ -232,21 +234,27 @@ class Stream:
 
     async def _send_body(self, body: bytes, ends: bool) -> None:
         at, size, out = 0, len(body), self._out
-        view = memoryview(body)
+        view, stall_at, renewed_at = memoryview(body), self._stall_time(), 0
         while at < size:
-            if not await self._has_room(1):
+            if at - renewed_at >= PROGRESS_BYTES:
+                stall_at, renewed_at = self._stall_time(), at
+            if not await self._has_room(1, stall_at):
                 return
             taken = min(size - at, self.window, out.window, BATCH_BYTES)
             is_last = at + taken == size
             out.send_data(self, view[at : at + taken], ends=ends and is_last)
             at += taken
-        if not size and await self._has_room(0) and ends:
+        if not size and await self._has_room(0, stall_at) and ends:
             out.send_data(self, b"", ends=True)
         if ends:
             self._completed()
 
-    async def _has_room(self, size: int) -> bool:
-        """Wait until as much may be sent; False when nobody listens any more, or the client does not read."""
+    @staticmethod
+    def _stall_time() -> float:
+        return asyncio.get_running_loop().time() + STALL_SECONDS
+
+    async def _has_room(self, size: int, stall_at: float) -> bool:
+        """Wait until as much may be sent; False when nobody listens any more, or the client has not read by then."""
         out = self._out
         while not self.closed:
             if not out.paused and self.window >= size and out.window >= size:
@@ -256,7 +264,8 @@ class Stream:
             self._writable.clear()
             out.blocked[self] = None
             try:
-                await asyncio.wait_for(self._writable.wait(), STALL_SECONDS)
+                async with asyncio.timeout_at(stall_at):
+                    await self._writable.wait()
             except TimeoutError:
                 self.abort()
         return False
