@@ -100,11 +100,10 @@ def compiling(problem: dict[str, Any], clock: PacedClock) -> float:
     """Seconds to compile the problem's selectors."""
     from haru.cel.device import compile_device_selector
     from haru.engine import Features
-    from haru.engine.dra import compile_selectors, forget, names_read
+    from haru.engine.dra import compile_selectors, names_read
 
     spent = []
     for _ in range(15):
-        forget()
         compile_device_selector.cache_clear()
         names_read.cache_clear()
         begun = clock()

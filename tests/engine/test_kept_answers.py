@@ -33,11 +33,11 @@ NODES = [f"n{i}" for i in range(6)]
 class History:
     """A cluster to which things happen at random."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, cluster: SchedulerCache | None = None) -> None:
         self.rng = random.Random(seed)
-        self.cluster = SchedulerCache.of(
-            [device_class(), device_class("big", [f"device.attributes['{DRIVER}'].size > 1"])]
-        )
+        self.cluster = SchedulerCache() if cluster is None else cluster
+        self.cluster.apply(device_class())
+        self.cluster.apply(device_class("big", [f"device.attributes['{DRIVER}'].size > 1"]))
         self.number = 0
         self.bound: list[tuple[Obj, list[Obj]]] = []
         for name in NODES[:4]:
@@ -144,12 +144,16 @@ def test_cluster_with_history_decides_like_fresh_cluster(seed: int, monkeypatch:
         group, pods = history.work()
         snapshot = history.cluster.snapshot()
         kept = decide(snapshot, pods, group=group, options=options(seed=number))
-        fresh = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=options(seed=number))
+        fresh = decide(
+            replace(snapshot, decision_cache=DecisionCache()), pods, group=group, options=options(seed=number)
+        )
         assert kept == fresh
         with monkeypatch.context() as patched:
             # Each member for itself, without what is known of those that are alike.
             patched.setattr(FilterResultCache, "steady", lambda *_: False)
-            apart = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=options(seed=number))
+            apart = decide(
+                replace(snapshot, decision_cache=DecisionCache()), pods, group=group, options=options(seed=number)
+            )
         assert kept == apart
         kept_some = kept_some or kept.status == "scheduled"
         if history.rng.random() < 0.8:
@@ -175,7 +179,7 @@ def test_caches_of_two_clusters_are_separate() -> None:
 
 def test_decision_cache_shared_by_two_clusters_changes_nothing() -> None:
     """Notes compare what they have seen with what they are shown, wherever that comes from."""
-    notes = DecisionCache()
+    cache = DecisionCache()
     work = [obj for i in range(2) for obj in member_with_claim(f"m{i}", "g")]
     pods = [obj for obj in work if obj["kind"] == "Pod"]
     snapshots = [
@@ -184,5 +188,5 @@ def test_decision_cache_shared_by_two_clusters_changes_nothing() -> None:
     ]
     for snapshot in [*snapshots, *reversed(snapshots)]:
         group = snapshot.pod_groups["default/g"]
-        kept = decide(replace(snapshot, notes=notes), pods, group=group, options=options())
+        kept = decide(replace(snapshot, decision_cache=cache), pods, group=group, options=options())
         assert kept == decide(snapshot, pods, group=group, options=options())

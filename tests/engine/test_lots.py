@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.interned_id import NodeInterner
 from haru.engine.equivalence.node_feasibility import NodeFeasibility
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.state.cache import SchedulerCache, Snapshot
@@ -118,7 +119,7 @@ def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj],
     snapshot = SchedulerCache.of([*found, device_class(), *PODS[kind]()]).snapshot()
     info, boards = snapshot.pods["default/p"], []
     for one_by_one in (False, True):
-        seen = replace(snapshot, notes=DecisionCache())
+        seen = replace(snapshot, decision_cache=DecisionCache())
         overlay = Overlay(seen)
         if touched:
             overlay.place(PodInfo.of(pod("other", cpu="1500m")), NODES[2])
@@ -145,8 +146,10 @@ LOADS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12)
 
 @given(LOADS, LOADS)
 def test_equally_loaded_nodes_share_one_load_object(one: list[Any], other: list[Any]) -> None:
+    interner = NodeInterner()
+
     def loaded(steps: list[Any]) -> NodeInfo:
-        info = NodeInfo.empty("n")
+        info = NodeInfo.empty("n", interner=interner)
         for adds, number in steps:
             made = host_port(pod(f"p{number}", cpu=f"{number % 2}"), 80 + number // 2)
             path = f"default/p{number}"

@@ -1,4 +1,4 @@
-"""What is kept between decisions: notes of a cluster, and maps that know how they differ."""
+"""What is kept between decisions: the cache of a cluster, and maps that know how they differ."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_siz
 
 
 def test_decision_cache_keeps_most_recently_used() -> None:
-    notes = DecisionCache()
-    first: list[int] = notes.entry("topic", 1, list, limit=2)
-    notes.entry("topic", 2, list, limit=2)
-    assert notes.entry("topic", 1, list, limit=2) is first
-    third: list[int] = notes.entry("topic", 3, list, limit=2)
-    assert notes.entry("topic", 1, list, limit=2) is first
-    assert notes.entry("topic", 3, list, limit=2) is third
-    assert notes.entry("other", 1, list, limit=2) is not first
+    cache = DecisionCache()
+    first: list[int] = cache.get_or_compute("topic", 1, list, limit=2)
+    cache.get_or_compute("topic", 2, list, limit=2)
+    assert cache.get_or_compute("topic", 1, list, limit=2) is first
+    third: list[int] = cache.get_or_compute("topic", 3, list, limit=2)
+    assert cache.get_or_compute("topic", 1, list, limit=2) is first
+    assert cache.get_or_compute("topic", 3, list, limit=2) is third
+    assert cache.get_or_compute("other", 1, list, limit=2) is not first
 
 
 def test_decision_cache_belongs_to_its_cluster() -> None:
     cluster, other = SchedulerCache.of([node("a")]), SchedulerCache.of([node("a")])
-    before = cluster.snapshot().notes
+    before = cluster.snapshot().decision_cache
     cluster.apply(pod("p"))
-    assert cluster.snapshot().notes is before
-    assert other.snapshot().notes is not before
+    assert cluster.snapshot().decision_cache is before
+    assert other.snapshot().decision_cache is not before
 
 
 @given(st.lists(CHANGES, max_size=4), CHANGES, CHANGES, CHANGES)

@@ -142,7 +142,7 @@ def statuses(seed: int) -> Iterator[str]:
         world.put(*objects)
         snapshot = world.cluster.snapshot()
         kept = decide(snapshot, pods, group=group, options=PREEMPT)
-        anew = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=PREEMPT)
+        anew = decide(replace(snapshot, decision_cache=DecisionCache()), pods, group=group, options=PREEMPT)
         assert told(kept) == told(anew), seed
         yield kept.status
         for obj in reversed(objects):

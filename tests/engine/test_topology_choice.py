@@ -200,7 +200,7 @@ def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) ->
         getattr(cluster, what)(obj)
         if number % 3 == 0 or number == len(history) - 1:
             snapshot = cluster.snapshot()
-            assert _state(snapshot, work) == _state(replace(snapshot, notes=DecisionCache()), work)
+            assert _state(snapshot, work) == _state(replace(snapshot, decision_cache=DecisionCache()), work)
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:

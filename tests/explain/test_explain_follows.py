@@ -149,7 +149,7 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
         rng.shuffle(shuffled)
         new = SchedulerCache.of(shuffled).snapshot()
         check_outfits(followed, objects)
-        expected = told(replace(new, node_device_classes=None, owned=None, notes=DecisionCache()), objects)
+        expected = told(replace(new, node_device_classes=None, owned=None, decision_cache=DecisionCache()), objects)
         assert told(new, objects) == expected
         assert told(followed, objects) == expected
 

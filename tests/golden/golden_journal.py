@@ -18,6 +18,7 @@ from typing import Any
 
 from golden_histories import Recorder, record_preemption, record_rules, record_safety, waiting_units
 
+from haru.engine.equivalence import DecisionCache
 from haru.engine.journal import Replay
 from haru.engine.state.cache import SchedulerCache
 from haru.explain.entry import explain
@@ -84,10 +85,10 @@ def read(path: Path) -> list[list[Obj]]:
         return list(split([json.loads(line) for line in file]))
 
 
-def differences(history: list[Obj]) -> Iterator[str]:
-    """What comes out differently in a history, made again."""
+def differences(history: list[Obj], cache: DecisionCache | None = None) -> Iterator[str]:
+    """What comes out differently in a history, made again; `cache`: what keeps results between decisions."""
     name = history[0]["history"]
-    replay = Replay()
+    replay = Replay(SchedulerCache(cache))
     for one in replay.run(entry for entry in history[1:] if "explain" not in entry):
         if normal(one.before) != normal(one.now):
             yield f"{name}: decision {one.number}: {one.asked['pods']}\n  then {one.before}\n  now  {one.now}"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from haru.cel.device import compile_device_selector
 from haru.dra import AllocatedState, InputError, Problem
 from haru.engine.dra import AllocatedState as State
-from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, forget, names_read
+from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, names_read
 from haru.engine.equivalence import Answer, ClaimQuery
 
 Obj = dict[str, Any]
@@ -91,7 +91,6 @@ def _no_collection() -> Iterator[None]:
 def _round(
     case: Obj, timeout: float | None, scoring: bool, number: int, clock: Callable[[], float]
 ) -> tuple[Obj, _Times]:
-    forget()
     compile_device_selector.cache_clear()
     names_read.cache_clear()
     many = "nodes" in case

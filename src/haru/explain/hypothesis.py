@@ -110,9 +110,10 @@ def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:
 
 def with_nodes(snapshot: Snapshot, change: Callable[[Obj], Obj], names: Iterable[str]) -> Snapshot:
     """As if several nodes were different in the same way."""
-    changed = {
-        name: snapshot.nodes[name].with_spec(NodeSpec.of(change(snapshot.nodes[name].spec.obj))) for name in names
-    }
+    changed: dict[str, NodeInfo | None] = {}
+    for name in names:
+        info = snapshot.nodes[name]
+        changed[name] = info.with_spec(NodeSpec.of(change(info.spec.obj), info.interner))
     return replace(snapshot, nodes=Patched(snapshot.nodes, changed))
 
 
@@ -209,7 +210,7 @@ def without_device_taints(snapshot: Snapshot, drop: Callable[[PoolKey, Device, T
     for key, pool in snapshot.devices.pools.items():
         slices = [_untainted_slice(item, drop) for item in pool.slices]
         if any(new is not old for new, old in zip(slices, pool.slices, strict=True)):
-            changed[key] = Pool(pool.key, slices)
+            changed[key] = Pool(pool.key, slices, pool.tables)
     devices = replace(snapshot.devices, pools=Patched(snapshot.devices.pools, changed))
     return replace(snapshot, devices=devices)
 
@@ -237,7 +238,7 @@ def with_copies(snapshot: Snapshot, model: str, count: int) -> tuple[Snapshot, l
         name = f"{model}-copy-{number}"
         manifest = _renamed(info.spec.obj, model, name)
         manifests.append(manifest)
-        nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest))
+        nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest, info.interner), info.interner)
         copies = [_copied(snapshot.devices.pools[key], model, name) for key in _own_pools(snapshot.devices, model)]
         pools.update({str(pool.key): pool for pool in copies})
         by_node[name] = frozenset(str(pool.key) for pool in copies)
@@ -265,7 +266,7 @@ def _copied(pool: Pool, model: str, name: str) -> Pool:
     key = PoolKey(pool.key.driver, f"{pool.key.pool}-of-{name}")
     place = Placement(node_name=name)
     slices = [replace(s, name=f"{s.name}-of-{name}", pool=key, placement=place) for s in pool.slices]
-    return Pool(key, slices)
+    return Pool(key, slices, pool.tables)
 
 
 def _renamed(node: Obj, model: str, name: str) -> Obj:

@@ -15,7 +15,7 @@ from haru.engine.dra import DeviceSnapshot, NodeView
 from haru.engine.dra.model.decode import decode_slice
 from haru.engine.dra.model.interning import Interner
 from haru.engine.dra.model.model import Device, Slice
-from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError, forget
+from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError
 
 A = f"device.attributes['{DRIVER}']"
 EXPRESSIONS = (
@@ -64,15 +64,16 @@ def alone(raw: Obj, expression: str) -> bool | str:
         return f"CEL runtime error: {error}"
 
 
-def agree(raw: list[Obj], expression: str) -> None:
-    """The column of these devices says what each of them says."""
-    named = [{"name": f"d{number}", **entry} for number, entry in enumerate(raw)]
-    (view,) = DeviceSnapshot.of([slice_("s", named)]).views(NodeView("node-1", {}))
+def agree(lists: list[list[Obj]], expression: str) -> None:
+    """The columns of these pools, asked one after the other, say what each of their devices says."""
+    named = [[{"name": f"d{number}", **entry} for number, entry in enumerate(raw)] for raw in lists]
+    slices = [slice_(f"s{number}", raw, pool=f"pool-{number}") for number, raw in enumerate(named)]
     found = [
         verdict.message if isinstance(verdict, SelectionError) else verdict
+        for view in DeviceSnapshot.of(slices).views(NodeView("node-1", {}))
         for verdict in Selection((), (expression,), False, True).column(view)
     ]
-    wanted = [alone(entry, expression) for entry in named]
+    wanted = [alone(entry, expression) for raw in named for entry in raw]
     # Which of several unusable attributes is named may differ: that the device is unusable may not.
     unusable = [isinstance(w, str) and "attribute " in w for w in wanted]
     assert [f if not odd else isinstance(f, str) for f, odd in zip(found, unusable, strict=True)] == [
@@ -83,8 +84,7 @@ def agree(raw: list[Obj], expression: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
 def test_selector_column_equals_selector_per_device(raw: list[Obj], expression: str) -> None:
-    forget()
-    agree(raw, expression)
+    agree([raw], expression)
 
 
 TERMS = (
@@ -127,9 +127,7 @@ SOUND = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(SOUND, min_size=1, max_size=8), min_size=1, max_size=3), CHAINS)
 def test_combined_selector_columns_equal_whole_selector(lists: list[list[Obj]], expression: str) -> None:
-    forget()
-    for raw in lists:  # what is known of the first devices serves for the others
-        agree(raw, expression)
+    agree(lists, expression)  # what is known of the first devices serves for the others
 
 
 def plain(item: Device) -> tuple[object, ...]:

@@ -12,9 +12,9 @@ from haru.engine.dra.model.decode import decode_slice
 from haru.engine.dra.model.interning import Interner
 from haru.engine.dra.model.model import Features, PlainDevices, Slice
 from haru.engine.dra.placement import relevant
-from haru.engine.dra.pools.device_table import DeviceTable
+from haru.engine.dra.pools.device_table import DeviceTable, DeviceTables
 from haru.engine.dra.pools.pools import Pool, PoolView
-from haru.engine.dra.selectors.compiled_selectors import Selection, evaluate, forget
+from haru.engine.dra.selectors.compiled_selectors import Selection, evaluate
 
 Obj = dict[str, Any]
 GPU = "gpu.example.com"
@@ -79,9 +79,9 @@ def slices(seed: int, count: int) -> list[Slice]:
 
 
 def test_plain_device_tables_equal_generic_tables() -> None:
-    plain = 0
+    plain, tables = 0, DeviceTables()
     for item in slices(1, 400):
-        known, looked_at = DeviceTable(item.devices), DeviceTable(tuple(item.devices))
+        known, looked_at = DeviceTable(item.devices, tables), DeviceTable(tuple(item.devices), tables)
         assert {name: getattr(known, name) for name in _FACTS} == {name: getattr(looked_at, name) for name in _FACTS}
         assert isinstance(item.devices, PlainDevices) == (
             looked_at.plain and looked_at.uniform and not looked_at.placed
@@ -92,16 +92,15 @@ def test_plain_device_tables_equal_generic_tables() -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_column_has_the_result_or_error_of_each_device(expression: str) -> None:
-    forget()
     features = Features()
     flags = features.ListTypeAttributes, features.ConsumableCapacity
     selection = Selection((f'device.driver == "{GPU}"',), (expression,), *flags)
-    met = set()
+    met, tables = set(), DeviceTables()
     for item in slices(2, 150):
-        column = selection.column(PoolView(item.pool, [item], [], True, True))
+        column = selection.column(PoolView(item.pool, [item], [], True, True, tables))
         assert len(column) == len(item.devices)
         for verdict, one in zip(column, item.devices, strict=True):
-            expected = evaluate(expression, one.shape, *flags)
+            expected = evaluate(expression, one.shape, *flags, tables.cache)
             said = verdict if isinstance(verdict, bool) else verdict.message
             assert said == expected, (expression, one)
             met.add(expected)

@@ -96,7 +96,7 @@ class _Ends:
     @staticmethod
     def of(snapshot: Snapshot) -> _Ends:
         """What is known of a cluster's pods."""
-        return snapshot.notes.entry(_TOPIC, None, _Ends)
+        return snapshot.decision_cache.get_or_compute(_TOPIC, None, _Ends)
 
     def units(self, snapshot: Snapshot, base: Snapshot, now: float) -> tuple[dict[DisruptionUnit, _End], bool]:
         """The pods on nodes of the base that may end, each as a unit, with their ends; whether all are unlimited."""

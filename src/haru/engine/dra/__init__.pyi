@@ -44,7 +44,6 @@ from .selectors.compiled_selectors import Selection as Selection
 from .selectors.compiled_selectors import compile_selectors as compile_selectors
 from .selectors.compiled_selectors import compiled_selector_of as compiled_selector_of
 from .selectors.compiled_selectors import evaluate as evaluate
-from .selectors.compiled_selectors import forget as forget
 from .selectors.compiled_selectors import reader_of as reader_of
 from .selectors.selector_fields import names_read as names_read
 from .selectors.selector_fields import whole as whole

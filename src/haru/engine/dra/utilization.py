@@ -16,7 +16,7 @@ from haru.engine.dra.pools.pools import Pool, PoolView
 def whole_view(pool: Pool) -> PoolView:
     """All devices of a pool's newest generation, wherever they are."""
     newest = max((item.generation for item in pool.slices), default=0)
-    return PoolView(pool.key, [item for item in pool.slices if item.generation == newest], (), True, True)
+    return PoolView(pool.key, [item for item in pool.slices if item.generation == newest], (), True, True, pool.tables)
 
 
 def units_in_use(view: PoolView, use: PoolUse) -> Iterator[float]:

@@ -1,8 +1,11 @@
-"""What is learnt about one cluster and kept from one decision to the next, by whoever learnt it.
+"""The one cache of the engine: results by topic and key, owned by a `SchedulerCache` or by an object of it.
 
-A `Notes` belongs to one `Cluster` and goes with its snapshots. What is written here must be right for any snapshot that
-it is asked about next, also for one that somebody made up: a reader compares what it has seen with what it is shown and
-takes in the difference. So notes save work and never change an answer. They are for one thread at a time.
+Nothing is ever invalidated. A key holds every value that its result depends on, so that a change makes another key. A
+result that depends on the state of the cluster is an index that follows it: it is told the snapshot on each use, finds
+by identity what differs from the last one (`cow_map.differing`, `AllocatedState.changed`), and recomputes that. So a
+cached result is right for any snapshot, also for a hypothetical one, and the engine decides the same with `NoCache`.
+
+Several threads may look up and add entries. An entry that follows the cluster is for one thread at a time.
 """
 
 from __future__ import annotations
@@ -13,21 +16,50 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _LIMIT = 64
+_MISSING: Any = object()
 
 
 class DecisionCache:
-    """Entries by topic and key; of each topic the ones that were used last are kept."""
+    """Keep the results of each topic that were used last."""
 
     __slots__ = ("_topics",)
+    shares_results = True
+    """Whether one result may stand for several nodes or pods of an equivalence class."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[Hashable, Any]] = {}
 
-    def entry(self, topic: str, key: Hashable, make: Callable[[], T], limit: int = _LIMIT) -> T:
-        """What is noted under a key, or what `make` makes, noted from now on; at most `limit` entries of the topic."""
-        entries = self._topics.setdefault(topic, {})
-        found: T = entries.pop(key) if key in entries else make()
-        entries[key] = found
-        while len(entries) > limit:
-            del entries[next(iter(entries))]
+    def get_or_compute(self, topic: str, key: Hashable, compute: Callable[[], T], limit: int = _LIMIT) -> T:
+        """Return the result under a key; compute and keep it if it is not there. Keep `limit` results of the topic."""
+        entries = self._topics.get(topic)
+        if entries is None:
+            entries = self._topics.setdefault(topic, {})
+        found: T = entries.get(key, _MISSING)
+        if found is _MISSING:
+            found = entries[key] = compute()
+            if len(entries) > limit:
+                for oldest in list(entries)[: len(entries) - limit]:
+                    entries.pop(oldest, None)
+        elif len(entries) >= limit:
+            entries.pop(key, None)
+            entries[key] = found
         return found
+
+    def scope(self) -> DecisionCache:
+        """Return a cache of the same sort for what belongs to one object and lives as long."""
+        return DecisionCache()
+
+
+class NoCache(DecisionCache):
+    """Keep nothing: every result is computed when it is asked for."""
+
+    __slots__ = ()
+    shares_results = False
+
+    def get_or_compute(self, topic: str, key: Hashable, compute: Callable[[], T], limit: int = _LIMIT) -> T:
+        """Compute the result."""
+        return compute()
+
+    def scope(self) -> DecisionCache:
+        """Return itself."""
+        return self

@@ -53,7 +53,7 @@ class DeviceClassifier:
         selections = tuple(dict.fromkeys(_selections(claims)))
         compared = tuple(dict.fromkeys(c.attribute for claim in claims for c in claim.constraints))
         key = (selections, compared, lists)
-        return base.notes.entry(_TOPIC, key, lambda: DeviceClassifier(*key))
+        return base.decision_cache.get_or_compute(_TOPIC, key, lambda: DeviceClassifier(*key))
 
     def device_classes(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
         """The node's devices by sort; None if a selector cannot be evaluated on one of them."""

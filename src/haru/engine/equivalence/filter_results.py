@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
 from haru.engine.dra.errors import AllocationError, GaveUp
@@ -49,11 +50,14 @@ class FilterResultCache:
         self._nodes = nodes
         self._everywhere = nodes is overlay.snapshot.node_names
         self._allowed = frozenset[str]() if self._everywhere else frozenset(nodes)
+        cache = overlay.snapshot.decision_cache
+        self._shares = cache.shares_results
         self._memory = feasibility_cache_of(overlay.snapshot, options)
         # Two moments at once are nobody else's question.
-        self._supply = self._memory.supply(options.features, options.step_budget) if overlay.after is None else None
+        by_class = self._shares and overlay.after is None
+        self._supply = self._memory.supply(options.features, options.step_budget) if by_class else None
         self._filter_results: dict[Hashable, NodeFeasibility] = {}
-        self._plans: dict[Hashable, FilterPlan] = {}
+        self._plans = cache.scope()
         self._decoder = Decoder(overlay, options)
         self._shared_later: list[SharedPreFilterState] = []
         self._asking: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
@@ -61,6 +65,9 @@ class FilterResultCache:
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
+        if not self._shares:
+            self._memory = FeasibilityCache(self._options.profile)
+            self._filter_results, self._shared_later = {}, []
         self._memory.shared.catch_up(self._overlay)
         kind = self._memory.shared.kind(self._overlay, pod)
         key = (pod.shape, demand.shape, kind.signature)
@@ -92,7 +99,12 @@ class FilterResultCache:
 
     def steady(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
         """Whether a node's answer and score for such pods change with what is on that node and nothing else."""
-        single = self._overlay.after is None and feasibility.setting.alone and not (pod.volume_claims or pod.disks)
+        single = (
+            self._shares
+            and self._overlay.after is None
+            and feasibility.setting.alone
+            and not (pod.volume_claims or pod.disks)
+        )
         return single and not (demand.fixed or demand.extended or demand.counts_devices)
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -148,13 +160,10 @@ class FilterResultCache:
         return NodeFeasibility(self._plan(kind.pod, demand, setting), setting, ranking)
 
     def _plan(self, pod: PodInfo, demand: DeviceDemand, setting: PreFilterState) -> FilterPlan:
-        key = (pod.shape, demand.backed)
-        plan = self._plans.get(key)
-        if plan is None or setting.sole_use is not None:
-            plan = self._plans[key] = filters_for_all_passes(
-                self._overlay, pod, demand, self._options, setting.sole_use
-            )
-        return plan
+        """Return the filters for a pod; whether a claim is in sole use is asked of this pod's own rule."""
+        sole_use, key = setting.sole_use, (pod.shape, demand.backed)
+        compute = partial(filters_for_all_passes, self._overlay, pod, demand, self._options, sole_use)
+        return compute() if sole_use is not None else self._plans.get_or_compute("filter plans", key, compute)
 
     def _refresh(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
         """Ask again where the answer may have changed: at nodes that did, and where rules between pods say so."""
@@ -205,7 +214,8 @@ class FilterResultCache:
         simple = not (demand.fixed or demand.extended or demand.counts_devices)
         by_supply = not demand.pending or self._by_supply(demand)
         return (
-            simple
+            self._shares
+            and simple
             and by_supply
             and self._overlay.after is None
             and feasibility.plan.general
@@ -365,7 +375,7 @@ class FilterResultCache:
 def feasibility_cache_of(snapshot: Snapshot, options: Options) -> FeasibilityCache:
     """Return the cache that the options bring, or the one that the cluster has for decisions with such options."""
     given = options.memory
-    if given is not None and given.profile is options.profile:
+    if given is not None and given.profile is options.profile and snapshot.decision_cache.shares_results:
         return given
     key = (options.profile, options.features, options.step_budget, options.declared_features)
-    return snapshot.notes.entry("boards", key, lambda: FeasibilityCache(options.profile), limit=4)
+    return snapshot.decision_cache.get_or_compute("boards", key, lambda: FeasibilityCache(options.profile), limit=4)

@@ -37,3 +37,15 @@ class InternTable:
             self._known.clear()
         self._known[value] = token
         return token
+
+
+class NodeInterner:
+    """The interned values of one cluster's nodes: what a node offers (`kinds`) and what is taken of it (`loads`).
+
+    `heavier` has the load that a load becomes with one more pod, by the load and what the pod takes.
+    """
+
+    __slots__ = ("heavier", "kinds", "loads")
+
+    def __init__(self) -> None:
+        self.kinds, self.loads, self.heavier = InternTable(), InternTable(), InternTable()

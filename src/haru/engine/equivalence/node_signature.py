@@ -40,7 +40,7 @@ class NodeDeviceSignature:
 
     def confined(self, snapshot: Snapshot, nodes: Iterable[NodeView]) -> bool:
         """Whether every device of interest is seen by one node only, so that nodes can be judged apart."""
-        wide = snapshot.notes.entry("wide pools", None, _WidePools).of(snapshot.devices)
+        wide = snapshot.decision_cache.get_or_compute("wide pools", None, _WidePools).of(snapshot.devices)
         views = (
             pool.view(node, self._features.PartitionableDevices) for node in (nodes if wide else ()) for pool in wide
         )

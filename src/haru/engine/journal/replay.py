@@ -44,8 +44,8 @@ def share_ids(seed: str) -> Iterator[str]:
 class Replay:
     """A cluster that follows a journal. After the last entry `cluster` is as it was for whom wrote it."""
 
-    def __init__(self) -> None:
-        self.cluster = SchedulerCache()
+    def __init__(self, cluster: SchedulerCache | None = None) -> None:
+        self.cluster = SchedulerCache() if cluster is None else cluster
         self._profiles: dict[str, Profile] = {}
 
     def run(self, entries: Iterable[Obj]) -> Iterator[Replayed]:

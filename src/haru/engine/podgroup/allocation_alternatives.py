@@ -102,7 +102,7 @@ def _without(snapshot: DeviceSnapshot, left_out: frozenset[DeviceId]) -> DeviceS
         names = {device.device for device in left_out if (device.driver, device.pool) == key}
         pool = snapshot.pools[str(key)]
         slices = [replace(s, devices=tuple(_hidden(d, names) for d in s.devices)) for s in pool.slices]
-        changed[str(key)] = Pool(key, slices)
+        changed[str(key)] = Pool(key, slices, pool.tables)
     return replace(snapshot, pools=Patched(snapshot.pools, changed))
 
 

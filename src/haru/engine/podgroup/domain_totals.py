@@ -73,7 +73,7 @@ class DomainTotals:
     @staticmethod
     def of(snapshot: Snapshot, label: str) -> DomainTotals:
         """Return the totals of a label in a snapshot; the decision cache keeps them between snapshots."""
-        found = snapshot.notes.entry("domains", label, lambda: DomainTotals(label), limit=8)
+        found = snapshot.decision_cache.get_or_compute("domains", label, lambda: DomainTotals(label), limit=8)
         found._catch_up(snapshot.nodes)
         return found
 
@@ -152,7 +152,7 @@ class DeviceTotals:
     def of(snapshot: Snapshot, domain_totals: DomainTotals, ask: SubRequest, features: Features) -> DeviceTotals:
         """Return the counts in a snapshot; the decision cache keeps them between snapshots."""
         key = (domain_totals.label, ask_key(ask), features)
-        found = snapshot.notes.entry("device counts", key, lambda: DeviceTotals(ask, features))
+        found = snapshot.decision_cache.get_or_compute("device counts", key, lambda: DeviceTotals(ask, features))
         found._catch_up(snapshot, domain_totals)
         return found
 
@@ -218,7 +218,7 @@ class DeviceTotals:
         taken = allocated.use(pool.key).devices
         nodes = {item.placement.node_name for item in pool.slices}
         if len(nodes) != 1 or "" in nodes:
-            verdict = compiled_selector_of(self._ask.selection).verdict
+            verdict = compiled_selector_of(self._ask.selection, pool.tables.cache).verdict
             listed = {d.name: d for item in pool.slices for d in item.devices if verdict(d.shape) is not False}
             return "", Count(sum(self._weight(d.shape.shareable) for n, d in listed.items() if n not in taken), 0)
         (node,) = nodes

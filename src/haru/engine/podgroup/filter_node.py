@@ -5,8 +5,9 @@ Source: kube-scheduler's Filter extension point, DynamicResources included.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from haru.engine.dra.allocator.allocation import CANNOT_ALLOCATE, DoesNotFit, allocate
 from haru.engine.dra.model.claims import Claim, decode_claims
@@ -23,6 +24,8 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
+_MAX_CLAIMS = 65_536
+
 
 class Decoder:
     """Decode claims for the allocator once and reuse them for many nodes."""
@@ -30,15 +33,13 @@ class Decoder:
     def __init__(self, overlay: Overlay, options: Options) -> None:
         self._overlay = overlay
         self._options = options
-        self._known: dict[Hashable, tuple[Claim, ...]] = {}
+        self._cache = overlay.snapshot.decision_cache.scope()
 
     def claims(self, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
         """Return the decoded claims of these uses."""
         key = tuple((use.path, use.made_for) for use in uses)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = decoded_claims(self._overlay, self._options, uses)
-        return found
+        compute = partial(decoded_claims, self._overlay, self._options, uses)
+        return self._cache.get_or_compute("claims", key, compute, _MAX_CLAIMS)
 
 
 def filters_for_all_passes(

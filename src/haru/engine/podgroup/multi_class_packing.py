@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
@@ -32,6 +33,7 @@ from haru.engine.state.pod_info import PodInfo
 
 Vector = tuple[int, ...]
 _COMPARISONS_PER_QUESTION = 500
+_MAX_SIGNATURES = 65_536
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class MultiClassPacking:
         )
         self._needs_devices = any(claims_by_class)
         self._least = min(map(least_devices, claims_by_class), default=0)
-        self._known: dict[Hashable, tuple[Vector, ...]] = {}
+        self._cache = overlay.snapshot.decision_cache.scope()
 
     def confined(self) -> bool:
         """Tell whether nodes are independent: no device that members request is visible from two of them."""
@@ -156,12 +158,12 @@ class MultiClassPacking:
             return ()
         # `feasible` covers labels, taints and volumes; the node's load covers what changes as members are added.
         key = (tuple((info.spec.kind, info.load) for info in node_passes), feasible, self._device_signature(node))
-        if key not in self._known:
-            caps = tuple(
-                self._max_of_class(node_passes, i) if is_feasible else 0 for i, is_feasible in enumerate(feasible)
-            )
-            self._known[key] = self._maximal_vectors(node_passes, caps) if any(caps) else ()
-        return self._known[key]
+        compute = partial(self._combinations_of, node_passes, feasible)
+        return self._cache.get_or_compute("combinations", key, compute, _MAX_SIGNATURES)
+
+    def _combinations_of(self, node_passes: Sequence[NodeInfo], feasible: Sequence[bool]) -> tuple[Vector, ...]:
+        caps = tuple(self._max_of_class(node_passes, i) if is_feasible else 0 for i, is_feasible in enumerate(feasible))
+        return self._maximal_vectors(node_passes, caps) if any(caps) else ()
 
     def _has_devices(self, node: NodeInfo) -> bool:
         """Tell whether a node has as many free devices as the smallest member request needs, of any kind."""

@@ -75,7 +75,7 @@ class SingleClassCapacity:
         """How many devices each member needs at least."""
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
         key = (pod.shape, demand.asked, options.profile, options.features, options.step_budget)
-        self._results = base.notes.entry(_TOPIC, (key, options.declared_features), _ClassResults)
+        self._results = base.decision_cache.get_or_compute(_TOPIC, (key, options.declared_features), _ClassResults)
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
         self.counts_by_node = self._results.counts_by_node.setdefault(self._limit, {})

@@ -74,7 +74,7 @@ class NodeOccupancies:
     @staticmethod
     def of(base: Snapshot, *, partitionable: bool) -> NodeOccupancies:
         """Return the occupancies of a snapshot's nodes."""
-        found = base.notes.entry(_TOPIC, partitionable, lambda: NodeOccupancies(partitionable))
+        found = base.decision_cache.get_or_compute(_TOPIC, partitionable, lambda: NodeOccupancies(partitionable))
         found.catch_up(base)
         return found
 

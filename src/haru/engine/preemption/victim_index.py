@@ -37,7 +37,7 @@ class VictimIndex:
     @staticmethod
     def of(base: Snapshot, *, groups: bool) -> VictimIndex:
         """Return the index of a snapshot's units; the decision cache keeps it."""
-        found = base.notes.entry(_TOPIC, groups, lambda: VictimIndex(groups))
+        found = base.decision_cache.get_or_compute(_TOPIC, groups, lambda: VictimIndex(groups))
         found.catch_up(base)
         return found
 

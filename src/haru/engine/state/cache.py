@@ -18,6 +18,7 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.extended_resources import extended_resource_claim_owners
 from haru.engine.dra.pools.inventory import Inventory
 from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.interned_id import NodeInterner
 from haru.engine.equivalence.node_device_classes import ClassIndex
 from haru.engine.state.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.state.cow_map import CowMap
@@ -69,10 +70,14 @@ class _State:
 class SchedulerCache:
     """The mutable index. `apply` and `remove` take watched objects; `assume_*` and `forget_*` what was decided."""
 
-    def __init__(self) -> None:
+    def __init__(self, decision_cache: DecisionCache | None = None) -> None:
+        """`decision_cache`: what keeps results from one decision to the next; by default a cache of its own."""
+        cache = DecisionCache() if decision_cache is None else decision_cache
         self._state = _State()
         self._others: dict[str, CowMap[Obj]] = {}
-        self._inventory = Inventory()
+        self._decision_cache = cache
+        self._inventory = Inventory(cache)
+        self._node_interner = NodeInterner()
         self._wardrobe = ClassIndex(self._inventory)
         self._ownership = WorkloadOwners()
         self._allocated = AllocatedState.from_claims(())
@@ -82,7 +87,6 @@ class SchedulerCache:
         self._joining = PendingReservations()
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
-        self._notes = DecisionCache()
         self._reservation: BackfillReservation | None = None
         self._snapshot: Snapshot | None = None
         self._appliers: dict[str, tuple[Callable[[Obj], None], Callable[[Obj], None]]] = {
@@ -127,7 +131,7 @@ class SchedulerCache:
         """This moment as an immutable value; the same object while nothing has changed."""
         if self._snapshot is None:
             state = self._state
-            devices = self._inventory.snapshot()
+            devices, classify = self._inventory.snapshot(), self._decision_cache.shares_results
             pods, claims = state.pods.freeze(), state.claims.freeze()
             self._snapshot = Snapshot(
                 version=self._version,
@@ -141,7 +145,7 @@ class SchedulerCache:
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
                 devices=devices,
                 allocated=self._allocated,
-                node_device_classes=self._wardrobe.freeze(devices, self._allocated),
+                node_device_classes=self._wardrobe.freeze(devices, self._allocated) if classify else None,
                 owned=self._ownership.freeze(claims, pods),
                 anti_affine=state.anti_affine.freeze(),
                 nominated=state.nominated.freeze(),
@@ -152,7 +156,7 @@ class SchedulerCache:
                 orphaned=state.orphaned.freeze(),
                 evicted_groups=state.evicted_groups.freeze(),
                 reservation=self._reservation,
-                notes=self._notes,
+                decision_cache=self._decision_cache,
             )
         return self._snapshot
 
@@ -250,11 +254,13 @@ class SchedulerCache:
     # Nodes
 
     def _apply_node(self, obj: Obj) -> None:
-        spec = NodeSpec.of(obj)
+        spec = NodeSpec.of(obj, self._node_interner)
         current = self._state.nodes.get(spec.name)
         if current is None or not current.present:
             self._node_names = None
-        self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name)).with_spec(spec)
+        self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name, interner=self._node_interner)).with_spec(
+            spec
+        )
 
     def _remove_node(self, obj: Obj) -> None:
         name = obj["metadata"]["name"]
@@ -315,7 +321,7 @@ class SchedulerCache:
     def _count_in(self, pod: PodInfo) -> None:
         """A pod that lives: on its node, or waiting, and as a member of its group."""
         if pod.node:
-            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node)
+            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, interner=self._node_interner)
             self._state.nodes[pod.node] = info.with_pod(pod)
             # Read now that it is at hand: whoever looks for what ends first asks all pods at once.
             _ = pod.outlook

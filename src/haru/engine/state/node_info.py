@@ -9,23 +9,19 @@ Source: kube-scheduler's NodeInfo, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from haru.engine.equivalence.interned_id import InternedId, InternTable
+from haru.engine.equivalence.interned_id import InternedId, InternTable, NodeInterner
 from haru.engine.state.cached_property import cached_property
 from haru.engine.state.decision import Obj
 from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
 
-_kinds, _loads = InternTable(), InternTable()
-_heavier = InternTable()
-"""The loads that some loads become with one more pod, by load and weight."""
-
 
 @dataclass(frozen=True, eq=False)
 class NodeSpec:
-    """One version of a Node object."""
+    """One version of a Node object. Nodes of one `kind` differ only in labels, images, pods and devices."""
 
     name: str
     obj: Obj
@@ -33,23 +29,29 @@ class NodeSpec:
     taints: tuple[Obj, ...]
     unschedulable: bool
     allocatable: Mapping[str, int]
+    kind: InternedId = field(default_factory=InternedId)
 
     @staticmethod
-    def of(obj: Obj) -> NodeSpec:
-        """Decode a Node object."""
+    def of(obj: Obj, interner: NodeInterner | None = None) -> NodeSpec:
+        """Decode a Node object. `interner`: that of its cluster, so that equal nodes get one `kind`."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         amounts = status.get("allocatable") or status.get("capacity") or {}
+        taints = tuple(spec.get("taints") or ())
+        unschedulable = bool(spec.get("unschedulable"))
+        allocatable = {name: amount_of(name, quantity) for name, quantity in amounts.items()}
+        features = frozenset(status.get("declaredFeatures") or ())
+        table = InternTable() if interner is None else interner.kinds
         made = NodeSpec(
             name=obj["metadata"]["name"],
             obj=obj,
             labels=obj["metadata"].get("labels") or {},
-            taints=tuple(spec.get("taints") or ()),
-            unschedulable=bool(spec.get("unschedulable")),
-            allocatable={name: amount_of(name, quantity) for name, quantity in amounts.items()},
+            taints=taints,
+            unschedulable=unschedulable,
+            allocatable=allocatable,
+            kind=table.of((_taint_text(taints), unschedulable, tuple(sorted(allocatable.items())), features)),
         )
         if not status.get("images"):
             made.__dict__["images"] = NO_IMAGES
-        _ = made.kind  # read now that it is at hand
         return made
 
     @cached_property
@@ -63,12 +65,10 @@ class NodeSpec:
         """The features that the node declares (KEP-5328)."""
         return frozenset((self.obj.get("status") or {}).get("declaredFeatures") or ())
 
-    @cached_property
-    def kind(self) -> InternedId:
-        """What the node offers: nodes of one kind differ only in labels, images, pods and devices."""
-        taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints]
-        told = json.dumps(sorted(taints, key=str), sort_keys=True) if taints else ""
-        return _kinds.of((told, self.unschedulable, tuple(sorted(self.allocatable.items())), self.features))
+
+def _taint_text(taints: Sequence[Obj]) -> str:
+    kept = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in taints]
+    return json.dumps(sorted(kept, key=str), sort_keys=True) if kept else ""
 
 
 NO_IMAGES: Mapping[str, int] = MappingProxyType({})
@@ -86,13 +86,14 @@ class NodeInfo:
     requested: Mapping[str, int]
     scoring_requested: tuple[int, int]
     host_ports: tuple[HostPort, ...]
+    interner: NodeInterner
 
     @staticmethod
-    def empty(name: str, spec: NodeSpec | None = None) -> NodeInfo:
-        """A node without pods."""
-        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), ())
+    def empty(name: str, spec: NodeSpec | None = None, interner: NodeInterner | None = None) -> NodeInfo:
+        """A node without pods. `interner`: that of its cluster, so that nodes with equal use get one `load`."""
+        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), (), NodeInterner() if interner is None else interner)
         made.__dict__["affine"] = ()
-        made.__dict__["load"] = _EMPTY
+        made.__dict__["load"] = _load_of(made)
         return made
 
     @property
@@ -132,7 +133,7 @@ class NodeInfo:
 
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
         """The same pods on another version of the node, or on none."""
-        parts = self.pods, self.requested, self.scoring_requested, self.host_ports
+        parts = self.pods, self.requested, self.scoring_requested, self.host_ports, self.interner
         made = NodeInfo(self.name, spec or ABSENT, *parts)
         made.__dict__["load"] = self.load
         if "affine" in self.__dict__:
@@ -154,9 +155,10 @@ class NodeInfo:
             requested,
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
             (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
+            self.interner,
         )
-        step = base.load, pod.weight
-        made.__dict__["load"] = _heavier.get(step) or _heavier.put(step, _load_of(made))
+        step, heavier = (base.load, pod.weight), self.interner.heavier
+        made.__dict__["load"] = heavier.get(step) or heavier.put(step, _load_of(made))
         if "affine" in base.__dict__ and not pod.spec.get("affinity"):
             # What is known already need not be looked for when somebody looks at all nodes.
             made.__dict__["affine"] = base.affine
@@ -177,12 +179,9 @@ class NodeInfo:
                 requested[name] = requested.get(name, 0) + value
             cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
             ports.extend(sorted(pod.host_ports))
-        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports))
+        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports), self.interner)
 
 
 def _load_of(node: NodeInfo) -> InternedId:
     taken = tuple(sorted(node.requested.items()))
-    return _loads.of((taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))))
-
-
-_EMPTY = _load_of(NodeInfo("", ABSENT, {}, {}, (0, 0), ()))
+    return node.interner.loads.of((taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))))

@@ -7,12 +7,11 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from haru.engine.equivalence.interned_id import InternedId, InternTable
 from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
 from haru.engine.state.cached_property import cached_property
 from haru.engine.state.decision import GroupKey, Obj, PodKey
@@ -62,9 +61,6 @@ class PodClaim(NamedTuple):
     name: str
     claim_name: str
     template_name: str
-
-
-_weights = InternTable()
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -252,9 +248,9 @@ class PodInfo:
         return cpu, memory
 
     @cached_property
-    def weight(self) -> InternedId:
+    def weight(self) -> Hashable:
         """What it takes of a node that it is on."""
-        return _weights.of((tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports))
+        return tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports
 
     @cached_property
     def host_ports(self) -> frozenset[HostPort]:

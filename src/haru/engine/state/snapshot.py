@@ -47,7 +47,7 @@ class Snapshot:
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`); it may
     have one of its own. `node_device_classes` says which nodes have devices that are alike, `owned` whose work
     claims are used for.
-    `notes` keep what decisions learn about the cluster; they save work and change no answer.
+    `decision_cache` keeps results for later decisions.
     """
 
     version: int
@@ -73,7 +73,7 @@ class Snapshot:
     after: Snapshot | None = None
     node_device_classes: NodeDeviceClasses | None = field(default=None, repr=False)
     owned: OwnedPods | None = field(default=None, repr=False)
-    notes: DecisionCache = field(default_factory=DecisionCache, repr=False)
+    decision_cache: DecisionCache = field(default_factory=DecisionCache, repr=False)
 
     @property
     def moments(self) -> tuple[Snapshot, ...]:

@@ -74,7 +74,7 @@ class DeviceClassSurvey:
     def of(snapshot: Snapshot, claims: Sequence[Claim], options: Options, asked: Hashable) -> DeviceClassSurvey:
         """The survey for claims; `asked` is equal for claims that ask for the same, whatever they are called."""
         key = (asked, options.features)
-        found = snapshot.notes.entry("surveys", key, DeviceClassSurvey, limit=_MOST_SURVEYS)
+        found = snapshot.decision_cache.get_or_compute("surveys", key, DeviceClassSurvey, limit=_MOST_SURVEYS)
         found.catch_up(snapshot, claims, options)
         return found
 

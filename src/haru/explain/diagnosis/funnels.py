@@ -214,7 +214,7 @@ class _Count:
         """The same stage for a single device."""
         features, expression = self._survey.options.features, str(stage.data["expression"])
         lists, consumable = features.ListTypeAttributes, features.ConsumableCapacity
-        verdict = evaluate(expression or None, shape, lists, consumable)
+        verdict = evaluate(expression or None, shape, lists, consumable, self._survey.snapshot.devices.cache)
         error = verdict if isinstance(verdict, str) else ""
         values = [{"values": values_read(expression, shape, features), "devices": 1}] if verdict is False else []
         return Stage(stage.name, 0, {**stage.data, "errors": int(bool(error)), "error": error, "values": values})

@@ -52,7 +52,7 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
 
     `held` says how many devices are held by which claims (together). Those with the most devices are told, in order.
     """
-    memory = snapshot.notes.entry("holders", None, _Memory)
+    memory = snapshot.decision_cache.get_or_compute("holders", None, _Memory)
     known = memory.told(snapshot, held)
     if known is not None:
         return known

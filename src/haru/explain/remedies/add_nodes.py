@@ -58,7 +58,7 @@ def _room(snapshot: Snapshot, work: WorkloadUnit, options: Options, model: str) 
     larger, _ = hypothesis.with_copies(snapshot, model, 1)
     new = tuple(sorted(set(larger.node_names) - set(snapshot.node_names)))
     # What is noted of the cluster tells of the nodes that are left out here.
-    alone = replace(larger, node_names=new, notes=DecisionCache())
+    alone = replace(larger, node_names=new, decision_cache=DecisionCache())
     decision = work.decide(alone, options)
     if decision.status == "scheduled":
         return len(decision.placed)
@@ -68,7 +68,7 @@ def _room(snapshot: Snapshot, work: WorkloadUnit, options: Options, model: str) 
 def _kinds(snapshot: Snapshot, work: WorkloadUnit) -> list[str]:
     """One node of each kind: equal room, devices of equal make, and equal labels of those that the work looks at."""
     wanted = _labels_read(snapshot, work)
-    makes = snapshot.notes.entry("makes", None, _Makes)
+    makes = snapshot.decision_cache.get_or_compute("makes", None, _Makes)
     kinds: dict[object, str] = {}
     for name in snapshot.node_names:
         info = snapshot.nodes[name]

@@ -27,7 +27,7 @@ def needs_whole_cards(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) 
 
 def _selects_parts(snapshot: Snapshot, selection: Selection) -> bool:
     """Whether what is selected is parts of cards, by the first device of it; no if nothing is."""
-    judge = compiled_selector_of(selection)
+    judge = compiled_selector_of(selection, snapshot.devices.cache)
     for pool in snapshot.devices.pools.values():
         for item in pool.slices:
             for device in item.devices:

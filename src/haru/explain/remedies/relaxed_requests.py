@@ -165,7 +165,7 @@ class _Served:
             self._devices, self._known = devices, {}
         found = self._known.get(selection)
         if found is None:
-            judge, pools = compiled_selector_of(selection), devices.pools.values()
+            judge, pools = compiled_selector_of(selection, devices.cache), devices.pools.values()
             published = (device for pool in pools for item in pool.slices for device in item.devices)
             found = self._known[selection] = any(judge.verdict(device.shape) is True for device in published)
         return found
@@ -175,4 +175,4 @@ def _has_devices(snapshot: Snapshot, name: str, options: Options) -> bool:
     """Whether any published device is of a class."""
     features, expressions = options.features, snapshot.devices.classes[name].selectors
     selection = Selection(expressions, (), features.ListTypeAttributes, features.ConsumableCapacity)
-    return snapshot.notes.entry("served", None, _Served).has(snapshot.devices, selection)
+    return snapshot.decision_cache.get_or_compute("served", None, _Served).has(snapshot.devices, selection)

@@ -44,7 +44,7 @@ class Candidates:
             index += 1
 
     def _scan(self, table: DeviceTable, ask: SubRequest, features: Features) -> Iterator[int]:
-        judge = compiled_selector_of(ask.selection)
+        judge = compiled_selector_of(ask.selection, table.tables.cache)
         conditional, taints = features.DeviceBindingAndStatus, features.DeviceTaints
         capacity, counters = features.ConsumableCapacity, features.PartitionableDevices
         wanted, tolerations, found = ask.wanted, ask.tolerations, self.found
@@ -70,12 +70,7 @@ class Candidates:
 def candidates_of(table: DeviceTable, ask: SubRequest, features: Features) -> Candidates:
     """What a table offers to an ask; asks that are alike share it."""
     key = (ask.selection, ask.wanted, ask.tolerations, features)
-    found: Candidates | None = table.offers.get(key)
-    if found is None:
-        if len(table.offers) >= _MAX_OFFERS:
-            table.offers.clear()
-        found = table.offers[key] = Candidates(table, ask, features)
-    return found
+    return table.cache.get_or_compute("candidates", key, lambda: Candidates(table, ask, features), _MAX_OFFERS)
 
 
 class SubrequestPlan:

@@ -121,7 +121,8 @@ class _Funnel:
         failed: list[int] = []
         for position in self._left:
             shape = self._board.devices[position].shape
-            verdict = evaluate(expression, shape, features.ListTypeAttributes, features.ConsumableCapacity)
+            cache = self._board.views[self._board.view_of[position]].table.tables.cache
+            verdict = evaluate(expression, shape, features.ListTypeAttributes, features.ConsumableCapacity, cache)
             if verdict is True:
                 kept.append(position)
             elif verdict is False:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
 from weakref import WeakValueDictionary
 
 from haru.engine.dra.model.model import Device, PlainDevices, Shape
 from haru.engine.dra.pools.table_schema import TableSchema, table_schema_of
+from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cached_property import cached_property
 
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
@@ -22,22 +22,20 @@ _FAULTY, _POLICIES, _SORT = attrgetter("faulty"), attrgetter("policies"), attrge
 
 
 class DeviceTable:
-    """Devices in the order in which they are tried. `columns`, `offers` and `cards` are caches of functions of them."""
+    """Devices in the order in which they are tried. `cache` keeps results that depend on them alone."""
 
     # As it is with plain devices.
     conditional = consuming = placed = shareable = False
     uniform = plain = True
 
-    def __init__(self, devices: tuple[Device, ...]) -> None:
+    def __init__(self, devices: tuple[Device, ...], tables: DeviceTables) -> None:
         self.devices = devices
+        self.tables = tables
         self.shape_of = list(map(_SHAPE, devices))
         """The shape of each device."""
         if type(devices) is not PlainDevices:
             self._look()
-        self.counters: dict[Hashable, Any] = {}
-        self.columns: dict[Hashable, Any] = {}
-        self.offers: dict[Hashable, Any] = {}
-        self.cards: dict[Hashable, Any] = {}
+        self.cache = tables.cache.scope()
 
     def _look(self) -> None:
         """What there is about devices of which nothing is known."""
@@ -81,7 +79,7 @@ class DeviceTable:
     @cached_property
     def model(self) -> TableSchema | None:
         """What there is about the devices beside their identities; None where it is not that simple."""
-        return table_schema_of(self.shape_of) if self.plain and self.uniform and not self.placed else None
+        return self.tables.schema_of(self.shape_of) if self.plain and self.uniform and not self.placed else None
 
     def look_ahead(self) -> None:
         """Find out now what most tables are asked for."""
@@ -96,13 +94,7 @@ class DeviceTable:
     @cached_property
     def places(self) -> dict[str, int]:
         """Where each device is, by name. Nodes of one model have the same."""
-        names = tuple(map(_NAME, self.devices))
-        found = _places.get(names)
-        if found is None:
-            if len(_places) >= _MAX_PLACES:
-                _places.clear()
-            found = _places[names] = dict(zip(names, range(len(names)), strict=True))
-        return found
+        return self.tables.places_of(tuple(map(_NAME, self.devices)))
 
     @cached_property
     def largest(self) -> dict[str, int]:
@@ -114,13 +106,33 @@ class DeviceTable:
 
 
 _MAX_PLACES = 1024
-_places: dict[tuple[str, ...], dict[str, int]] = {}
-_tables: WeakValueDictionary[tuple[Device, ...], DeviceTable] = WeakValueDictionary()
 
 
-def table_of(devices: tuple[Device, ...]) -> DeviceTable:
-    """The one table of these devices."""
-    found = _tables.get(devices)
-    if found is None:
-        found = _tables[devices] = DeviceTable(devices)
-    return found
+class DeviceTables:
+    """The tables of one inventory: pools with equal devices share one, for as long as one of them is in use.
+
+    `cache` keeps results that depend on no device in particular (compiled selectors).
+    """
+
+    __slots__ = ("_schemas", "_tables", "cache")
+
+    def __init__(self, cache: DecisionCache | None = None) -> None:
+        self.cache = DecisionCache() if cache is None else cache
+        self._tables: WeakValueDictionary[tuple[Device, ...], DeviceTable] = WeakValueDictionary()
+        self._schemas: WeakValueDictionary[Hashable, TableSchema] = WeakValueDictionary()
+
+    def of(self, devices: tuple[Device, ...]) -> DeviceTable:
+        """Return the one table of these devices."""
+        found = self._tables.get(devices)
+        if found is None:
+            found = self._tables[devices] = DeviceTable(devices, self)
+        return found
+
+    def schema_of(self, shapes: Sequence[Shape]) -> TableSchema | None:
+        """Return the one schema of devices with these shapes (`table_schema_of`)."""
+        return table_schema_of(shapes, self._schemas)
+
+    def places_of(self, names: tuple[str, ...]) -> dict[str, int]:
+        """Return the places of devices by name. Nodes of one model have the same."""
+        compute = lambda: dict(zip(names, range(len(names)), strict=True))  # noqa: E731
+        return self.cache.get_or_compute("places by name", names, compute, _MAX_PLACES)

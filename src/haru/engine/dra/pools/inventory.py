@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from haru.engine.dra.model.decode import decode_class, decode_slice
 from haru.engine.dra.model.interning import Interner
 from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, Obj, PoolKey, Slice
+from haru.engine.dra.pools.device_table import DeviceTables
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.taints import TaintRule, decode_taint_rule, rule_taints
+from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cow_map import CowMap, FrozenMap
 
 _FOREVER = 20_000
@@ -31,6 +33,7 @@ class DeviceSnapshot:
     everywhere: frozenset[str]
     troubled: frozenset[str]
     classes: Mapping[str, DeviceClass]
+    tables: DeviceTables
     version: int = 0
     mapped: bool = False
 
@@ -46,6 +49,11 @@ class DeviceSnapshot:
         for device_class in classes:
             inventory.upsert_class(device_class)
         return inventory.snapshot()
+
+    @property
+    def cache(self) -> DecisionCache:
+        """Return the cache for results that depend on what devices are, not on which of them are taken."""
+        return self.tables.cache
 
     def views(self, node: NodeView, partitionable: bool = True) -> list[PoolView]:
         """The pools that a node sees, in the order in which devices are tried."""
@@ -68,7 +76,8 @@ class DeviceSnapshot:
 class Inventory:
     """All slices, classes and taint rules, kept up to date by their watch events."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: DecisionCache | None = None) -> None:
+        self._tables = DeviceTables(cache)
         self._interner = Interner()
         self._interned_at_rebuild = 0
         self._interner_is_stale = False  # holds values of slices that are gone
@@ -133,6 +142,7 @@ class Inventory:
                 self._everywhere,
                 self._troubled,
                 self._classes,
+                self._tables,
                 self._version,
                 bool(self._mapping),
             )
@@ -209,7 +219,7 @@ class Inventory:
         members = self._members.get(name) or {}
         before = _nodes(old) if old is not None else frozenset()
         if members:
-            pool = self._pools[name] = Pool(key, tuple(members.values()))
+            pool = self._pools[name] = Pool(key, tuple(members.values()), self._tables)
             pool.look_ahead()
             after = _nodes(pool)
             self._mark_cluster_wide(name, pool)

@@ -17,9 +17,7 @@ from haru.engine.dra.model.model import CounterSet, Device, DeviceId, NodeView, 
 from haru.engine.dra.placement import relevant
 from haru.engine.dra.pools.counters import Charge as Charge
 from haru.engine.dra.pools.counters import Counters, names_and_totals
-from haru.engine.dra.pools.device_table import DeviceTable, table_of
-
-_MAX_COUNTERS = 64
+from haru.engine.dra.pools.device_table import DeviceTable, DeviceTables
 
 PoolStatus = Literal["ok", "incomplete", "invalid"]
 
@@ -45,8 +43,15 @@ class PoolView:
     )
 
     def __init__(
-        self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool, partitionable: bool
+        self,
+        key: PoolKey,
+        slices: Sequence[Slice],
+        elsewhere: Sequence[Slice],
+        whole: bool,
+        partitionable: bool,
+        tables: DeviceTables | None = None,
     ) -> None:
+        tables = DeviceTables() if tables is None else tables
         self.key = key
         if len(slices) == 1:
             self.devices: tuple[Device, ...] = slices[0].devices
@@ -54,14 +59,14 @@ class PoolView:
         else:
             self.devices = tuple([device for item in slices for device in item.devices])
             self.slices = tuple([item for item in slices for _ in item.devices])
-        self.table: DeviceTable = table_of(self.devices)
+        self.table: DeviceTable = tables.of(self.devices)
         self.binding = whole and self.table.conditional
         self.confined = _name_one_node(slices) and not elsewhere
         """Whether nobody but one node sees these devices."""
         self.elsewhere: DeviceTable = _NO_DEVICES
         """The devices of the pool that the node does not see."""
         if elsewhere:
-            self.elsewhere = table_of(tuple([device for item in elsewhere for device in item.devices]))
+            self.elsewhere = tables.of(tuple([device for item in elsewhere for device in item.devices]))
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
         self.charges: tuple[Charge, ...] = ()
@@ -123,7 +128,7 @@ class PoolView:
         return left
 
 
-_NO_DEVICES = table_of(())
+_NO_DEVICES = DeviceTables().of(())
 _NO_COUNTERS = Counters.of((), ())
 """Those of no devices, whatever there is to count: nothing is consumed."""
 
@@ -145,13 +150,8 @@ def _counters_of(table: DeviceTable, sets: tuple[CounterSet, ...]) -> Counters:
         return _none(len(table.devices))
     if not table.devices:
         return Counters(sets, *names_and_totals(sets), (), "")
-    key = tuple(map(id, sets))
-    found: Counters | None = table.counters.get(key)
-    if found is None:
-        if len(table.counters) >= _MAX_COUNTERS:
-            table.counters.clear()
-        found = table.counters[key] = Counters.of(sets, table.devices)  # holds the sets, so that no other has their id
-    return found
+    # The counters hold the sets, so that no other has their id.
+    return table.cache.get_or_compute("counters", tuple(map(id, sets)), lambda: Counters.of(sets, table.devices))
 
 
 def _repeated(table: DeviceTable, sets: Sequence[CounterSet]) -> str:
@@ -179,10 +179,11 @@ def _owner(slices: Sequence[Slice]) -> str | None:
 class Pool:
     """All slices of one pool in the cluster, in the order of their names."""
 
-    __slots__ = ("_owner", "_views", "_whole", "key", "slices")
+    __slots__ = ("_owner", "_views", "_whole", "key", "slices", "tables")
 
-    def __init__(self, key: PoolKey, slices: Sequence[Slice]) -> None:
+    def __init__(self, key: PoolKey, slices: Sequence[Slice], tables: DeviceTables | None = None) -> None:
         self.key = key
+        self.tables = DeviceTables() if tables is None else tables
         self.slices = tuple(sorted(slices, key=lambda s: s.name.encode()) if len(slices) > 1 else slices)
         self._views: dict[tuple[bool, tuple[int, ...]], PoolView | None] = {}
         self._owner = _owner(self.slices)
@@ -223,7 +224,7 @@ class Pool:
         if not seen:
             return None
         if len(self.slices) == 1:
-            return PoolView(self.key, self.slices, (), self.slices[0].slice_count == 1, partitionable)
+            return PoolView(self.key, self.slices, (), self.slices[0].slice_count == 1, partitionable, self.tables)
         newest = max(self.slices[i].generation for i in seen)
         current = [i for i in seen if self.slices[i].generation == newest]
         slices = [self.slices[i] for i in current]
@@ -235,4 +236,4 @@ class Pool:
             chosen = set(current)
             elsewhere = [s for i, s in enumerate(self.slices) if s.generation == newest and i not in chosen]
             found += len(elsewhere)
-        return PoolView(self.key, slices, elsewhere, found == wanted, partitionable)
+        return PoolView(self.key, slices, elsewhere, found == wanted, partitionable, self.tables)

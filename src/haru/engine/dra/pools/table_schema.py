@@ -5,8 +5,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from weakref import WeakValueDictionary
+from collections.abc import Hashable, MutableMapping, Sequence
 
 from haru.engine.dra.model.model import Shape
 
@@ -22,11 +21,8 @@ class TableSchema:
         self.varying = varying
 
 
-_models: WeakValueDictionary[Hashable, TableSchema] = WeakValueDictionary()
-
-
-def table_schema_of(shapes: Sequence[Shape]) -> TableSchema | None:
-    """The one model of devices with these shapes; None where they differ in more than the values of attributes.
+def table_schema_of(shapes: Sequence[Shape], known: MutableMapping[Hashable, TableSchema]) -> TableSchema | None:
+    """Return the one schema of devices with these shapes; None if more than values of attributes tells them apart.
 
     Only for tables that are `plain` and `uniform`: attributes and capacities are all that there is about such devices.
     """
@@ -45,7 +41,7 @@ def table_schema_of(shapes: Sequence[Shape]) -> TableSchema | None:
         else:
             return None
     key = (first.driver, count, tuple(same), tuple(varying), first.capacity)
-    found = _models.get(key)
+    found = known.get(key)
     if found is None:
-        found = _models[key] = TableSchema(first.driver, count, frozenset(varying))
+        found = known[key] = TableSchema(first.driver, count, frozenset(varying))
     return found

@@ -10,7 +10,7 @@ Source: KEP-4815 (partitionable devices); the sizes are our own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import NamedTuple
 
 from haru.engine.dra.model.model import Shape
@@ -21,6 +21,7 @@ from haru.engine.dra.pools.pools import PoolView
 WHOLE = 1_000_000
 _MAX_STATES = 1024
 _MAX_LAYOUTS = 16
+_MAX_MODELS = 256
 
 Maxima = Mapping[str, int]
 """The largest capacity of each name that a node has of a driver."""
@@ -91,6 +92,7 @@ class Cards:
         self.cards: list[Card] = []
         self.card_of: dict[int, tuple[Card, int]] = {}
         """By place in the view: the card, and the place in the card."""
+        cache = view.table.tables.cache
         drawing = ((place, [(0, counter) for counter, _ in charge]) for place, charge in enumerate(view.charges))
         for drawn, places in counter_groups(drawing):
             counters = tuple(counter for _, counter in drawn)
@@ -100,28 +102,17 @@ class Cards:
             for place, charge in zip(places, charges, strict=True):
                 if not view.devices[place].shape.capacity:
                     self.sizes[place] = _mean([n * WHOLE // totals[c] for c, n in charge if totals[c]], len(totals))
-            model = _model_of(charges, tuple(self.sizes[place] for place in places))
+            sizes = tuple(self.sizes[place] for place in places)
+            model = cache.get_or_compute("card models", (charges, sizes), partial(Model, charges, sizes), _MAX_MODELS)
             card = Card(model, tuple(places), counters)
             self.cards.append(card)
             self.card_of.update((place, (card, number)) for number, place in enumerate(places))
 
 
-@lru_cache(maxsize=256)
-def _model_of(charges: tuple[Charge, ...], sizes: tuple[int, ...]) -> Model:
-    """The one model of equal cards, on whatever nodes."""
-    return Model(charges, sizes)
-
-
 def cards_of(view: PoolView, maxima: Maxima) -> Cards:
     """The cards of a view; views of equal devices share them."""
-    known = view.table.cards
     key = (view.counter_names, view.totals, tuple(sorted(maxima.items())))
-    found: Cards | None = known.get(key)
-    if found is None:
-        if len(known) >= _MAX_LAYOUTS:
-            known.clear()
-        found = known[key] = Cards(view, maxima)
-    return found
+    return view.table.cache.get_or_compute("cards", key, lambda: Cards(view, maxima), _MAX_LAYOUTS)
 
 
 def size_of(shape: Shape, maxima: Maxima, used: Sequence[int] | None = None) -> int:

@@ -20,6 +20,7 @@ from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.columnar_selectors import Column, DeviceColumns, Part, parts_of
 from haru.engine.dra.selectors.reusable_cel_device import Key, ReusableCelDevice
 from haru.engine.dra.selectors.selector_fields import Spelled, names_read
+from haru.engine.equivalence.decision_cache import DecisionCache
 
 T = TypeVar("T")
 
@@ -50,13 +51,9 @@ class Selection(NamedTuple):
 
     def column(self, view: PoolView) -> Sequence[Verdict]:
         """The verdict for each device of a pool view."""
-        columns = view.table.columns
-        found: Sequence[Verdict] | None = columns.get(self)
-        if found is None:
-            if len(columns) >= _MAX_COLUMNS:
-                columns.clear()
-            found = columns[self] = compiled_selector_of(self).verdicts(view.table)
-        return found
+        table = view.table
+        compute = lambda: compiled_selector_of(self, table.tables.cache).verdicts(table)  # noqa: E731
+        return table.cache.get_or_compute("selected devices", self, compute, _MAX_COLUMNS)
 
 
 class CompiledSelector:
@@ -64,11 +61,11 @@ class CompiledSelector:
 
     __slots__ = ("_known", "_looked_up", "_met", "_names", "_readings", "_steps")
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: Selection, cache: DecisionCache) -> None:
         flags = (selection.lists, selection.consumable)
         self._known: dict[Shape, Verdict] = {}
         self._steps = [
-            (of_class, number, reader_of(expression, *flags))
+            (of_class, number, reader_of(expression, *flags, cache))
             for of_class, selectors in ((True, selection.class_expressions), (False, selection.request_expressions))
             for number, expression in enumerate(selectors)
         ]
@@ -269,40 +266,22 @@ def _present(table: Mapping[str, T], names: Spelled) -> tuple[tuple[str, T], ...
     return tuple([(name, table[name]) for name in chosen if name in table])
 
 
-_judges: dict[Selection, CompiledSelector] = {}
-_readers: dict[tuple[str | None, bool, bool], Reader] = {}
+def compiled_selector_of(selection: Selection, cache: DecisionCache) -> CompiledSelector:
+    """Return the compiled selectors of a selection, with their verdicts so far."""
+    return cache.get_or_compute(
+        "compiled selectors", selection, lambda: CompiledSelector(selection, cache), _MAX_COLUMNS
+    )
 
 
-def compiled_selector_of(selection: Selection) -> CompiledSelector:
-    """The judge of a selection, with what it knows already."""
-    found = _judges.get(selection)
-    if found is None:
-        if len(_judges) >= _MAX_COLUMNS:
-            _judges.clear()
-        found = _judges[selection] = CompiledSelector(selection)
-    return found
-
-
-def reader_of(expression: str | None, lists: bool, consumable: bool) -> Reader:
-    """The reader of an expression, with what it knows already. It need not compile."""
+def reader_of(expression: str | None, lists: bool, consumable: bool, cache: DecisionCache) -> Reader:
+    """Return the reader of an expression, with its verdicts so far. The expression need not compile."""
     key = (expression, lists, consumable)
-    found = _readers.get(key)
-    if found is None:
-        if len(_readers) >= _MAX_COLUMNS:
-            _readers.clear()
-        found = _readers[key] = Reader(expression, lists, consumable)
-    return found
+    return cache.get_or_compute("selector expressions", key, lambda: Reader(*key), _MAX_COLUMNS)
 
 
-def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool) -> bool | str:
-    """What one expression says of a shape: true, false, or the text of an error."""
-    return reader_of(expression, lists, consumable).verdict(shape)
-
-
-def forget() -> None:
-    """Let go of all results, as if no selector had been evaluated yet. Compiled selectors stay."""
-    _judges.clear()
-    _readers.clear()
+def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool, cache: DecisionCache) -> bool | str:
+    """Return what one expression says of a shape: true, false, or the text of an error."""
+    return reader_of(expression, lists, consumable, cache).verdict(shape)
 
 
 def compile_selectors(classes: Iterable[Obj], claims: Iterable[Obj], features: Features) -> None:
@@ -314,4 +293,4 @@ def compile_selectors(classes: Iterable[Obj], claims: Iterable[Obj], features: F
     named = {ask.get("deviceClassName") for ask in asks}
     asks += [c.get("spec") or {} for c in classes if (c.get("metadata") or {}).get("name") in named]
     for expression in {e for ask in asks for e in expressions(ask.get("selectors")) if e is not None}:
-        reader_of(expression, features.ListTypeAttributes, features.ConsumableCapacity).compile()
+        Reader(expression, features.ListTypeAttributes, features.ConsumableCapacity).compile()
