@@ -99,7 +99,7 @@ class _Service:
             "annotation": kms.Encrypted(sealed, key_id, {"version": b"1"}),
             "annotations": kms.Encrypted(sealed, key_id, {ANNOTATION: b"x" * 40_000}),
         }
-        raw = {"huge": b"\x0a" + kms.chunk(1, b"x" * 300_000), "garbage": b"\xff\xff\xff"}
+        raw = {"huge": b"\x0a" + b"\xe0\xa7\x12" + b"x" * 300_000, "garbage": b"\xff\xff\xff"}
         answer = orders.get("answer")
         return raw.get(answer) or kms.encrypt_answer(answers.get(answer, good))
 

@@ -47,7 +47,12 @@ def findings(root: Path) -> list[str]:
 
 def modules_of(root: Path) -> dict[str, Path]:
     """List the modules of a repository by name."""
-    return {name_of(path, root): path for path in sorted((root / "src").rglob("*.py"))}
+    return {name_of(path, root): path for path in sources_in(root / "src")}
+
+
+def sources_in(folder: Path) -> list[Path]:
+    """List the Python files of a folder that somebody wrote: generated ones are left out."""
+    return [path for path in sorted(folder.rglob("*.py")) if not path.stem.endswith("_pb2")]
 
 
 def name_of(path: Path, root: Path) -> str:
@@ -78,7 +83,7 @@ def imports_of(own: str, path: Path, modules: Mapping[str, Path]) -> Iterator[st
 def deep_imports(root: Path) -> Iterator[str]:
     """Imports that pass a facade by."""
     for folder in CODE:
-        for path in sorted((root / folder).rglob("*.py")):
+        for path in sources_in(root / folder):
             parts = path.relative_to(root).parts
             inside = parts[2] if folder == "src" and len(parts) > 2 else parts[1] if folder == "tests" else ""
             for node in ast.walk(ast.parse(path.read_text())):
@@ -155,7 +160,7 @@ def retired_words(root: Path) -> Iterator[str]:
     names, words = read_words(root / "tools" / "retired_words.txt")
     prose = re.compile(rf"(?<![\w/.-])({'|'.join(map(re.escape, sorted(words)))})(?![\w/-])", re.IGNORECASE)
     for folder in CODE:
-        for path in sorted((root / folder).rglob("*.py")):
+        for path in sources_in(root / folder):
             for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
                 where = f"{path.relative_to(root)}:{token.start[0]}"
                 if token.type == tokenize.NAME and token.string in names:

@@ -2,7 +2,7 @@
 
 Both ends are here: requests and answers as bytes and back. Whoever writes a signer in Python needs nothing else of
 Haru but this. Reading is strict about what is no protobuf; what the values may be is the reader's to judge.
-Source: KEP-740, `k8s.io/externaljwt/apis/v1`, of which names and numbers of fields are facts.
+Source: KEP-740, `k8s.io/externaljwt/apis/v1`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from haru.protobuf import WireError, chunk, fields, integer
+from haru.proto import decode
 
 SERVICE = "v1.ExternalJWTSigner"
 SIGN = f"/{SERVICE}/Sign"
@@ -46,89 +46,69 @@ class Keys:
 
 
 def sign_request(claims: str) -> bytes:
-    """SignJWTRequest: the payload as it will stand in the token."""
-    return chunk(1, claims.encode())
+    """Write a SignJWTRequest: the payload as it will stand in the token."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    return rpc.SignJWTRequest(claims=claims).SerializeToString()
 
 
 def read_sign_request(data: bytes) -> str:
-    """The payload of a SignJWTRequest. Raises `WireError`."""
-    return _text(data, 1)
+    """The payload of a SignJWTRequest. Raises `MessageError`."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    return decode(rpc.SignJWTRequest, data).claims
 
 
 def sign_answer(header: str, signature: str) -> bytes:
-    """SignJWTResponse: both in base64url, as they will stand in the token."""
-    return chunk(1, header.encode()) + chunk(2, signature.encode())
+    """Write a SignJWTResponse: both in base64url, as they will stand in the token."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    return rpc.SignJWTResponse(header=header, signature=signature).SerializeToString()
 
 
 def read_sign_answer(data: bytes) -> tuple[str, str]:
-    """Header and signature of a SignJWTResponse. Raises `WireError`."""
-    return _text(data, 1), _text(data, 2)
+    """Header and signature of a SignJWTResponse. Raises `MessageError`."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    found = decode(rpc.SignJWTResponse, data)
+    return found.header, found.signature
 
 
 def keys_answer(answer: Keys) -> bytes:
-    """FetchKeysResponse."""
-    parts = [
-        chunk(1, chunk(1, key.key_id.encode()) + chunk(2, key.der) + integer(3, int(key.excluded)), always=True)
-        for key in answer.keys
-    ]
+    """Write a FetchKeysResponse."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    made = rpc.FetchKeysResponse(refresh_hint_seconds=answer.refresh_hint)
+    for key in answer.keys:
+        made.keys.add(key_id=key.key_id, key=key.der, exclude_from_oidc_discovery=key.excluded)
     if answer.data_nanoseconds is not None:
         seconds, nanoseconds = divmod(answer.data_nanoseconds, 10**9)
-        parts.append(chunk(2, integer(1, seconds) + integer(2, nanoseconds), always=True))
-    return b"".join((*parts, integer(3, answer.refresh_hint)))
+        made.data_timestamp.SetInParent()
+        made.data_timestamp.seconds, made.data_timestamp.nanos = seconds, nanoseconds
+    return made.SerializeToString()
 
 
 def read_keys_answer(data: bytes) -> Keys:
-    """The keys of a FetchKeysResponse. Raises `WireError`."""
-    keys: list[Key] = []
-    stamp: int | None = None
-    hint = 0
-    for number, value in fields(data):
-        if number == 1 and isinstance(value, bytes):
-            keys.append(_key(value))
-        elif number == 2 and isinstance(value, bytes):
-            stamp = _nanoseconds(value)
-        elif number == 3 and isinstance(value, int):
-            hint = value
-    return Keys(keys, stamp, hint)
+    """The keys of a FetchKeysResponse. Raises `MessageError`."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    found = decode(rpc.FetchKeysResponse, data)
+    at = found.data_timestamp
+    is_time = found.HasField("data_timestamp")
+    is_time = is_time and _FIRST_SECOND <= at.seconds <= _LAST_SECOND and 0 <= at.nanos < 10**9
+    keys = [Key(key.key_id, key.key, key.exclude_from_oidc_discovery) for key in found.keys]
+    return Keys(keys, at.seconds * 10**9 + at.nanos if is_time else None, found.refresh_hint_seconds)
 
 
 def metadata_answer(max_seconds: int) -> bytes:
-    """MetadataResponse: how long a token may be good."""
-    return integer(1, max_seconds)
+    """Write a MetadataResponse: how long a token may be good."""
+    from haru.proto import externaljwt_pb2 as rpc
+
+    return rpc.MetadataResponse(max_token_expiration_seconds=max_seconds).SerializeToString()
 
 
 def read_metadata_answer(data: bytes) -> int:
-    """The longest life of a token, in seconds, out of a MetadataResponse. Raises `WireError`."""
-    return next((value for number, value in fields(data) if number == 1 and isinstance(value, int)), 0)
+    """The longest life of a token, in seconds, out of a MetadataResponse. Raises `MessageError`."""
+    from haru.proto import externaljwt_pb2 as rpc
 
-
-def _key(data: bytes) -> Key:
-    der, excluded = b"", False
-    for number, value in fields(data):
-        if number == 2 and isinstance(value, bytes):
-            der = value
-        elif number == 3 and isinstance(value, int):
-            excluded = bool(value)
-    return Key(_text(data, 1), der, excluded)
-
-
-def _nanoseconds(data: bytes) -> int | None:
-    """google.protobuf.Timestamp; None for what is out of its range."""
-    seconds = nanoseconds = 0
-    for number, value in fields(data):
-        if isinstance(value, int):
-            seconds, nanoseconds = (value if number == 1 else seconds), (value if number == 2 else nanoseconds)
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND or not 0 <= nanoseconds < 10**9:
-        return None
-    return seconds * 10**9 + nanoseconds
-
-
-def _text(data: bytes, wanted: int) -> str:
-    text = b""
-    for number, value in fields(data):
-        if number == wanted and isinstance(value, bytes):
-            text = value
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise WireError(f"field {wanted} is no text in UTF-8") from None
+    return decode(rpc.MetadataResponse, data).max_token_expiration_seconds

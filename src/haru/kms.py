@@ -2,7 +2,7 @@
 
 Both ends are here: requests and answers as bytes and back. Whoever writes a plugin in Python needs nothing else of Haru
 but this. Reading is strict about what is no protobuf; what the values may be is the reader's to judge.
-Source: KEP-3299, `k8s.io/kms/apis/v2`, of which names and numbers of fields are facts.
+Source: KEP-3299, `k8s.io/kms/apis/v2`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from haru.protobuf import WireError, chunk, fields
+from haru.proto import decode
+from haru.proto import kms_pb2 as rpc
 
 SERVICE = "v2.KeyManagementService"
 STATUS = f"/{SERVICE}/Status"
@@ -40,84 +41,58 @@ class Encrypted:
 
 
 def status_answer(status: Status) -> bytes:
-    """StatusResponse."""
-    return chunk(1, status.version.encode()) + chunk(2, status.healthz.encode()) + chunk(3, status.key_id.encode())
+    """Write a StatusResponse."""
+    return rpc.StatusResponse(version=status.version, healthz=status.healthz, key_id=status.key_id).SerializeToString()
 
 
 def read_status_answer(data: bytes) -> Status:
-    """A StatusResponse. Raises `WireError`."""
-    found = _chunks(data)
-    return Status(text_of(found, 1), text_of(found, 2), text_of(found, 3))
+    """Read a StatusResponse. Raises `MessageError`."""
+    found = decode(rpc.StatusResponse, data)
+    return Status(found.version, found.healthz, found.key_id)
 
 
 def encrypt_request(plaintext: bytes, uid: str) -> bytes:
-    """EncryptRequest."""
-    return chunk(1, plaintext) + chunk(2, uid.encode())
+    """Write an EncryptRequest."""
+    return rpc.EncryptRequest(plaintext=plaintext, uid=uid).SerializeToString()
 
 
 def read_encrypt_request(data: bytes) -> tuple[bytes, str]:
-    """Plaintext and id of an EncryptRequest. Raises `WireError`."""
-    found = _chunks(data)
-    return found.get(1, b""), text_of(found, 2)
+    """Plaintext and id of an EncryptRequest. Raises `MessageError`."""
+    found = decode(rpc.EncryptRequest, data)
+    return found.plaintext, found.uid
 
 
 def encrypt_answer(answer: Encrypted) -> bytes:
-    """EncryptResponse."""
-    return chunk(1, answer.ciphertext) + chunk(2, answer.key_id.encode()) + annotations_field(3, answer.annotations)
+    """Write an EncryptResponse."""
+    made = rpc.EncryptResponse(ciphertext=answer.ciphertext, key_id=answer.key_id, annotations=answer.annotations)
+    return made.SerializeToString()
 
 
 def read_encrypt_answer(data: bytes) -> Encrypted:
-    """An EncryptResponse. Raises `WireError`."""
-    found = _chunks(data)
-    return Encrypted(found.get(1, b""), text_of(found, 2), read_annotations(data, 3))
+    """Read an EncryptResponse. Raises `MessageError`."""
+    found = decode(rpc.EncryptResponse, data)
+    return Encrypted(found.ciphertext, found.key_id, dict(found.annotations))
 
 
 def decrypt_request(wanted: Encrypted, uid: str) -> bytes:
-    """DecryptRequest."""
-    key_id, annotations = wanted.key_id.encode(), annotations_field(4, wanted.annotations)
-    return chunk(1, wanted.ciphertext) + chunk(2, uid.encode()) + chunk(3, key_id) + annotations
+    """Write a DecryptRequest."""
+    made = rpc.DecryptRequest(
+        ciphertext=wanted.ciphertext, uid=uid, key_id=wanted.key_id, annotations=wanted.annotations
+    )
+    return made.SerializeToString()
 
 
 def read_decrypt_request(data: bytes) -> tuple[Encrypted, str]:
-    """What a DecryptRequest asks for, and its id. Raises `WireError`."""
-    found = _chunks(data)
-    return Encrypted(found.get(1, b""), text_of(found, 3), read_annotations(data, 4)), text_of(found, 2)
+    """What a DecryptRequest asks for, and its id. Raises `MessageError`."""
+    found = decode(rpc.DecryptRequest, data)
+    return Encrypted(found.ciphertext, found.key_id, dict(found.annotations)), found.uid
 
 
 def decrypt_answer(plaintext: bytes) -> bytes:
-    """DecryptResponse."""
-    return chunk(1, plaintext)
+    """Write a DecryptResponse."""
+    return rpc.DecryptResponse(plaintext=plaintext).SerializeToString()
 
 
 def read_decrypt_answer(data: bytes) -> bytes:
-    """The plaintext of a DecryptResponse. Raises `WireError`."""
-    return _chunks(data).get(1, b"")
-
-
-def annotations_field(number: int, annotations: Mapping[str, bytes]) -> bytes:
-    """A map of texts to bytes as the field with a number; in the order of the texts."""
-    entries = (chunk(1, name.encode()) + chunk(2, value) for name, value in sorted(annotations.items()))
-    return b"".join(chunk(number, entry, always=True) for entry in entries)
-
-
-def read_annotations(data: bytes, wanted: int) -> dict[str, bytes]:
-    """The map that a message has in a field. Raises `WireError`."""
-    found: dict[str, bytes] = {}
-    for number, value in fields(data):
-        if number == wanted and isinstance(value, bytes):
-            entry = _chunks(value)
-            found[text_of(entry, 1)] = entry.get(2, b"")
-    return found
-
-
-def text_of(found: Mapping[int, bytes], number: int) -> str:
-    """The text in a field; empty without it. Raises `WireError`."""
-    try:
-        return found.get(number, b"").decode()
-    except UnicodeDecodeError:
-        raise WireError(f"field {number} is no text in UTF-8") from None
-
-
-def _chunks(data: bytes) -> dict[int, bytes]:
-    """The last value of each field with bytes."""
-    return {number: value for number, value in fields(data) if isinstance(value, bytes)}
+    """The plaintext of a DecryptResponse. Raises `MessageError`."""
+    return decode(rpc.DecryptResponse, data).plaintext

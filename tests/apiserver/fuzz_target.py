@@ -20,8 +20,8 @@ from sample_objects import SAMPLES, path_of
 
 from haru.apiserver.server import ApiServer
 from haru.kube.kinds import by_kind
-from haru.protobuf import fields
 from haru.storage import SqliteStore
+from protobuf_wire import fields
 
 PATIENCE_SECONDS = 5
 PROCESSOR_SECONDS = 10

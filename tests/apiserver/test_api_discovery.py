@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from api_caller import PODS, Caller, pod
 
-from haru.protobuf import fields
+from protobuf_wire import fields
 
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"

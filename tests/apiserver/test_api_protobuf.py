@@ -15,7 +15,7 @@ from kubectl_runner import Kubectl, require_kubectl
 from haru.apiserver.encoding import negotiation, rendering
 from haru.apiserver.serving import HttpServer
 from haru.kube.wire import decode_protobuf
-from haru.protobuf import fields
+from protobuf_wire import fields
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PARTIAL = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -16,7 +16,7 @@ from signed_api import JWKS, REVIEWS, ask, is_good, metric, server, signed_by, t
 from haru import externaljwt as messages
 from haru.errors import HaruError
 from haru.jose import encode
-from haru.protobuf import chunk, integer
+from protobuf_wire import chunk, integer
 
 HEADERS: dict[str, Callable[[TestKey], str]] = {
     "a member more": lambda key: key.header(jku="https://evil.example/keys"),
@@ -109,8 +109,8 @@ LIES = {
     "keys[1].key: Invalid value: is no public key in PKIX DER": _keys(GOOD, chunk(1, b"x") + chunk(2, b"rubbish")),
     "keys[0].key: Invalid value: is no public key": _keys(chunk(1, b"x")),
     "keys[0].key: Invalid value: is an RSA key of 1024 bits": _keys(chunk(1, b"x") + chunk(2, DER)),
-    "field 1 ends beyond its message": b"\x0a\x7f",
-    "field 1 is no text in UTF-8": _keys(chunk(1, b"\xff") + chunk(2, DER)),
+    "/FetchKeys: the bytes are no FetchKeysResponse": b"\x0a\x7f",
+    "the bytes are no FetchKeysResponse": _keys(chunk(1, b"\xff") + chunk(2, DER)),
 }
 
 

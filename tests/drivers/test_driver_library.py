@@ -28,14 +28,14 @@ from haru.drivers.library import (
     ReadyDevice,
 )
 from haru.drivers.library.claim_service import Preparer
-from haru.drivers.protocol import Claim
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, parse_device_health, pool_of
 from haru.drivers.simulated.profiles import load_profile
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
+from haru.proto.dra_pb2 import Claim
 
 Obj = dict[str, Any]
-ASKED = Claim("default", "uid-1", "claim")
+ASKED = Claim(namespace="default", uid="uid-1", name="claim")
 
 
 def claim(*results: Obj, config: Sequence[Obj] = (), uid: str = "uid-1") -> Obj:

@@ -11,7 +11,7 @@ from haru.kube.kinds import all_kinds, group_versions
 from haru.kube.openapi import openapi_v3_document
 from haru.kube.openapi_v2 import openapi_v2_document
 from haru.kube.openapi_wire import encode_document
-from haru.protobuf import fields
+from protobuf_wire import fields
 
 Obj = dict[str, Any]
 

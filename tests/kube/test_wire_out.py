@@ -14,7 +14,7 @@ from haru.kube.kinds import Kind, all_kinds
 from haru.kube.schema import Field, MessageType, message_type, type_of
 from haru.kube.wire import MAGIC, decode_protobuf
 from haru.kube.wire_out import encode_event, encode_protobuf, has_protobuf
-from haru.protobuf import fields
+from protobuf_wire import fields
 
 Obj = dict[str, Any]
 CAPTURED = Path(__file__).parent.parent / "data" / "wire"

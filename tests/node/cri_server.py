@@ -10,10 +10,10 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
-from haru.messages import Message
-from haru.node.cri.containers import Container, ContainerMetadata
-from haru.protobuf import chunk
+from haru.proto.cri_pb2 import Container, ContainerMetadata
+from protobuf_wire import chunk
 
 OPTIONS = (("grpc.max_send_message_length", 64 * 1024 * 1024),)
 
@@ -22,7 +22,12 @@ def containers(count: int, payload: int = 1500) -> list[Container]:
     """Containers of about `payload` bytes each, as the annotations of a kubelet make them."""
     filler = {"note": "x" * payload}
     return [
-        Container(f"id-{n:06}", f"sandbox-{n // 3}", ContainerMetadata(f"c{n}", 0), annotations=filler)
+        Container(
+            id=f"id-{n:06}",
+            pod_sandbox_id=f"sandbox-{n // 3}",
+            metadata=ContainerMetadata(name=f"c{n}"),
+            annotations=filler,
+        )
         for n in range(count)
     ]
 
@@ -53,7 +58,7 @@ class Server:
 
     async def list(self, _: bytes, __: object) -> bytes:
         self.calls.append("unary")
-        return b"".join(chunk(1, item.encode()) for item in self.items) + self.garbage
+        return b"".join(chunk(1, item.SerializeToString()) for item in self.items) + self.garbage
 
     async def stream(self, _: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         self.calls.append("stream")
@@ -62,7 +67,7 @@ class Server:
                 await context.abort(self.status, "the store is broken")
             if self.pause:
                 await asyncio.sleep(self.pause)
-            yield b"".join(chunk(1, item.encode()) for item in self.items[start : start + self.batch])
+            yield b"".join(chunk(1, item.SerializeToString()) for item in self.items[start : start + self.batch])
         if self.garbage:
             yield self.garbage
         if self.fails_after is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from haru.node.cri.messages import RuntimeHandler, RuntimeHandlerFeatures, StatusResponse
+from haru.proto import cri_pb2 as cri
 
 STATUS = "/runtime.v1.RuntimeService/Status"
 
@@ -37,9 +37,10 @@ class Between(grpc.GenericRpcHandler):  # type: ignore[misc]
                 await context.abort(error.code(), error.details() or "")
                 raise AssertionError("abort raises") from None
             if method == STATUS:
-                status = StatusResponse.decode(answer)
-                status.runtime_handlers = [RuntimeHandler("", RuntimeHandlerFeatures(user_namespaces=True))]
-                answer = status.encode()
+                status = cri.StatusResponse.FromString(answer)
+                del status.runtime_handlers[:]
+                status.runtime_handlers.add(features=cri.RuntimeHandlerFeatures(user_namespaces=True))
+                answer = status.SerializeToString()
             return answer
 
         return grpc.unary_unary_rpc_method_handler(passed)

@@ -14,21 +14,9 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.node.cri.containers import Container, ContainerConfig, ContainerMetadata, ContainerStatus, ImageSpec
 from haru.node.cri.errors import CriError
-from haru.node.cri.images import Image
-from haru.node.cri.messages import (
-    CREATED,
-    EXITED,
-    RUNNING,
-    SANDBOX_NOTREADY,
-    SANDBOX_READY,
-    PodSandbox,
-    PodSandboxConfig,
-    PodSandboxMetadata,
-    PodSandboxNetworkStatus,
-    PodSandboxStatus,
-)
+from haru.node.podworker.observed import CREATED, EXITED, RUNNING
+from haru.proto import cri_pb2 as cri
 
 PATIENCE = 2.0
 """Seconds that a caller waits."""
@@ -40,7 +28,7 @@ class Held:
 
     id: str
     sandbox: str
-    config: ContainerConfig
+    config: cri.ContainerConfig
     state: int = CREATED
     busy: str = ""
     """Starting or removing."""
@@ -50,7 +38,6 @@ class Held:
 
     @property
     def name(self) -> str:
-        assert self.config.metadata is not None
         return self.config.metadata.name
 
 
@@ -59,7 +46,7 @@ class Sandbox:
     """A sandbox."""
 
     id: str
-    config: PodSandboxConfig
+    config: cri.PodSandboxConfig
     ready: bool = True
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -122,7 +109,7 @@ class SlowRuntime:
 
     # -- sandboxes
 
-    async def run_sandbox(self, config: PodSandboxConfig, handler: str = "") -> str:
+    async def run_sandbox(self, config: cri.PodSandboxConfig, handler: str = "") -> str:
         async def work() -> str:
             await self._take_time()
             sandbox = Sandbox(f"s{next(self._numbers)}", config, labels=dict(config.labels))
@@ -142,24 +129,26 @@ class SlowRuntime:
 
         await self._call("stop_podsandbox", work())
 
-    async def sandboxes(self, labels: dict[str, str] | None = None) -> list[PodSandbox]:
+    async def sandboxes(self, labels: dict[str, str] | None = None) -> list[cri.PodSandbox]:
         return [
-            PodSandbox(one.id, one.config.metadata, SANDBOX_READY if one.ready else SANDBOX_NOTREADY, labels=one.labels)
+            cri.PodSandbox(id=one.id, metadata=one.config.metadata, state=_state(one), labels=one.labels)
             for one in self.rooms.values()
         ]
 
-    async def sandbox_status(self, id_: str) -> PodSandboxStatus:
+    async def sandbox_status(self, id_: str) -> cri.PodSandboxStatus:
         one = self.rooms[id_]
-        metadata = one.config.metadata or PodSandboxMetadata()
-        network = PodSandboxNetworkStatus("10.0.0.1")
-        state = SANDBOX_READY if one.ready else SANDBOX_NOTREADY
-        return PodSandboxStatus(one.id, metadata, state, network=network, labels=one.labels)
+        return cri.PodSandboxStatus(
+            id=one.id,
+            metadata=one.config.metadata,
+            state=_state(one),
+            network=cri.PodSandboxNetworkStatus(ip="10.0.0.1"),
+            labels=one.labels,
+        )
 
     # -- containers
 
-    async def create_container(self, sandbox: str, config: ContainerConfig, pod: PodSandboxConfig) -> str:
+    async def create_container(self, sandbox: str, config: cri.ContainerConfig, pod: cri.PodSandboxConfig) -> str:
         async def work() -> str:
-            assert config.metadata is not None
             name = config.metadata.name, config.metadata.attempt
             if name in self._taken:
                 raise CriError("create_container", "UNKNOWN", f"name {name} is reserved")
@@ -206,32 +195,35 @@ class SlowRuntime:
                 raise CriError("remove_container", "UNKNOWN", f"container is {one.busy}")
             one.busy = "removing"
             await self._take_time()
-            assert one.config.metadata is not None
             self._taken.discard((one.name, one.config.metadata.attempt))
             self.held.pop(id_, None)
 
         await self._call("remove_container", work())
 
-    async def container_status(self, id_: str) -> ContainerStatus:
+    async def container_status(self, id_: str) -> cri.ContainerStatus:
         one = self._of("container_status", id_)
-        return ContainerStatus(
+        return cri.ContainerStatus(
             id=one.id,
             metadata=one.config.metadata,
             state=one.state,
             started_at=one.started_at,
             finished_at=one.finished_at,
             exit_code=one.exit_code,
-            image=ImageSpec("i"),
+            image=cri.ImageSpec(image="i"),
             labels=dict(one.config.labels),
             annotations=dict(one.config.annotations),
         )
 
-    async def containers(self, labels: dict[str, str] | None = None) -> list[Container]:
+    async def containers(self, labels: dict[str, str] | None = None) -> list[cri.Container]:
         """Now and then as they were at the last time that somebody asked."""
         if self._rng.random() >= self.faults:
             self._shown = list(self.held)
         listed = [self.held[id_] for id_ in self._shown if id_ in self.held]
-        return [Container(one.id, one.sandbox, one.config.metadata or ContainerMetadata()) for one in listed]
+        return [cri.Container(id=one.id, pod_sandbox_id=one.sandbox, metadata=one.config.metadata) for one in listed]
 
-    async def image(self, name: str) -> Image | None:
-        return Image("sha256:1")
+    async def image(self, name: str) -> cri.Image | None:
+        return cri.Image(id="sha256:1")
+
+
+def _state(sandbox: Sandbox) -> cri.PodSandboxState:
+    return cri.SANDBOX_READY if sandbox.ready else cri.SANDBOX_NOTREADY

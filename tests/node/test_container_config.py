@@ -11,15 +11,13 @@ import pytest
 
 from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.cgroups.amounts import Amounts
-from haru.node.cri.containers import ContainerConfig
-from haru.node.cri.images import Image
-from haru.node.cri.messages import NODE, POD, RUNTIME_DEFAULT, UNCONFINED, IDMapping
 from haru.node.dra import cdi
 from haru.node.podworker.config import Surroundings, container_config, sandbox_config
 from haru.node.podworker.environment import Sources, command_of, environment, expand
 from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
 from haru.node.podworker.sandboxes import dns_of
 from haru.node.probes.schedule import Streak, target_port
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 NOBODY = Sources(lambda _: None, lambda _: None)
@@ -124,7 +122,7 @@ def test_container_config_for_runtime() -> None:
     whole = pod(one, securityContext={"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]})
     amounts = Amounts(102, 10_000, 1 << 20, oom_score_adj=-997, unified={"memory.oom.group": "1"})
     around = Surroundings("s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), log_path="c/3.log")
-    config = ContainerConfig.decode(container_config(whole, one, around).encode())
+    config = container_config(whole, one, around)
     assert config.labels == {
         "io.kubernetes.pod.name": "p",
         "io.kubernetes.pod.namespace": "n",
@@ -132,20 +130,19 @@ def test_container_config_for_runtime() -> None:
         "io.kubernetes.container.name": "c",
     }
     assert config.annotations["io.kubernetes.container.restartCount"] == "3"
-    assert config.metadata is not None and (config.metadata.name, config.metadata.attempt) == ("c", 3)
+    assert (config.metadata.name, config.metadata.attempt) == ("c", 3)
     assert config.envs[0].value == b"\xff"
-    assert [device.name for device in config.cdi_devices] == ["v/c=d"]
+    assert [device.name for device in config.CDI_devices] == ["v/c=d"]
     linux = config.linux
-    assert linux is not None and linux.resources is not None and linux.security_context is not None
     assert (linux.resources.cpu_quota, linux.resources.oom_score_adj) == (10_000, -997)
     assert linux.resources.unified == {"memory.oom.group": "1"}
     security = linux.security_context
-    assert (security.run_as_user, security.run_as_group) == (7, 2)
+    assert (security.run_as_user.value, security.run_as_group.value) == (7, 2)
     assert (security.no_new_privs, security.readonly_rootfs) == (True, True)
     assert security.supplemental_groups == [4, 3]
-    assert security.capabilities is not None and security.capabilities.drop_capabilities == ["ALL"]
+    assert security.capabilities.drop_capabilities == ["ALL"]
     assert "/proc/kcore" in security.masked_paths
-    assert security.seccomp is not None and security.seccomp.profile_type == UNCONFINED
+    assert security.seccomp.profile_type == cri.SecurityProfile.Unconfined
 
 
 def test_privileged_container_has_no_masked_paths() -> None:
@@ -155,36 +152,30 @@ def test_privileged_container_has_no_masked_paths() -> None:
         "securityContext": {"privileged": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
     linux = container_config(pod(one), one, Surroundings("s", 0, {})).linux
-    assert linux is not None and linux.security_context is not None
     assert linux.security_context.privileged
     assert linux.security_context.masked_paths == []
-    assert linux.security_context.seccomp is not None
-    assert linux.security_context.seccomp.profile_type == RUNTIME_DEFAULT
+    assert linux.security_context.seccomp.profile_type == cri.SecurityProfile.RuntimeDefault
 
 
-@pytest.mark.parametrize(("host", "network", "hostname", "ports"), [(False, POD, "p", 1), (True, NODE, "", 0)])
+@pytest.mark.parametrize(("host", "network", "hostname", "ports"), [(False, cri.POD, "p", 1), (True, cri.NODE, "", 0)])
 def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, ports: int) -> None:
     one = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]}
     whole = pod(one, hostNetwork=host)
     config = sandbox_config(whole, 2, log_directory="/logs", cgroup_parent="/kubepods/x", dns=None)
     assert (config.hostname, len(config.port_mappings)) == (hostname, ports)
     assert config.labels["l"] == "1" and config.labels["io.kubernetes.pod.uid"] == "u"
-    assert config.linux is not None and config.linux.security_context is not None
     options = config.linux.security_context.namespace_options
-    assert options is not None and options.network == network
-    assert config.metadata is not None and config.metadata.attempt == 2
+    assert options.network == network
+    assert config.metadata.attempt == 2
 
 
 def test_user_namespace_mappings_are_passed_to_runtime() -> None:
     one = {"name": "c", "image": "i"}
-    users = IDMapping(65_536, 0, 65_536)
+    users = cri.IDMapping(host_id=65_536, length=65_536)
     sandbox = sandbox_config(pod(one), 0, log_directory="/l", cgroup_parent="", dns=None, users=users)
     made = container_config(pod(one), one, Surroundings("s", 0, {}, users=users))
-    assert sandbox.linux is not None and sandbox.linux.security_context is not None
-    assert made.linux is not None and made.linux.security_context is not None
     for options in (sandbox.linux.security_context.namespace_options, made.linux.security_context.namespace_options):
-        assert options is not None and options.userns_options is not None
-        assert (options.userns_options.mode, options.userns_options.uids) == (POD, [users])
+        assert (options.userns_options.mode, list(options.userns_options.uids)) == (cri.POD, [users])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +207,6 @@ def test_dns_config_of_pod(
     resolv = tmp_path / "resolv.conf"
     resolv.write_text("nameserver 192.0.2.53\nsearch example.org\noptions edns0\n")
     found = dns_of(pod(**spec), ["10.96.0.10"], "cluster.local", resolv)
-    assert found is not None
     assert (found.servers, found.searches, found.options) == (servers, searches, options)
 
 
@@ -254,15 +244,15 @@ def test_image_pull_secret_is_chosen_by_registry() -> None:
 @pytest.mark.parametrize(
     ("context", "image", "problem"),
     [
-        ({}, Image(uid=0), ""),
-        ({"runAsNonRoot": True}, Image(uid=7), ""),
-        ({"runAsNonRoot": True, "runAsUser": 1}, Image(uid=0), ""),
-        ({"runAsNonRoot": True}, Image(uid=0), "image will run as root"),
-        ({"runAsNonRoot": True, "runAsUser": 0}, Image(uid=7), "breaks non-root policy"),
-        ({"runAsNonRoot": True}, Image(username="app"), "non-numeric user"),
+        ({}, cri.Image(uid=cri.Int64Value(value=0)), ""),
+        ({"runAsNonRoot": True}, cri.Image(uid=cri.Int64Value(value=7)), ""),
+        ({"runAsNonRoot": True, "runAsUser": 1}, cri.Image(uid=cri.Int64Value(value=0)), ""),
+        ({"runAsNonRoot": True}, cri.Image(uid=cri.Int64Value(value=0)), "image will run as root"),
+        ({"runAsNonRoot": True, "runAsUser": 0}, cri.Image(uid=cri.Int64Value(value=7)), "breaks non-root policy"),
+        ({"runAsNonRoot": True}, cri.Image(username="app"), "non-numeric user"),
     ],
 )
-def test_run_as_non_root_refuses_root_image(context: Obj, image: Image, problem: str) -> None:
+def test_run_as_non_root_refuses_root_image(context: Obj, image: cri.Image, problem: str) -> None:
     one = {"name": "c", "securityContext": context}
     if not problem:
         check_user(pod(one), one, image)
@@ -331,7 +321,7 @@ def test_cdi_edits_are_applied_to_container_config(tmp_path: Path) -> None:
         deviceNodes=[{"path": "/dev/null"}],
         mounts=[{"hostPath": "/tmp", "containerPath": "/opt", "options": ["ro", "bind"]}],
     )
-    config = ContainerConfig()
+    config = cri.ContainerConfig()
     cdi.apply(config, ["v.example/c=d"], [tmp_path])
     assert {one.key: one.value for one in config.envs} == {"ALL": b"1", "A": b"1"}
     assert [(one.container_path, one.host_path) for one in config.devices] == [("/dev/null", "/dev/null")]
@@ -341,9 +331,9 @@ def test_cdi_edits_are_applied_to_container_config(tmp_path: Path) -> None:
 def test_cdi_hooks_are_refused(tmp_path: Path) -> None:
     spec(tmp_path, hooks=[{"hookName": "createContainer", "path": "/bin/true"}])
     with pytest.raises(cdi.CdiError, match="hook"):
-        cdi.apply(ContainerConfig(), ["v.example/c=d"], [tmp_path])
+        cdi.apply(cri.ContainerConfig(), ["v.example/c=d"], [tmp_path])
 
 
 def test_unknown_cdi_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(cdi.CdiError, match=r"v\.example/c=x"):
-        cdi.apply(ContainerConfig(), ["v.example/c=x"], [tmp_path])
+        cdi.apply(cri.ContainerConfig(), ["v.example/c=x"], [tmp_path])

@@ -10,15 +10,14 @@ import pytest
 from cri_server import Server, containers, served
 
 from haru.node.cri.client import RuntimeClient
-from haru.node.cri.containers import Container
 from haru.node.cri.errors import CriError
-from haru.node.cri.stats import ContainerAttributes, ContainerStats, CpuUsage
-from haru.protobuf import chunk
+from haru.proto import cri_pb2 as cri
+from protobuf_wire import chunk
 
 MANY = 10_000
 
 
-def ids(found: list[Container]) -> list[str]:
+def ids(found: list[cri.Container]) -> list[str]:
     return [item.id for item in found]
 
 
@@ -55,7 +54,13 @@ async def test_an_empty_stream_is_an_empty_list(tmp_path: Path) -> None:
 
 async def test_container_stats_are_streamed_when_supported(tmp_path: Path) -> None:
     labels = {"note": "x" * 2000}
-    items = [ContainerStats(ContainerAttributes(f"id-{n}", labels=labels), CpuUsage(1, n)) for n in range(MANY)]
+    items = [
+        cri.ContainerStats(
+            attributes=cri.ContainerAttributes(id=f"id-{n}", labels=labels),
+            cpu=cri.CpuUsage(timestamp=1, usage_core_nano_seconds=cri.UInt64Value(value=n)),
+        )
+        for n in range(MANY)
+    ]
     for streams in (True, False):
         server = Server(items[: MANY if streams else 10], "ContainerStats", streams=streams)
         async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
@@ -120,7 +125,7 @@ async def test_slow_stream_within_deadline_is_complete(tmp_path: Path) -> None:
 
 
 async def test_truncated_message_is_an_error(tmp_path: Path) -> None:
-    server = Server(containers(10), garbage=chunk(1, containers(1)[0].encode())[:-3])
+    server = Server(containers(10), garbage=chunk(1, containers(1)[0].SerializeToString())[:-3])
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         with pytest.raises(CriError, match="can not be read"):
             await runtime.containers()
@@ -128,7 +133,7 @@ async def test_truncated_message_is_an_error(tmp_path: Path) -> None:
 
 async def test_duplicate_items_are_listed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     items = containers(10)
-    server = Server([*items, Container("id-000003", state=2)])
+    server = Server([*items, cri.Container(id="id-000003", state=2)])
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         found = await runtime.containers()
     assert sorted(ids(found)) == sorted(ids(items))
@@ -156,7 +161,7 @@ async def test_upgraded_runtime_is_asked_for_streaming_again(tmp_path: Path) -> 
     assert new.calls == ["stream"]
 
 
-async def or_nothing(runtime: RuntimeClient) -> list[Container]:
+async def or_nothing(runtime: RuntimeClient) -> list[cri.Container]:
     try:
         return await runtime.containers()
     except CriError as error:
@@ -165,7 +170,7 @@ async def or_nothing(runtime: RuntimeClient) -> list[Container]:
 
 
 def test_batch_is_encoded_as_repeated_field_one() -> None:
-    first, second = (item.encode() for item in containers(2, 10))
+    first, second = (item.SerializeToString() for item in containers(2, 10))
     batch = chunk(1, first) + chunk(1, second)
     assert batch[0] == 0x0A
     assert batch[2 + len(first)] == 0x0A

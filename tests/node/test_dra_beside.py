@@ -16,9 +16,9 @@ from dra_bench import DRIVER, NODE, Bench, bench, eventually, pod, result
 from haru.cli.main import build_parser
 from haru.cli.node import _kubelet_dir
 from haru.drivers.library import ClaimToPrepare, Edits, Entry, Health, ReadyDevice
-from haru.node.cri.containers import ContainerConfig, KeyValue
 from haru.node.dra import cdi
 from haru.node.dra.adapters import AgentPods, run_beside
+from haru.proto.cri_pb2 import ContainerConfig, KeyValue
 
 Obj = dict[str, Any]
 
@@ -108,7 +108,7 @@ def test_cdi_edits_are_written_into_container_config(tmp_path: Path) -> None:
     devices = [{"name": "one", "containerEdits": edits}, {"name": "two", "containerEdits": {"additionalGids": [4]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "v.com/card", "devices": devices}
     (tmp_path / "v.json").write_text(json.dumps(spec))
-    config = ContainerConfig(envs=[KeyValue("A", b"old"), KeyValue("C", b"3")])
+    config = ContainerConfig(envs=[KeyValue(key="A", value=b"old"), KeyValue(key="C", value=b"3")])
     cdi.apply(config, ["v.com/card=one"], [tmp_path])
     assert {one.key: one.value for one in config.envs} == {"A": b"new", "B": b"2", "C": b"3"}
     told = [(one.container_path, one.host_path, one.permissions) for one in config.devices]

@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from haru.drivers.protocol import Claim, Device
 from haru.kube.errors import StatusError
 from haru.node.dra import DevicesError, DriverAway, DriverFailed
 from haru.node.dra.claim_info_cache import ClaimInfo, ClaimInfos, PreparedDevice
 from haru.node.dra.containers import cdi_ids, with_health
 from haru.node.dra.manager import DeviceManager
 from haru.node.dra.metrics import DraMetrics
+from haru.proto.dra_pb2 import Claim, Device
 
 Obj = dict[str, Any]
 NAMES = ("red", "green", "blue")
@@ -66,7 +66,11 @@ class Driver:
             self.prepared[claim.uid] = claim.name
         self.world.die("after prepare")
         self.world.refuse(self.name)
-        return {claim.uid: [Device(["r"], "p", claim.uid, [f"{self.name}/claim={claim.uid}"], "")] for claim in claims}
+        return {claim.uid: [self._device(claim.uid)] for claim in claims}
+
+    def _device(self, uid: str) -> Device:
+        ids = [f"{self.name}/claim={uid}"]
+        return Device(request_names=["r"], pool_name="p", device_name=uid, cdi_device_ids=ids)
 
     async def unprepare(self, claims: Sequence[Claim]) -> None:
         self.world.die("before unprepare")

@@ -18,20 +18,16 @@ from haru.drivers.cdi.edits import CdiError, DeviceNode, Edits, Mount, Spec, rea
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.library import ClaimToPrepare, Entry, ReadyDevice
-from haru.drivers.protocol import DeviceHealth, DeviceIdentifier, HealthReport
 from haru.drivers.sockets import SocketError, call, channel, serve
 from haru.node.dra.health import HealthCache
 from haru.node.dra.pod_resources import (
     SERVICE,
     SOCKET,
-    AllocatableAnswer,
     Bucket,
-    Empty,
-    GetAnswer,
-    GetRequest,
-    ListAnswer,
 )
-from haru.protobuf import fields
+from haru.proto import podresources_pb2 as podresources
+from haru.proto.dra_pb2 import DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
+from protobuf_wire import fields
 
 Obj = dict[str, Any]
 
@@ -67,7 +63,8 @@ async def test_pod_resources_api_lists_devices_per_container(here: Bench) -> Non
     async with here.driver(Plain()), here.running(DRIVER) as devices:
         await devices.prepare(mine)
         async with channel(here.kubelet / SOCKET) as through:
-            (told,) = (await call(through, f"/{SERVICE}/List", ListAnswer)(Empty())).pod_resources
+            ask = call(through, f"/{SERVICE}/List", podresources.ListPodResourcesResponse)
+            (told,) = (await ask(podresources.ListPodResourcesRequest())).pod_resources
             assert (told.namespace, told.name) == ("default", "p")
             by_container = {
                 one.name: [
@@ -88,13 +85,16 @@ async def test_pod_resources_api_lists_devices_per_container(here: Bench) -> Non
             (id_,) = told.containers[0].dynamic_resources[0].claim_resources[0].cdi_devices
             assert id_.name == f"{DRIVER}/claim={claim['metadata']['uid']}-gpu-1"
 
-            get = call(through, f"/{SERVICE}/Get", GetAnswer)
-            assert (await get(GetRequest("p", "default"))).pod_resources == told
+            get = call(through, f"/{SERVICE}/Get", podresources.GetPodResourcesResponse)
+            assert (
+                await get(podresources.GetPodResourcesRequest(pod_name="p", pod_namespace="default"))
+            ).pod_resources == told
             for name, why in (("ended", "is not active"), ("nobody", "not found")):
                 with pytest.raises(grpc.aio.AioRpcError, match=why) as error:
-                    await get(GetRequest(name, "default"))
+                    await get(podresources.GetPodResourcesRequest(pod_name=name, pod_namespace="default"))
                 assert error.value.code() is grpc.StatusCode.NOT_FOUND
-            allocatable = await call(through, f"/{SERVICE}/GetAllocatableResources", AllocatableAnswer)(Empty())
+            ask = call(through, f"/{SERVICE}/GetAllocatableResources", podresources.AllocatableResourcesResponse)
+            allocatable = await ask(podresources.AllocatableResourcesRequest())
             assert allocatable.cpu_ids
         count = devices.metrics.registry.get_sample_value
         labels = {"server_api_version": "v1"}
@@ -138,8 +138,10 @@ def test_pod_resources_calls_are_rate_limited() -> None:
 # -- health ----------------------------------------------------------------------------------------------------------
 
 
-def _report(health: int, message: str = "", timeout: int = 0, device: str = "d") -> HealthReport:
-    return HealthReport([DeviceHealth(DeviceIdentifier("p", device), health, 0, timeout, message)])
+def _report(health: int, message: str = "", timeout: int = 0, device: str = "d") -> NodeWatchResourcesResponse:
+    where = DeviceIdentifier(pool_name="p", device_name=device)
+    told = DeviceHealth(device=where, health=health, health_check_timeout_seconds=timeout, message=message)
+    return NodeWatchResourcesResponse(devices=[told])
 
 
 def test_device_health_expires_and_reports_changes() -> None:

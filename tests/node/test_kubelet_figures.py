@@ -17,20 +17,11 @@ from cri_server import Server, served
 
 from haru.node.cgroups.host import hierarchies
 from haru.node.cri.client import RuntimeClient
-from haru.node.cri.stats import (
-    ContainerAttributes,
-    ContainerStats,
-    CpuUsage,
-    FilesystemUsage,
-    IoUsage,
-    MemoryUsage,
-    PressureData,
-    PressureStats,
-)
 from haru.node.stats.kubelet.collector import Collector, Places
 from haru.node.stats.kubelet.readings import read_group, size_of
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.node.stats.psi import FAMILIES
+from haru.proto import cri_pb2 as cri
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
@@ -266,12 +257,31 @@ async def test_hybrid_cgroup_hierarchy_is_read(tmp_path: Path) -> None:
     assert read_group(hierarchies(top), "/nowhere", pressure=True) is None
 
 
-STATS = ContainerStats(
-    ContainerAttributes(ID),
-    CpuUsage(1, 5_000_000_000, 250, PressureStats(PressureData(1, 0.5), PressureData(HUGE, 1.5, 0.25, 0.125))),
-    MemoryUsage(1, 10, 20, 30, 40, 50, 60),
-    FilesystemUsage(1, used_bytes=7000, inodes_used=12),
-    io=IoUsage(1, PressureStats(PressureData(3), PressureData(4))),
+def number(value: int) -> cri.UInt64Value:
+    return cri.UInt64Value(value=value)
+
+
+STATS = cri.ContainerStats(
+    attributes=cri.ContainerAttributes(id=ID),
+    cpu=cri.CpuUsage(
+        timestamp=1,
+        usage_core_nano_seconds=number(5_000_000_000),
+        usage_nano_cores=number(250),
+        psi=cri.PsiStats(
+            Full=cri.PsiData(Total=1, Avg10=0.5), Some=cri.PsiData(Total=HUGE, Avg10=1.5, Avg60=0.25, Avg300=0.125)
+        ),
+    ),
+    memory=cri.MemoryUsage(
+        timestamp=1,
+        working_set_bytes=number(10),
+        available_bytes=number(20),
+        usage_bytes=number(30),
+        rss_bytes=number(40),
+        page_faults=number(50),
+        major_page_faults=number(60),
+    ),
+    writable_layer=cri.FilesystemUsage(timestamp=1, used_bytes=number(7000), inodes_used=number(12)),
+    io=cri.IoUsage(timestamp=1, psi=cri.PsiStats(Full=cri.PsiData(Total=3), Some=cri.PsiData(Total=4))),
 )
 
 

@@ -18,10 +18,10 @@ from haru.kube import schema
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.node.agent.options import NodeOptions
 from haru.node.cgroups.amounts import Amounts
-from haru.node.cri.messages import CREATED, RUNNING
 from haru.node.dra.devices import NoDevices
 from haru.node.podworker.container_start import Starter
 from haru.node.podworker.environment import Sources
+from haru.node.podworker.observed import CREATED, RUNNING
 from haru.node.podworker.worker import PodWorker
 from haru.node.volumes.places import Places
 

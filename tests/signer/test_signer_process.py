@@ -46,7 +46,7 @@ def test_signer_signs_service_account_tokens_and_refuses_other_data(signer: Sign
     assert messages.read_metadata_answer(call(signer.socket, messages.METADATA)) == 600
     for request, text in (
         (messages.sign_request(payload(claims(iss="https://other"))), "iss is none of the issuers"),
-        (b"\x0a\x7f", "field 1 ends beyond its message"),
+        (b"\x0a\x7f", "the bytes are no SignJWTRequest"),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as error:
             call(signer.socket, messages.SIGN, request)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from haru.apiserver.encoding import damage_of, decode, encode
+from haru.proto import etcd_pb2 as rpc
 from haru.storage import Put, Record, SqliteStore, StoreError
 from haru.storage.etcd import EtcdStore
 from haru.storage.etcd.connection import Connection, Credentials
-from haru.storage.etcd.messages import TXN, put, txn_request
+from haru.storage.etcd.messages import TXN, put
 from haru.storage.etcd.values import to_bytes
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ async def test_damaged_etcd_value_is_named(etcd: Etcd, damage: Callable[[bytes],
     connection = Connection([etcd.url], Credentials())
     connection.open()
     broken = damage(to_bytes(value, place))
-    await connection.call(TXN, txn_request([], [put(f"{prefix}/{LARGE}".encode(), broken)]), again=False)
+    await connection.call(TXN, rpc.TxnRequest(success=[put(f"{prefix}/{LARGE}".encode(), broken)]), again=False)
     await connection.close()
     with pytest.raises(StoreError) as error:
         await opened().start()

@@ -60,7 +60,12 @@ def test_wheel_has_expected_files_and_metadata(wheel: Path) -> None:
     wanted = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".txt", ".yaml")}
     wanted = {name for name in wanted if "__pycache__" not in name}
     assert wanted <= names, sorted(wanted - names)
-    assert {"haru/py.typed", "haru/kube/tables/core.v1.txt", "haru/drivers/simulated/profiles.yaml"} <= names
+    assert {
+        "haru/py.typed",
+        "haru/kube/tables/core.v1.txt",
+        "haru/proto/etcd_pb2.py",
+        "haru/drivers/simulated/profiles.yaml",
+    } <= names
     assert all(name.startswith(("haru/", "haru-")) for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert (facts["Name"], facts["License-Expression"], facts["Requires-Python"]) == ("haru", "Apache-2.0", ">=3.11")
@@ -69,6 +74,10 @@ def test_wheel_has_expected_files_and_metadata(wheel: Path) -> None:
 def test_installed_commands_run_outside_the_source_tree(installed: Path, tmp_path: Path) -> None:
     where = run(installed.parent / "python", "-c", "import haru; print(haru.__file__)", home=tmp_path)
     assert where.stdout.strip().startswith(str(installed.parents[1])), where
+    generated = (
+        "from haru.proto import cri_pb2, dra_pb2, etcd_pb2, externaljwt_pb2, grpchealth_pb2, kms_pb2, podresources_pb2"
+    )
+    assert run(installed.parent / "python", "-c", generated, home=tmp_path).returncode == 0
     version = run(installed, "version", home=tmp_path)
     assert (version.returncode, version.stdout) == (0, f"haru {__version__} (Kubernetes v1.36)\n")
     for shell in ("bash", "zsh", "fish"):

@@ -16,9 +16,10 @@ from typing import Any, Final
 from haru.drivers.cdi.edits import CdiError, split_id
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.kubelet_fake import REQUEST, NotApplicable, PlayedKubelet, Subject, Wrong, taken
-from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1, Claim, Device
+from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1
 from haru.kube.kinds import known_kind
-from haru.protobuf import WireError
+from haru.proto import MessageError
+from haru.proto import dra_pb2 as dra
 
 __all__ = ["CHECKS", "Conformance", "Result", "Subject"]
 
@@ -47,7 +48,7 @@ class Conformance(PlayedKubelet):
                     await check(self)
             except NotApplicable as error:
                 results.append(Result(name, "not applicable", str(error)))
-            except (Wrong, WireError) as error:
+            except (Wrong, MessageError) as error:
                 results.append(Result(name, "failed", str(error)))
             except TimeoutError:
                 results.append(Result(name, "failed", "the driver took too long"))
@@ -130,9 +131,11 @@ class Conformance(PlayedKubelet):
 
     async def check_wrong_claims(self) -> None:
         """A claim that is another one, or is not there, has an error, and harms no other claim of the call."""
-        missing = Claim(self.subject.namespace, str(uuid.uuid4()), f"haru-check-{uuid.uuid4().hex[:8]}")
+        missing = dra.Claim(
+            namespace=self.subject.namespace, uid=str(uuid.uuid4()), name=f"haru-check-{uuid.uuid4().hex[:8]}"
+        )
         async with self.claim() as claim:
-            other = Claim(claim.namespace, str(uuid.uuid4()), claim.name)
+            other = dra.Claim(namespace=claim.namespace, uid=str(uuid.uuid4()), name=claim.name)
             answers = await self.prepare(claim, other, missing)
             if answers[claim.uid].error:
                 raise Wrong(f"a good claim beside bad ones: {answers[claim.uid].error}")
@@ -150,7 +153,7 @@ class Conformance(PlayedKubelet):
                 await self.devices(claim, version)
                 await self.unprepare(claim, version=version)
                 await self.unprepare(claim, version=version)
-            unknown = Claim(self.subject.namespace, str(uuid.uuid4()), "haru-check-never")
+            unknown = dra.Claim(namespace=self.subject.namespace, uid=str(uuid.uuid4()), name="haru-check-never")
             await self.unprepare(unknown)
 
     async def check_restart(self) -> None:
@@ -184,11 +187,11 @@ class Conformance(PlayedKubelet):
         for _ in range(3):
             report = await self.reports(1)
             for told in report.devices:
-                if told.device is None or not told.device.device_name:
+                if not told.device.device_name:
                     raise Wrong("NodeWatchResources: a report without a device")
                 if told.health not in (0, 1, 2):
                     raise Wrong(f"NodeWatchResources: health: {told.health}: 0, 1 or 2 is expected")
-            known = {(told.device.pool_name, told.device.device_name) for told in report.devices if told.device}
+            known = {(told.device.pool_name, told.device.device_name) for told in report.devices}
             if lacking := [key for key in self.free if key not in known]:
                 raise Wrong(f"NodeWatchResources: the report lacks {'/'.join(lacking[0])}, which is published")
         await self.check_versions()
@@ -212,6 +215,6 @@ def _is_socket(path: str) -> bool:
     return Path(path).is_socket()
 
 
-def _essence(device: Device) -> tuple[Any, ...]:
+def _essence(device: dra.Device) -> tuple[Any, ...]:
     """What of a device is the same in both versions."""
     return (device.pool_name, device.device_name, sorted(device.request_names), sorted(device.cdi_device_ids))

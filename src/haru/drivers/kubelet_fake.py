@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,27 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haru.client.api import ApiClient
 from haru.drivers.cdi.reader import DIRECTORIES
-from haru.drivers.protocol import (
-    HEALTH,
-    REGISTRATION,
-    V1,
-    V1BETA1,
-    Claim,
-    ClaimsRequest,
-    Device,
-    Empty,
-    HealthReport,
-    PluginInfo,
-    PrepareAnswer,
-    PreparedClaim,
-    RegistrationStatus,
-    UnprepareAnswer,
-    method,
-)
+from haru.drivers.protocol import HEALTH, REGISTRATION, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import name_of, namespace_of, uid_of
+from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -75,11 +60,11 @@ class PlayedKubelet:
 
     def __init__(self, client: ApiClient, subject: Subject) -> None:
         self.client, self.subject = client, subject
-        self.info = PluginInfo()
+        self.info = dra.PluginInfo()
         self.free: list[tuple[str, str]] = []
         """(pool, device) of all that nobody has."""
 
-    async def find(self) -> PluginInfo:
+    async def find(self) -> dra.PluginInfo:
         """What the driver says at its registrar, once it answers."""
         deadline = asyncio.get_running_loop().time() + self.subject.seconds
         registry = self.subject.kubelet / "plugins_registry"
@@ -87,12 +72,14 @@ class PlayedKubelet:
             for path in sorted(registry.rglob("*.sock")):
                 try:
                     async with channel(path) as through:
-                        info = await self._call(through, method(REGISTRATION, "GetInfo"), Empty(), PluginInfo, 5)
+                        info = await self._call(
+                            through, method(REGISTRATION, "GetInfo"), dra.InfoRequest(), dra.PluginInfo, 5
+                        )
                         if info.name == self.subject.driver:
-                            status = RegistrationStatus(True)
+                            status = dra.RegistrationStatus(plugin_registered=True)
                             notify = method(REGISTRATION, "NotifyRegistrationStatus")
-                            await self._call(through, notify, status, Empty, 5)
-                            found: PluginInfo = info
+                            await self._call(through, notify, status, dra.RegistrationStatusResponse, 5)
+                            found: dra.PluginInfo = info
                             return found
                 except Wrong:
                     continue
@@ -116,27 +103,27 @@ class PlayedKubelet:
         """The DRA services that are announced, the newest first."""
         return [version for version in (V1, V1BETA1) if version in self.info.supported_versions]
 
-    async def prepare(self, *claims: Claim, version: str = "") -> dict[str, PreparedClaim]:
+    async def prepare(self, *claims: dra.Claim, version: str = "") -> dict[str, dra.NodePrepareResourceResponse]:
         """NodePrepareResources; the answer mentions every claim."""
         async with self._open() as through:
             path = method(version or self.versions()[0], "NodePrepareResources")
-            answer = await self._call(through, path, ClaimsRequest(list(claims)), PrepareAnswer, self.subject.seconds)
+            request = dra.NodePrepareResourcesRequest(claims=claims)
+            answer = await self._call(through, path, request, dra.NodePrepareResourcesResponse, self.subject.seconds)
         _complete(path, claims, answer.claims)
-        found: dict[str, PreparedClaim] = answer.claims
-        return found
+        return dict(answer.claims)
 
-    async def unprepare(self, *claims: Claim, version: str = "") -> None:
+    async def unprepare(self, *claims: dra.Claim, version: str = "") -> None:
         """NodeUnprepareResources without an error for any claim."""
         async with self._open() as through:
             path = method(version or self.versions()[0], "NodeUnprepareResources")
-            request = ClaimsRequest(list(claims))
-            answer = await self._call(through, path, request, UnprepareAnswer, self.subject.seconds)
+            request = dra.NodeUnprepareResourcesRequest(claims=claims)
+            answer = await self._call(through, path, request, dra.NodeUnprepareResourcesResponse, self.subject.seconds)
         _complete(path, claims, answer.claims)
         for claim in claims:
             if error := answer.claims[claim.uid].error:
                 raise Wrong(f"{path}: claim {claim.uid}: {error}")
 
-    async def devices(self, claim: Claim, version: str = "") -> list[Device]:
+    async def devices(self, claim: dra.Claim, version: str = "") -> list[dra.Device]:
         """The devices of a claim that can be prepared."""
         answer = (await self.prepare(claim, version=version))[claim.uid]
         if answer.error:
@@ -144,13 +131,13 @@ class PlayedKubelet:
         return sorted(answer.devices, key=lambda device: (device.pool_name, device.device_name))
 
     @asynccontextmanager
-    async def claim(self) -> AsyncIterator[Claim]:
+    async def claim(self) -> AsyncIterator[dra.Claim]:
         """An allocated claim on a device that nobody has; it is given back and deleted."""
         if not self.free:
             raise NotApplicable("no device of the driver is published on the node and free")
         pool, device = self.free[0]
         made = await _allocated(self.client, self.subject, pool, device)
-        claim = Claim(namespace_of(made), uid_of(made), name_of(made))
+        claim = dra.Claim(namespace=namespace_of(made), uid=uid_of(made), name=name_of(made))
         try:
             yield claim
         finally:
@@ -159,19 +146,21 @@ class PlayedKubelet:
             finally:
                 await self.client.delete(CLAIMS, claim.name, claim.namespace, uid=claim.uid)
 
-    async def reports(self, count: int) -> HealthReport:
+    async def reports(self, count: int) -> dra.NodeWatchResourcesResponse:
         """The last of so many reports of a new stream, which is then cut."""
         import grpc.aio
 
         if HEALTH not in self.info.supported_versions:
             raise NotApplicable(f"{HEALTH} is not announced")
         async with self._open() as through, asyncio.timeout(self.subject.seconds):
-            watch = call(through, method(HEALTH, "NodeWatchResources"), HealthReport, stream=True)(Empty())
-            report = HealthReport()
+            watch = call(through, method(HEALTH, "NodeWatchResources"), dra.NodeWatchResourcesResponse, stream=True)(
+                dra.NodeWatchResourcesRequest()
+            )
+            report = dra.NodeWatchResourcesResponse()
             try:
                 for _ in range(count):
                     report = await watch.read()
-                    if not isinstance(report, HealthReport):
+                    if not isinstance(report, dra.NodeWatchResourcesResponse):
                         raise Wrong("NodeWatchResources: the stream ends by itself")
             except grpc.aio.AioRpcError as error:
                 raise Wrong(f"NodeWatchResources: {error.code().name}: {error.details()}") from None
@@ -185,7 +174,7 @@ class PlayedKubelet:
         return self.subject.restart
 
 
-def _complete(path: str, claims: Sequence[Claim], answers: dict[str, Any]) -> None:
+def _complete(path: str, claims: Sequence[dra.Claim], answers: Mapping[str, Any]) -> None:
     if set(answers) != {claim.uid for claim in claims}:
         raise Wrong(f"{path}: the answer is about {sorted(answers)}, asked was {sorted(c.uid for c in claims)}")
 

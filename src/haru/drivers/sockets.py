@@ -1,4 +1,4 @@
-"""gRPC on Unix sockets, for messages of `haru.messages`: services that are served, channels to those of others."""
+"""gRPC on Unix sockets, for messages of protobuf: services that are served, channels to those of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from google.protobuf.message import Message
+
 from haru.errors import InputError
-from haru.messages import Message
+from haru.proto import decode
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -40,27 +42,34 @@ def channel(path: str | Path) -> grpc.aio.Channel:
 
 
 def call(through: grpc.aio.Channel, path: str, answer: type[Message], *, stream: bool = False) -> Any:
-    """A call of one message, answered with one or with a stream of them."""
-    make = through.unary_stream if stream else through.unary_unary
-    return make(path, request_serializer=_encode, response_deserializer=answer.decode)
+    """A call of one message, answered with one (that raises `MessageError`) or with a stream of them."""
+    if stream:
+        return through.unary_stream(path, request_serializer=_encode, response_deserializer=answer.FromString)
+    # gRPC itself would log what a deserializer raises and answer None.
+    ask: Any = through.unary_unary(path, request_serializer=_encode)
+
+    async def decoded(request: Message, timeout: float | None = None) -> Message:
+        return decode(answer, await ask(request, timeout=timeout))
+
+    return decoded
 
 
 def unary(handler: Any, request: type[Message]) -> Any:
     """A method that answers a message with a message."""
     import grpc
 
-    return grpc.unary_unary_rpc_method_handler(handler, request.decode, _encode)
+    return grpc.unary_unary_rpc_method_handler(handler, request.FromString, _encode)
 
 
 def streaming(handler: Any, request: type[Message]) -> Any:
     """A method that answers a message with a stream of messages."""
     import grpc
 
-    return grpc.unary_stream_rpc_method_handler(handler, request.decode, _encode)
+    return grpc.unary_stream_rpc_method_handler(handler, request.FromString, _encode)
 
 
 def _encode(message: Message) -> bytes:
-    return message.encode()
+    return message.SerializeToString()
 
 
 async def serve(path: Path, services: Mapping[str, Mapping[str, Any]], mode: int = 0o600) -> grpc.aio.Server:

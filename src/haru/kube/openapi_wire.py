@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from haru.protobuf import chunk, integer, varint
+from haru.kube.wire_fields import chunk, integer, varint
 
 Obj = dict[str, Any]
 _Encode = Callable[[Any], bytes]

@@ -20,7 +20,7 @@ import orjson
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.schema import Field, message_type
 from haru.kube.wire import CONTENT_TYPE, MAGIC
-from haru.protobuf import chunk, integer, varint
+from haru.kube.wire_fields import chunk, integer, varint
 
 Obj = dict[str, Any]
 _Encode = Callable[[int, Any], bytes]

@@ -1,6 +1,6 @@
 """The three calls of `v1.ExternalJWTSigner`, over whatever holds the keys.
 
-Source: KEP-740. Bytes in and out: `haru.externaljwt` reads and writes the messages, no generated code is needed.
+Source: KEP-740. Bytes in and out: `haru.externaljwt` reads and writes the messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from haru import externaljwt as messages
 from haru.errors import InputError
-from haru.protobuf import WireError
+from haru.proto import MessageError
 from haru.signer.claims import RefusedClaims, check_claims
 from haru.signer.schedule import Pace
 
@@ -63,7 +63,7 @@ class Service:
             payload = messages.read_sign_request(request)
             check_claims(payload, now, self._pace.max_expiration, self._issuers)
             return messages.sign_answer(*await self._holder.sign(payload, now))
-        except (RefusedClaims, WireError) as error:
+        except (RefusedClaims, MessageError) as error:
             _LOG.warning("refused to sign: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except InputError as error:

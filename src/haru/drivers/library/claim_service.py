@@ -20,10 +20,10 @@ from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.library.claims import ClaimBook, ClaimToPrepare, Entry, ReadyDevice
 from haru.drivers.library.errors import ClaimChanged, ClaimError, ClaimUnreadable
 from haru.drivers.library.metadata import MetadataFiles
-from haru.drivers.protocol import Claim, Device
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import uid_of
+from haru.proto import dra_pb2 as dra
 
 Obj = dict[str, Any]
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
@@ -80,7 +80,7 @@ class Preparer:
         """The claims that are prepared, or were about to be."""
         return self._book.all()
 
-    async def prepare(self, asked: Claim) -> list[Device]:
+    async def prepare(self, asked: dra.Claim) -> list[dra.Device]:
         """The prepared devices of a claim. Raises `ClaimError`."""
         async with self._lock:
             entry = self._book.get(asked.uid)
@@ -101,7 +101,7 @@ class Preparer:
             _LOG.info("prepared claim %s/%s (%s)", made.namespace, made.name, made.uid)
             return _devices_of(made)
 
-    async def unprepare(self, asked: Claim) -> None:
+    async def unprepare(self, asked: dra.Claim) -> None:
         """Give a claim back; one that is not known was given back before. Raises `ClaimError`."""
         async with self._lock:
             entry = self._book.get(asked.uid)
@@ -121,7 +121,7 @@ class Preparer:
         if entry.is_ready and entry.cdi:
             self._files.write(entry.uid, _edits_of(entry))
 
-    async def _read(self, asked: Claim) -> ClaimToPrepare:
+    async def _read(self, asked: dra.Claim) -> ClaimToPrepare:
         where = f"ResourceClaim {asked.namespace}/{asked.name}"
         try:
             found = await self._client.get(CLAIMS, asked.name, asked.namespace)
@@ -197,5 +197,14 @@ def _edits_of(entry: Entry) -> dict[str, Edits]:
     return dict(read_spec(content, "the checkpoint").devices)
 
 
-def _devices_of(entry: Entry) -> list[Device]:
-    return [Device(d["requests"], d["pool"], d["device"], list(d["ids"]), d["shareID"]) for d in entry.devices]
+def _devices_of(entry: Entry) -> list[dra.Device]:
+    return [
+        dra.Device(
+            request_names=device["requests"],
+            pool_name=device["pool"],
+            device_name=device["device"],
+            cdi_device_ids=device["ids"],
+            share_id=device["shareID"],
+        )
+        for device in entry.devices
+    ]

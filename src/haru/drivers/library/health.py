@@ -12,19 +12,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from haru.drivers.protocol import (
-    HEALTHY,
-    UNHEALTHY,
-    UNKNOWN,
-    DeviceHealth,
-    DeviceIdentifier,
-    HealthReport,
-)
+from haru.proto import dra_pb2 as dra
 
 Obj = dict[str, Any]
 REPORT_SECONDS: Final = 10.0
 """Between two reports without a change; a report holds 30 s unless it says otherwise."""
-STATES: Final = {"Unknown": UNKNOWN, "Healthy": HEALTHY, "Unhealthy": UNHEALTHY}
+STATES: Final = {"Unknown": dra.UNKNOWN, "Healthy": dra.HEALTHY, "Unhealthy": dra.UNHEALTHY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class HealthBoard:
         """How a device is."""
         return self._devices.get((pool, device))
 
-    async def reports(self) -> AsyncIterator[HealthReport]:
+    async def reports(self) -> AsyncIterator[dra.NodeWatchResourcesResponse]:
         """One report now, and further ones until the reader leaves."""
         while True:
             seen = self._version
@@ -82,12 +75,16 @@ class HealthBoard:
                 except TimeoutError:
                     pass
 
-    def _report(self) -> HealthReport:
+    def _report(self) -> dra.NodeWatchResourcesResponse:
         now = int(self._clock())
-        return HealthReport(
-            [
-                DeviceHealth(
-                    DeviceIdentifier(pool, device), STATES[health.state], now, health.timeout_seconds, health.message
+        return dra.NodeWatchResourcesResponse(
+            devices=[
+                dra.DeviceHealth(
+                    device=dra.DeviceIdentifier(pool_name=pool, device_name=device),
+                    health=STATES[health.state],
+                    last_updated_time=now,
+                    health_check_timeout_seconds=health.timeout_seconds,
+                    message=health.message,
                 )
                 for (pool, device), health in self._devices.items()
             ]

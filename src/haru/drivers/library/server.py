@@ -29,24 +29,9 @@ from haru.drivers.library.errors import ClaimError
 from haru.drivers.library.health import Health, HealthBoard
 from haru.drivers.library.pools import Pool
 from haru.drivers.library.publisher import FOREIGN_SECONDS, SlicePublisher
-from haru.drivers.protocol import (
-    HEALTH,
-    PLUGIN_TYPE,
-    REGISTRATION,
-    SERVICES,
-    V1,
-    V1BETA1,
-    ClaimsRequest,
-    Empty,
-    HealthReport,
-    PluginInfo,
-    PrepareAnswer,
-    PreparedClaim,
-    RegistrationStatus,
-    UnprepareAnswer,
-    UnpreparedClaim,
-)
+from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, SERVICES, V1, V1BETA1
 from haru.drivers.sockets import remove, serve, streaming, unary
+from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -118,11 +103,11 @@ class DriverServer:
         """Serve. Raises `CheckpointError`, `SocketError`, OSError."""
         self._preparer.load()
         services = {SERVICES[version]: self._dra(version) for version in self._options.versions}
-        services[SERVICES[HEALTH]] = {"NodeWatchResources": streaming(self._watch, Empty)}
+        services[SERVICES[HEALTH]] = {"NodeWatchResources": streaming(self._watch, dra.NodeWatchResourcesRequest)}
         self._servers.append(await serve(self._options.socket, services))
         registration = {
-            "GetInfo": unary(self._info, Empty),
-            "NotifyRegistrationStatus": unary(self._notified, RegistrationStatus),
+            "GetInfo": unary(self._info, dra.InfoRequest),
+            "NotifyRegistrationStatus": unary(self._notified, dra.RegistrationStatus),
         }
         # Last: whoever finds the registrar finds everything else, too.
         self._servers.append(await serve(self._options.registrar, {REGISTRATION: registration}))
@@ -178,54 +163,63 @@ class DriverServer:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _dra(self, version: str) -> dict[str, Any]:
-        async def prepare(request: ClaimsRequest, _: Any) -> PrepareAnswer:
+        async def prepare(request: dra.NodePrepareResourcesRequest, _: Any) -> dra.NodePrepareResourcesResponse:
             return await self._prepare(request, with_shares=version == V1)
 
         return {
-            "NodePrepareResources": unary(prepare, ClaimsRequest),
-            "NodeUnprepareResources": unary(self._unprepare, ClaimsRequest),
+            "NodePrepareResources": unary(prepare, dra.NodePrepareResourcesRequest),
+            "NodeUnprepareResources": unary(self._unprepare, dra.NodeUnprepareResourcesRequest),
         }
 
-    async def _prepare(self, request: ClaimsRequest, with_shares: bool) -> PrepareAnswer:
-        answer = PrepareAnswer()
+    async def _prepare(
+        self, request: dra.NodePrepareResourcesRequest, with_shares: bool
+    ) -> dra.NodePrepareResourcesResponse:
+        answer = dra.NodePrepareResourcesResponse()
         for claim in request.claims:
             try:
                 devices = await self._preparer.prepare(claim)
             except ClaimError as error:
                 _LOG.warning("claim %s/%s (%s): %s", claim.namespace, claim.name, claim.uid, error)
-                answer.claims[claim.uid] = PreparedClaim(error=str(error))
+                answer.claims[claim.uid].error = str(error)
                 continue
             for device in devices:
                 if not with_shares:
                     device.share_id = ""
-            answer.claims[claim.uid] = PreparedClaim(devices)
+            answer.claims[claim.uid].devices.extend(devices)
         return answer
 
-    async def _unprepare(self, request: ClaimsRequest, _: Any) -> UnprepareAnswer:
-        answer = UnprepareAnswer()
+    async def _unprepare(
+        self, request: dra.NodeUnprepareResourcesRequest, _: Any
+    ) -> dra.NodeUnprepareResourcesResponse:
+        answer = dra.NodeUnprepareResourcesResponse()
         for claim in request.claims:
             try:
                 await self._preparer.unprepare(claim)
             except ClaimError as error:
                 _LOG.warning("claim %s/%s (%s): %s", claim.namespace, claim.name, claim.uid, error)
-                answer.claims[claim.uid] = UnpreparedClaim(str(error))
+                answer.claims[claim.uid].error = str(error)
             else:
-                answer.claims[claim.uid] = UnpreparedClaim()
+                answer.claims.get_or_create(claim.uid)
         return answer
 
-    async def _watch(self, _: Empty, __: Any) -> AsyncIterator[HealthReport]:
+    async def _watch(self, _: dra.NodeWatchResourcesRequest, __: Any) -> AsyncIterator[dra.NodeWatchResourcesResponse]:
         async for report in self._board.reports():
             yield report
 
-    async def _info(self, _: Empty, __: Any) -> PluginInfo:
+    async def _info(self, _: dra.InfoRequest, __: Any) -> dra.PluginInfo:
         versions: Sequence[str] = (*self._options.versions, HEALTH)
-        return PluginInfo(PLUGIN_TYPE, self._options.name, str(self._options.socket.absolute()), list(versions))
+        return dra.PluginInfo(
+            type=PLUGIN_TYPE,
+            name=self._options.name,
+            endpoint=str(self._options.socket.absolute()),
+            supported_versions=versions,
+        )
 
-    async def _notified(self, status: RegistrationStatus, _: Any) -> Empty:
+    async def _notified(self, status: dra.RegistrationStatus, _: Any) -> dra.RegistrationStatusResponse:
         self.refusal = status.error
         if status.plugin_registered:
             _LOG.info("registered with the kubelet")
             self.registered.set()
         else:
             _LOG.error("the kubelet refused to register %s: %s", self._options.name, status.error)
-        return Empty()
+        return dra.RegistrationStatusResponse()

@@ -32,9 +32,7 @@ from haru.node.cgroups.memory_qos import MemoryQos
 from haru.node.cgroups.qos_groups import QosGroups, rule_of
 from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.cri.client import RuntimeClient
-from haru.node.cri.containers import Container
 from haru.node.cri.errors import CriError
-from haru.node.cri.messages import SYSTEMD, PodSandbox
 from haru.node.dra.devices import Devices, NoDevices
 from haru.node.podworker.container_start import Starter
 from haru.node.podworker.observed import POD_UID, SeenContainer
@@ -43,6 +41,7 @@ from haru.node.podworker.worker import PodWorker
 from haru.node.probes.probe_exec import Asker
 from haru.node.status.pod_status import TERMINAL
 from haru.node.volumes.places import Places
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -120,7 +119,7 @@ class Agent:
         if version.runtime_api_version != "v1":
             raise NodeError(f"{options.endpoint} speaks CRI {version.runtime_api_version}, v1 is needed")
         machine = await asyncio.to_thread(read_machine, options.root)
-        systemd = options.cgroup_driver == "systemd" if driver is None else driver == SYSTEMD
+        systemd = options.cgroup_driver == "systemd" if driver is None else driver == cri.SYSTEMD
         tree: Tree | None = None
         if options.cgroups_per_qos:
             tree = SystemdTree() if systemd else FileTree(found)
@@ -236,7 +235,7 @@ class Agent:
     async def _relist_once(self, context: Context, starter: Starter) -> None:
         sandboxes, containers = await asyncio.gather(context.runtime.sandboxes(), context.runtime.containers())
         seen: dict[str, dict[str, int]] = {}
-        listed: list[PodSandbox | Container] = [*sandboxes, *containers]
+        listed: list[cri.PodSandbox | cri.Container] = [*sandboxes, *containers]
         for one in listed:
             uid = one.labels.get(POD_UID)
             if uid:
@@ -278,7 +277,7 @@ async def _has_users(runtime: RuntimeClient) -> bool:
         handlers = (await runtime.status()).runtime_handlers
     except CriError:
         return False
-    return any(one.name == "" and one.features is not None and one.features.user_namespaces for one in handlers)
+    return any(one.name == "" and one.features.user_namespaces for one in handlers)
 
 
 def _is_active(pod: Obj) -> bool:

@@ -15,10 +15,9 @@ from typing import Any
 from haru.client.events import EventRecorder
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.cri.images import AuthConfig, Image
-from haru.node.cri.messages import PodSandboxConfig
 from haru.node.podworker.environment import Sources, secret_data
 from haru.node.podworker.restarts import CrashLoop
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
@@ -47,7 +46,7 @@ def registry_of(image: str) -> str:
     return first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB[0]
 
 
-def credentials(image: str, secrets: list[Obj]) -> list[AuthConfig]:
+def credentials(image: str, secrets: list[Obj]) -> list[cri.AuthConfig]:
     """What the pull secrets have for an image, in their order."""
     host = registry_of(image)
     found = []
@@ -65,11 +64,11 @@ def credentials(image: str, secrets: list[Obj]) -> list[AuthConfig]:
     return found
 
 
-def _auth(entry: Mapping[str, Any], server: str) -> AuthConfig:
+def _auth(entry: Mapping[str, Any], server: str) -> cri.AuthConfig:
     user, password = entry.get("username", ""), entry.get("password", "")
     if entry.get("auth") and not user:
         user, _, password = base64.b64decode(entry["auth"]).decode(errors="replace").partition(":")
-    return AuthConfig(user, password, server_address=server)
+    return cri.AuthConfig(username=user, password=password, server_address=server)
 
 
 class Images:
@@ -81,8 +80,8 @@ class Images:
         self._failed: dict[str, float] = {}
 
     async def ensure(
-        self, pod: Obj, container: Mapping[str, Any], sources: Sources, sandbox: PodSandboxConfig
-    ) -> Image:
+        self, pod: Obj, container: Mapping[str, Any], sources: Sources, sandbox: cri.PodSandboxConfig
+    ) -> cri.Image:
         """The image of a container, pulled if its policy says so. Raises `StartError`."""
         name, policy = container["image"], pull_policy(container)
         present = await self._present(name)
@@ -97,7 +96,7 @@ class Images:
         self._tell(pod, "Normal", "Pulled", f'Container image "{name}" already present on machine')
         return present
 
-    async def _present(self, name: str) -> Image | None:
+    async def _present(self, name: str) -> cri.Image | None:
         try:
             return await self._runtime.image(name)
         except CriError as error:
@@ -105,7 +104,7 @@ class Images:
                 raise StartError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
             raise StartError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
 
-    async def _pull(self, pod: Obj, name: str, sources: Sources, sandbox: PodSandboxConfig) -> Image:
+    async def _pull(self, pod: Obj, name: str, sources: Sources, sandbox: cri.PodSandboxConfig) -> cri.Image:
         key, now = f"{pod['metadata']['uid']}_{name}", time.time()
         wait, _ = self._pauses.wait(key, self._failed.get(key, 0.0), now)
         if wait > 0:
@@ -114,7 +113,7 @@ class Images:
             raise StartError("ImagePullBackOff", message, wait)
         self._tell(pod, "Normal", "Pulling", f'Pulling image "{name}"')
         listed = [sources.secret(one.get("name", "")) for one in pod["spec"].get("imagePullSecrets") or ()]
-        auths: list[AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
+        auths: list[cri.AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
         failure: CriError | None = None
         for auth in auths or [None]:
             try:
@@ -137,7 +136,7 @@ class Images:
         self._recorder.event(pod, kind, reason, message)
 
 
-def check_user(pod: Obj, container: Mapping[str, Any], image: Image) -> None:
+def check_user(pod: Obj, container: Mapping[str, Any], image: cri.Image) -> None:
     """A container that must not run as root does not. Raises `StartError`."""
     context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     if not context.get("runAsNonRoot"):
@@ -149,9 +148,9 @@ def check_user(pod: Obj, container: Mapping[str, Any], image: Image) -> None:
         if user == 0:
             raise StartError("CreateContainerConfigError", f"container's runAsUser breaks non-root policy ({where})")
         return
-    if image.uid == 0 or (image.uid is None and not image.username):
+    if image.uid.value == 0 if image.HasField("uid") else not image.username:
         text = f"container has runAsNonRoot and image will run as root ({where})"
         raise StartError("CreateContainerConfigError", text)
-    if image.uid is None:
+    if not image.HasField("uid"):
         text = f"container has runAsNonRoot and image has non-numeric user ({image.username})"
         raise StartError("CreateContainerConfigError", f"{text}, cannot verify user is non-root ({where})")

@@ -12,8 +12,7 @@ from haru.kube.meta import get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.options import NodeOptions
-from haru.node.cri.images import Image
-from haru.node.cri.messages import StatusResponse, VersionResponse
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 KUBELET_VERSION = "v1.36.0"
@@ -67,8 +66,8 @@ def node_status(
     options: NodeOptions,
     machine: Machine,
     addresses: Sequence[str],
-    version: VersionResponse,
-    images: Sequence[Image],
+    version: cri.VersionResponse,
+    images: Sequence[cri.Image],
     port: int,
 ) -> Obj:
     """The status without its conditions."""
@@ -100,11 +99,11 @@ def node_status(
     return status
 
 
-def _image(image: Image) -> Obj:
+def _image(image: cri.Image) -> Obj:
     return {"names": [*image.repo_digests, *image.repo_tags][:_MOST_IMAGE_NAMES], "sizeBytes": image.size}
 
 
-def runtime_fields(answer: StatusResponse) -> Obj:
+def runtime_fields(answer: cri.StatusResponse) -> Obj:
     """What the runtime's handlers can do."""
     fields: Obj = {}
     if answer.runtime_handlers:
@@ -112,23 +111,23 @@ def runtime_fields(answer: StatusResponse) -> Obj:
             {
                 "name": handler.name,
                 "features": {
-                    "recursiveReadOnlyMounts": bool(handler.features and handler.features.recursive_read_only_mounts),
-                    "userNamespaces": bool(handler.features and handler.features.user_namespaces),
+                    "recursiveReadOnlyMounts": handler.features.recursive_read_only_mounts,
+                    "userNamespaces": handler.features.user_namespaces,
                 },
             }
             for handler in answer.runtime_handlers
         ]
-    if answer.features is not None:
+    if answer.HasField("features"):
         fields["features"] = {"supplementalGroupsPolicy": answer.features.supplemental_groups_policy}
     return fields
 
 
-def not_ready_reasons(answer: StatusResponse | None, error: str = "") -> list[str]:
+def not_ready_reasons(answer: cri.StatusResponse | None, error: str = "") -> list[str]:
     """Why the runtime keeps the node from being ready; nothing if it does not."""
     if answer is None:
         return [f"container runtime is down: {error}"]
     required = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
-    found = {one.type: one for one in (answer.status.conditions if answer.status else ())}
+    found = {one.type: one for one in answer.status.conditions}
     reasons = []
     for kind, text in required.items():
         one = found.get(kind)

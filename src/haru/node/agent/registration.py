@@ -25,8 +25,7 @@ from haru.node.agent.node_status import node_conditions, node_labels, node_statu
 from haru.node.agent.options import NodeOptions
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.cri.images import Image
-from haru.node.cri.messages import StatusResponse, VersionResponse
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -95,9 +94,9 @@ class Registration:
         self._reported = now
 
     async def _status(self, stored: Obj) -> Obj:
-        answer: StatusResponse | None = None
-        images: list[Image] = []
-        version, failure = VersionResponse(), ""
+        answer: cri.StatusResponse | None = None
+        images: list[cri.Image] = []
+        version, failure = cri.VersionResponse(), ""
         try:
             answer = await self._runtime.status()
             version = await self._runtime.version()

@@ -22,10 +22,10 @@ from haru.node.api.runtime_streams import RuntimeStreams
 from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
 from haru.node.cgroups.tree import SystemdTree
 from haru.node.cri.errors import CriError
-from haru.node.cri.messages import RUNNING, SANDBOX_READY
 from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
 from haru.node.stats.kubelet.collector import Collector, Places
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
+from haru.proto import cri_pb2 as cri
 from haru.upgrade_proxy import Opened
 
 _STUCK_SECONDS = 180.0
@@ -66,7 +66,7 @@ class AgentView:
         found: dict[str, Obj] = {}
         for one in sandboxes:
             uid = one.labels.get(POD_UID, "")
-            if one.state == SANDBOX_READY and uid:
+            if one.state == cri.SANDBOX_READY and uid:
                 meta = {
                     "name": one.labels.get(POD_NAME, ""),
                     "namespace": one.labels.get(POD_NAMESPACE, ""),
@@ -75,10 +75,9 @@ class AgentView:
                 found[uid] = {"metadata": meta, "spec": {"containers": []}, "status": {}}
         for container in containers:
             pod = found.get(container.labels.get(POD_UID, ""))
-            if pod is not None and container.state == RUNNING:
-                image = container.image.image if container.image is not None else ""
-                named = {"name": container.labels.get(CONTAINER_NAME, ""), "image": image, "resources": {}}
-                pod["spec"]["containers"].append(named)
+            if pod is not None and container.state == cri.CONTAINER_RUNNING:
+                name = container.labels.get(CONTAINER_NAME, "")
+                pod["spec"]["containers"].append({"name": name, "image": container.image.image, "resources": {}})
         return list(found.values())
 
     # -- logs and ways into containers --------------------------------------------------------------------------------

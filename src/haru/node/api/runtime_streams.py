@@ -5,31 +5,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from haru.messages import Message, text, whole
 from haru.node.api.http import HttpError
 from haru.node.api.log_files import read_log
 from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
-from haru.node.cri import containers as c
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.cri.listing import RUNTIME
-from haru.node.cri.messages import CREATED, RUNNING, SANDBOX_READY
 from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
+from haru.proto import cri_pb2 as cri
 from haru.upgrade_proxy import Opened, open_tunnel
-
-
-@dataclass(slots=True)
-class CheckpointContainerRequest(Message):
-    """`runtime.v1.CheckpointContainerRequest`."""
-
-    container_id: str = text(1)
-    location: str = text(2)
-    timeout: int = whole(3)
 
 
 class RuntimeStreams:
@@ -65,39 +52,46 @@ class RuntimeStreams:
 
     async def _is_running(self, id_: str) -> bool:
         try:
-            return (await self._runtime.container_status(id_)).state in (CREATED, RUNNING)
+            return (await self._runtime.container_status(id_)).state in (cri.CONTAINER_CREATED, cri.CONTAINER_RUNNING)
         except CriError as error:
             # A runtime that is away for a moment has ended nothing.
             return not error.is_gone
 
-    async def _starts(self, pod: Obj, container: str) -> list[c.Container]:
+    async def _starts(self, pod: Obj, container: str) -> list[cri.Container]:
         """The starts of a container, the newest first."""
         labels = {POD_UID: pod["metadata"]["uid"], CONTAINER_NAME: container}
         try:
             found = await self._runtime.containers(labels)
         except CriError as error:
             raise HttpError(500, str(error)) from error
-        return sorted(
-            found, key=lambda one: (one.metadata.attempt if one.metadata else 0, one.created_at), reverse=True
-        )
+        return sorted(found, key=lambda one: (one.metadata.attempt, one.created_at), reverse=True)
 
     # -- ways into containers -----------------------------------------------------------------------------------------
 
     async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
         """A command in a container. Raises `HttpError`, OSError."""
-        o, id_ = options, await self._running(container)
-        request = c.ExecRequest(id_, list(o.command), o.tty, o.stdin, o.stdout, o.stderr)
+        request = cri.ExecRequest(
+            container_id=await self._running(container),
+            cmd=options.command,
+            tty=options.tty,
+            stdin=options.stdin,
+            stdout=options.stdout,
+            stderr=options.stderr,
+        )
         return await _open(await self._url(self._runtime.exec_url(request)), asked)
 
     async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
         """A container's own process. Raises `HttpError`, OSError."""
-        o, id_ = options, await self._running(container)
+        id_ = await self._running(container)
         tty = any(
             one["name"] == container.container and one.get("tty")
             for member in ("initContainers", "containers", "ephemeralContainers")
             for one in container.pod["spec"].get(member) or ()
         )
-        request = c.AttachRequest(id_, o.stdin, tty, o.stdout, o.stderr and not tty)
+        stderr = options.stderr and not tty
+        request = cri.AttachRequest(
+            container_id=id_, stdin=options.stdin, tty=tty, stdout=options.stdout, stderr=stderr
+        )
         return await _open(await self._url(self._runtime.attach_url(request)), asked)
 
     async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
@@ -106,11 +100,11 @@ class RuntimeStreams:
             found = await self._runtime.sandboxes({POD_UID: container.pod["metadata"]["uid"]})
         except CriError as error:
             raise HttpError(500, str(error)) from error
-        ready = [one for one in found if one.state == SANDBOX_READY]
+        ready = [one for one in found if one.state == cri.SANDBOX_READY]
         if not ready:
             raise HttpError(500, "the pod has no sandbox that is ready")
         newest = max(ready, key=lambda one: one.created_at)
-        request = c.PortForwardRequest(newest.id, list(ports))
+        request = cri.PortForwardRequest(pod_sandbox_id=newest.id, port=ports)
         return await _open(await self._url(self._runtime.port_forward_url(request)), asked)
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
@@ -132,16 +126,15 @@ class RuntimeStreams:
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         file = f"checkpoint-{meta['name']}_{meta['namespace']}-{container.container}-{stamp}.tar"
         path = str(self._checkpoints / file)
-        request = CheckpointContainerRequest(id_, path, seconds).encode()
         try:
-            await self._runtime.unary("checkpoint_container", RUNTIME + "CheckpointContainer", request, seconds)
+            await self._runtime.checkpoint(id_, path, seconds)
         except CriError as error:
             raise OSError(error.details) from error
         return path
 
     async def _running(self, container: ContainerRef) -> str:
         starts = await self._starts(container.pod, container.container)
-        running = next((one for one in starts if one.state == RUNNING), None)
+        running = next((one for one in starts if one.state == cri.CONTAINER_RUNNING), None)
         if running is None:
             raise HttpError(404, f'container not found ("{container.container}")')
         return running.id

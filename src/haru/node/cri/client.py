@@ -10,14 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from haru.messages import Message
-from haru.node.cri import containers as c
-from haru.node.cri import images as i
-from haru.node.cri import messages as m
+from google.protobuf.message import Message
+
 from haru.node.cri.errors import CriError
 from haru.node.cri.listing import CONTAINER_STATS, CONTAINERS, IMAGE_LIST, IMAGES, RUNTIME, SANDBOXES, Lister
-from haru.node.cri.stats import ContainerStats, ContainerStatsFilter
-from haru.protobuf import WireError
+from haru.proto import MessageError, decode
+from haru.proto import cri_pb2 as cri
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -79,132 +77,153 @@ class RuntimeClient:
 
     # -- the runtime --------------------------------------------------------------------------------------------------
 
-    async def version(self) -> m.VersionResponse:
+    async def version(self) -> cri.VersionResponse:
         """Who answers."""
-        return await self._call("version", RUNTIME + "Version", m.VersionRequest("0.1.0"), m.VersionResponse)
+        request = cri.VersionRequest(version="0.1.0")
+        return await self._call("version", RUNTIME + "Version", request, cri.VersionResponse)
 
-    async def status(self) -> m.StatusResponse:
+    async def status(self) -> cri.StatusResponse:
         """Its conditions RuntimeReady and NetworkReady, and what its handlers can do."""
-        return await self._call("status", RUNTIME + "Status", m.StatusRequest(), m.StatusResponse)
+        return await self._call("status", RUNTIME + "Status", cri.StatusRequest(), cri.StatusResponse)
 
     async def cgroup_driver(self) -> int | None:
         """How it names cgroups; None where it does not say (containerd before 2.0)."""
         try:
-            answer = await self._call("runtime_config", RUNTIME + "RuntimeConfig", m.Empty(), m.RuntimeConfigResponse)
+            method, request = RUNTIME + "RuntimeConfig", cri.RuntimeConfigRequest()
+            answer = await self._call("runtime_config", method, request, cri.RuntimeConfigResponse)
         except CriError as error:
             if error.code != "UNIMPLEMENTED":
                 raise
             return None
-        return answer.linux.cgroup_driver if answer.linux is not None else None
+        return answer.linux.cgroup_driver if answer.HasField("linux") else None
 
     # -- sandboxes ----------------------------------------------------------------------------------------------------
 
-    async def run_sandbox(self, config: m.PodSandboxConfig, handler: str = "") -> str:
+    async def run_sandbox(self, config: cri.PodSandboxConfig, handler: str = "") -> str:
         """Make the sandbox of a pod and its network; its id."""
-        request = m.RunPodSandboxRequest(config, handler)
+        request = cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
         method = RUNTIME + "RunPodSandbox"
-        answer = await self._call("run_podsandbox", method, request, m.PodSandboxId, 2 * self._seconds)
+        answer = await self._call("run_podsandbox", method, request, cri.RunPodSandboxResponse, 2 * self._seconds)
         return answer.pod_sandbox_id
 
     async def stop_sandbox(self, sandbox: str) -> None:
         """End what runs in it and take its network down; it may be gone."""
-        await self._gone_is_well("stop_podsandbox", RUNTIME + "StopPodSandbox", m.PodSandboxId(sandbox))
+        request = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox)
+        await self._gone_is_well("stop_podsandbox", RUNTIME + "StopPodSandbox", request)
 
     async def remove_sandbox(self, sandbox: str) -> None:
         """Remove it and its containers; it may be gone."""
-        await self._gone_is_well("remove_podsandbox", RUNTIME + "RemovePodSandbox", m.PodSandboxId(sandbox))
+        request = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox)
+        await self._gone_is_well("remove_podsandbox", RUNTIME + "RemovePodSandbox", request)
 
-    async def sandbox_status(self, sandbox: str) -> m.PodSandboxStatus:
+    async def sandbox_status(self, sandbox: str) -> cri.PodSandboxStatus:
         """What it is now; NOT_FOUND if it is gone."""
-        request = m.PodSandboxStatusRequest(sandbox)
+        request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
         method = RUNTIME + "PodSandboxStatus"
-        answer = await self._call("podsandbox_status", method, request, m.PodSandboxStatusResponse)
-        return answer.status or m.PodSandboxStatus(id=sandbox, state=m.SANDBOX_NOTREADY)
+        answer = await self._call("podsandbox_status", method, request, cri.PodSandboxStatusResponse)
+        if not answer.HasField("status"):
+            return cri.PodSandboxStatus(id=sandbox, state=cri.SANDBOX_NOTREADY)
+        return answer.status
 
-    async def sandboxes(self, labels: dict[str, str] | None = None) -> list[m.PodSandbox]:
+    async def sandboxes(self, labels: dict[str, str] | None = None) -> list[cri.PodSandbox]:
         """All sandboxes with these labels, complete."""
-        return await self.lister.all(SANDBOXES, m.PodSandboxFilter(label_selector=labels or {}))
+        request = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=labels))
+        return await self.lister.all(SANDBOXES, request)
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
-    async def create_container(self, sandbox: str, config: c.ContainerConfig, pod: m.PodSandboxConfig) -> str:
+    async def create_container(self, sandbox: str, config: cri.ContainerConfig, pod: cri.PodSandboxConfig) -> str:
         """Make a container that does not run yet; its id."""
-        request = c.CreateContainerRequest(sandbox, config, pod)
-        answer = await self._call("create_container", RUNTIME + "CreateContainer", request, c.ContainerId)
+        request = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=config, sandbox_config=pod)
+        answer = await self._call("create_container", RUNTIME + "CreateContainer", request, cri.CreateContainerResponse)
         return answer.container_id
 
     async def start_container(self, container: str) -> None:
         """Let it run."""
-        await self._call("start_container", RUNTIME + "StartContainer", c.ContainerId(container), m.Empty)
+        request = cri.StartContainerRequest(container_id=container)
+        await self._call("start_container", RUNTIME + "StartContainer", request, cri.StartContainerResponse)
 
     async def stop_container(self, container: str, grace: int) -> None:
         """Ask it to end, and end it after `grace` seconds (0: now); it may be gone."""
-        request = c.StopContainerRequest(container, grace)
+        request = cri.StopContainerRequest(container_id=container, timeout=grace)
         await self._gone_is_well("stop_container", RUNTIME + "StopContainer", request, self._seconds + grace)
 
     async def remove_container(self, container: str) -> None:
         """Remove it; it may be gone."""
-        await self._gone_is_well("remove_container", RUNTIME + "RemoveContainer", c.ContainerId(container))
+        request = cri.RemoveContainerRequest(container_id=container)
+        await self._gone_is_well("remove_container", RUNTIME + "RemoveContainer", request)
 
-    async def container_status(self, container: str) -> c.ContainerStatus:
+    async def container_status(self, container: str) -> cri.ContainerStatus:
         """What it is now; NOT_FOUND if it is gone."""
-        request = c.ContainerStatusRequest(container)
+        request = cri.ContainerStatusRequest(container_id=container)
         method = RUNTIME + "ContainerStatus"
-        answer = await self._call("container_status", method, request, c.ContainerStatusResponse)
-        return answer.status or c.ContainerStatus(id=container, state=m.UNKNOWN)
+        answer = await self._call("container_status", method, request, cri.ContainerStatusResponse)
+        if not answer.HasField("status"):
+            return cri.ContainerStatus(id=container, state=cri.CONTAINER_UNKNOWN)
+        return answer.status
 
-    async def containers(self, labels: dict[str, str] | None = None) -> list[c.Container]:
+    async def containers(self, labels: dict[str, str] | None = None) -> list[cri.Container]:
         """All containers with these labels, complete."""
-        return await self.lister.all(CONTAINERS, c.ContainerFilter(label_selector=labels or {}))
+        request = cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=labels))
+        return await self.lister.all(CONTAINERS, request)
 
-    async def container_stats(self) -> list[ContainerStats]:
+    async def container_stats(self) -> list[cri.ContainerStats]:
         """What all containers use, complete; UNIMPLEMENTED where it is not counted."""
-        return await self.lister.all(CONTAINER_STATS, ContainerStatsFilter())
+        return await self.lister.all(CONTAINER_STATS, cri.ListContainerStatsRequest(filter=cri.ContainerStatsFilter()))
 
-    async def exec_sync(self, container: str, command: list[str], seconds: float) -> c.ExecSyncResponse:
+    async def exec_sync(self, container: str, command: list[str], seconds: float) -> cri.ExecSyncResponse:
         """Run a command in it to its end, at most `seconds` (0: as long as it takes)."""
-        request = c.ExecSyncRequest(container, command, round(seconds))
+        request = cri.ExecSyncRequest(container_id=container, cmd=command, timeout=round(seconds))
         limit = seconds + 10 if seconds else PULL_SECONDS
-        return await self._call("exec_sync", RUNTIME + "ExecSync", request, c.ExecSyncResponse, limit)
+        return await self._call("exec_sync", RUNTIME + "ExecSync", request, cri.ExecSyncResponse, limit)
 
-    async def update_container(self, container: str, resources: m.LinuxContainerResources) -> None:
+    async def update_container(self, container: str, resources: cri.LinuxContainerResources) -> None:
         """Change what it may use."""
-        request = c.UpdateContainerResourcesRequest(container, resources)
-        await self._call("update_container", RUNTIME + "UpdateContainerResources", request, m.Empty)
+        request = cri.UpdateContainerResourcesRequest(container_id=container, linux=resources)
+        method = RUNTIME + "UpdateContainerResources"
+        await self._call("update_container", method, request, cri.UpdateContainerResourcesResponse)
 
     async def reopen_log(self, container: str) -> None:
         """Its log was moved away: write into a new file."""
-        await self._call("reopen_container_log", RUNTIME + "ReopenContainerLog", c.ContainerId(container), m.Empty)
+        request = cri.ReopenContainerLogRequest(container_id=container)
+        method = RUNTIME + "ReopenContainerLog"
+        await self._call("reopen_container_log", method, request, cri.ReopenContainerLogResponse)
 
-    async def exec_url(self, request: c.ExecRequest) -> str:
+    async def checkpoint(self, container: str, location: str, seconds: int) -> None:
+        """Write its state to a file, within `seconds` (0: as long as a call may take)."""
+        request = cri.CheckpointContainerRequest(container_id=container, location=location, timeout=seconds)
+        method = RUNTIME + "CheckpointContainer"
+        await self._call("checkpoint_container", method, request, cri.CheckpointContainerResponse, seconds)
+
+    async def exec_url(self, request: cri.ExecRequest) -> str:
         """Where a command in a container can be spoken to."""
-        return (await self._call("exec", RUNTIME + "Exec", request, c.StreamingUrl)).url
+        return (await self._call("exec", RUNTIME + "Exec", request, cri.ExecResponse)).url
 
-    async def attach_url(self, request: c.AttachRequest) -> str:
+    async def attach_url(self, request: cri.AttachRequest) -> str:
         """Where a container's process can be spoken to."""
-        return (await self._call("attach", RUNTIME + "Attach", request, c.StreamingUrl)).url
+        return (await self._call("attach", RUNTIME + "Attach", request, cri.AttachResponse)).url
 
-    async def port_forward_url(self, request: c.PortForwardRequest) -> str:
+    async def port_forward_url(self, request: cri.PortForwardRequest) -> str:
         """Where a sandbox's ports can be reached."""
-        return (await self._call("port_forward", RUNTIME + "PortForward", request, c.StreamingUrl)).url
+        return (await self._call("port_forward", RUNTIME + "PortForward", request, cri.PortForwardResponse)).url
 
     # -- images -------------------------------------------------------------------------------------------------------
 
-    async def image(self, name: str) -> i.Image | None:
+    async def image(self, name: str) -> cri.Image | None:
         """An image that is here, or None."""
-        request = i.ImageStatusRequest(c.ImageSpec(name))
-        answer = await self._call("image_status", IMAGES + "ImageStatus", request, i.ImageStatusResponse)
-        return answer.image
+        request = cri.ImageStatusRequest(image=cri.ImageSpec(image=name))
+        answer = await self._call("image_status", IMAGES + "ImageStatus", request, cri.ImageStatusResponse)
+        return answer.image if answer.HasField("image") else None
 
-    async def pull(self, name: str, auth: i.AuthConfig | None, pod: m.PodSandboxConfig) -> str:
+    async def pull(self, name: str, auth: cri.AuthConfig | None, pod: cri.PodSandboxConfig) -> str:
         """Bring an image here; what names it from then on."""
-        request = i.PullImageRequest(c.ImageSpec(name), auth, pod)
+        request = cri.PullImageRequest(image=cri.ImageSpec(image=name), auth=auth, sandbox_config=pod)
         method = IMAGES + "PullImage"
-        return (await self._call("pull_image", method, request, i.PullImageResponse, PULL_SECONDS)).image_ref
+        return (await self._call("pull_image", method, request, cri.PullImageResponse, PULL_SECONDS)).image_ref
 
-    async def images(self) -> list[i.Image]:
+    async def images(self) -> list[cri.Image]:
         """All images, complete."""
-        return await self.lister.all(IMAGE_LIST, i.ImageFilter())
+        return await self.lister.all(IMAGE_LIST, cri.ListImagesRequest(filter=cri.ImageFilter()))
 
     # -- the way ------------------------------------------------------------------------------------------------------
 
@@ -254,15 +273,15 @@ class RuntimeClient:
     async def _call(
         self, operation: str, method: str, request: Message, kind: type[Answer], seconds: float = 0
     ) -> Answer:
-        answer = await self.unary(operation, method, request.encode(), seconds)
+        answer = await self.unary(operation, method, request.SerializeToString(), seconds)
         try:
-            return kind.decode(answer)
-        except WireError as error:
+            return decode(kind, answer)
+        except MessageError as error:
             raise CriError(operation, "INTERNAL", f"the runtime's answer can not be read: {error}") from error
 
     async def _gone_is_well(self, operation: str, method: str, request: Message, seconds: float = 0) -> None:
         try:
-            await self._call(operation, method, request, m.Empty, seconds)
+            await self.unary(operation, method, request.SerializeToString(), seconds)
         except CriError as error:
             if not error.is_gone:
                 raise

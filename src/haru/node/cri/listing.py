@@ -11,17 +11,15 @@ is asked again after the connection was lost: another runtime may answer then.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from haru.messages import Message
-from haru.node.cri.containers import Container, ContainerFilter
+from google.protobuf.message import Message
+
 from haru.node.cri.errors import CriError
-from haru.node.cri.images import Image, ImageFilter
-from haru.node.cri.messages import PodSandbox, PodSandboxFilter
-from haru.node.cri.stats import ContainerStats, ContainerStatsFilter
-from haru.protobuf import WireError, chunk, fields
+from haru.proto import MessageError, decode
+from haru.proto import cri_pb2 as cri
 
 _log = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=Message)
@@ -31,14 +29,14 @@ IMAGES = "/runtime.v1.ImageService/"
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """One kind of list: its two calls, and what is in it. Filters and items are field 1 of their messages."""
+    """One kind of list: its two calls, which have equal requests and answers, and what is in an answer."""
 
     operation: str
     """As metrics call it."""
     unary: str
     streaming: str
-    item: type[Item]
-    filter: type[Message]
+    items: Callable[[bytes], Iterable[Item]]
+    """Those of one answer. Raises `MessageError`."""
     key: Callable[[Item], str]
     """What tells two items apart."""
 
@@ -47,28 +45,29 @@ CONTAINERS = Listing(
     "list_containers",
     RUNTIME + "ListContainers",
     RUNTIME + "StreamContainers",
-    Container,
-    ContainerFilter,
+    lambda answer: decode(cri.ListContainersResponse, answer).containers,
     lambda item: item.id,
 )
 SANDBOXES = Listing(
     "list_podsandbox",
     RUNTIME + "ListPodSandbox",
     RUNTIME + "StreamPodSandboxes",
-    PodSandbox,
-    PodSandboxFilter,
+    lambda answer: decode(cri.ListPodSandboxResponse, answer).items,
     lambda item: item.id,
 )
 CONTAINER_STATS = Listing(
     "list_container_stats",
     RUNTIME + "ListContainerStats",
     RUNTIME + "StreamContainerStats",
-    ContainerStats,
-    ContainerStatsFilter,
-    lambda item: item.attributes.id if item.attributes is not None else "",
+    lambda answer: decode(cri.ListContainerStatsResponse, answer).stats,
+    lambda item: item.attributes.id,
 )
 IMAGE_LIST = Listing(
-    "list_images", IMAGES + "ListImages", IMAGES + "StreamImages", Image, ImageFilter, lambda item: item.id
+    "list_images",
+    IMAGES + "ListImages",
+    IMAGES + "StreamImages",
+    lambda answer: decode(cri.ListImagesResponse, answer).images,
+    lambda item: item.id,
 )
 
 
@@ -102,12 +101,12 @@ class Lister:
         """Whether the next list of this kind is asked for as a stream."""
         return self._streaming and listing.operation not in self._unsupported
 
-    async def all(self, listing: Listing[Item], wanted: Message | None = None) -> list[Item]:
-        """Everything of a kind that the filter `wanted` lets through, complete. Raises `CriError`."""
-        request = chunk(1, wanted.encode(), always=True) if wanted is not None else b""
-        found = await self._streamed(listing, request) if self.streams(listing) else None
+    async def all(self, listing: Listing[Item], request: Message) -> list[Item]:
+        """Everything of a kind that the filter of `request` lets through, complete. Raises `CriError`."""
+        sent = request.SerializeToString()
+        found = await self._streamed(listing, sent) if self.streams(listing) else None
         if found is None:
-            found = self._read(listing, await self._calls.unary(listing.operation, listing.unary, request))
+            found = self._read(listing, await self._calls.unary(listing.operation, listing.unary, sent))
         return _once(listing, found)
 
     async def _streamed(self, listing: Listing[Item], request: bytes) -> list[Item] | None:
@@ -132,16 +131,10 @@ class Lister:
 
     def _read(self, listing: Listing[Item], answer: bytes) -> list[Item]:
         try:
-            return [listing.item.decode(_bytes(value)) for number, value in fields(answer) if number == 1]
-        except WireError as error:
+            return list(listing.items(answer))
+        except MessageError as error:
             self.failures[listing.operation] = self.failures.get(listing.operation, 0) + 1
             raise CriError(listing.operation, "INTERNAL", f"the runtime's answer can not be read: {error}") from error
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise WireError("an integer where an item is due")
-    return value
 
 
 def _once(listing: Listing[Item], found: list[Item]) -> list[Item]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from haru.drivers.cdi.edits import CdiError
 from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
-from haru.node.cri.containers import ContainerConfig, Device, KeyValue, Mount
+from haru.proto import cri_pb2 as cri
 
 __all__ = ["DIRECTORIES", "CdiError", "apply", "runtime_has_cdi"]
 _FIRST_CONTAINERD = (1, 7)
@@ -27,17 +27,22 @@ def runtime_has_cdi(name: str, version: str) -> bool:
     return number >= (_FIRST_CRIO if name == "cri-o" else _FIRST_CONTAINERD)
 
 
-def apply(config: ContainerConfig, names: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> None:
+def apply(config: cri.ContainerConfig, names: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> None:
     """Write what devices bring into a container's configuration, in place of their names. Raises `CdiError`."""
     edits = CdiFiles(directories).resolve(names)
     if edits.additional_gids:
         raise CdiError(f"{', '.join(names)}: asks for groups, which needs a runtime with CDI (containerd 1.7 or newer)")
+    environment = {one.key: one.value for one in config.envs}
     for text in edits.env:
         key, _, value = text.partition("=")
-        config.envs = [one for one in config.envs if one.key != key]
-        config.envs.append(KeyValue(key, value.encode()))
+        environment.pop(key, None)
+        environment[key] = value.encode()
+    del config.envs[:]
+    config.envs.extend(cri.KeyValue(key=key, value=value) for key, value in environment.items())
     for node in edits.device_nodes:
-        config.devices.append(Device(node.path, node.host_path or node.path, node.permissions or "rwm"))
+        host_path, permissions = node.host_path or node.path, node.permissions or "rwm"
+        config.devices.add(container_path=node.path, host_path=host_path, permissions=permissions)
     for mount in edits.mounts:
-        config.mounts.append(Mount(mount.container_path, mount.host_path, "ro" in mount.options))
-    config.cdi_devices = []
+        readonly = "ro" in mount.options
+        config.mounts.add(container_path=mount.container_path, host_path=mount.host_path, readonly=readonly)
+    del config.CDI_devices[:]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from haru.node.cri.containers import Mount
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 
@@ -27,7 +27,7 @@ class Prepared:
     """By container name: fully qualified CDI device names, and mounts beside what CDI brings."""
 
     devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+    mounts: Mapping[str, Sequence[cri.Mount]] = field(default_factory=dict)
 
 
 class Devices(Protocol):

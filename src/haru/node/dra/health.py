@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from haru.client.backoff import Backoff
-from haru.drivers.protocol import HEALTH_NAMES, HealthReport
+from haru.drivers.protocol import HEALTH_NAMES
 from haru.node.dra.claim_info_cache import ClaimInfo
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
-from haru.protobuf import WireError
+from haru.proto import dra_pb2 as dra
 
 _LOG = logging.getLogger("haru.node.dra")
 DEFAULT_TIMEOUT: Final = 30.0
@@ -44,11 +44,11 @@ class HealthCache:
     def __init__(self) -> None:
         self._reports: dict[Key, _Report] = {}
 
-    def take(self, driver: str, report: HealthReport, now: float) -> list[Key]:
+    def take(self, driver: str, report: dra.NodeWatchResourcesResponse, now: float) -> list[Key]:
         """Take a driver's report in; the devices whose state, message or timeout changed."""
         changed = []
         for told in report.devices:
-            if told.device is None:
+            if not told.HasField("device"):
                 continue
             key = (driver, told.device.pool_name, told.device.device_name)
             timeout = float(max(told.health_check_timeout_seconds, 0)) or DEFAULT_TIMEOUT
@@ -157,7 +157,7 @@ class HealthWatcher:
                     _LOG.warning("DRA driver %s announces health and does not serve it", instance.driver)
                     return
                 why = f"{error.code().name}: {error.details()}"
-            except (grpc.aio.UsageError, WireError) as error:
+            except grpc.aio.UsageError as error:
                 why = str(error)
             _LOG.info("health of DRA driver %s: %s", instance.driver, why)
             self._tell(self._cache.forget(instance.driver))

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 from haru.client.api import ApiClient
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
-from haru.drivers.protocol import Claim, Device
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import labels_of, name_of, namespace_of, uid_of
@@ -30,6 +29,7 @@ from haru.node.dra.errors import ClaimRefused, DriverAway, DriverMissing
 from haru.node.dra.metrics import DraMetrics
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
+from haru.proto import dra_pb2 as dra
 
 Obj = dict[str, Any]
 NODES: Final = known_kind("v1", "Node")
@@ -253,10 +253,10 @@ def _info(claim: Obj) -> ClaimInfo:
     return ClaimInfo(namespace_of(claim), name_of(claim), uid_of(claim), drivers=drivers)
 
 
-def _asked(info: ClaimInfo) -> Claim:
-    return Claim(info.namespace, info.uid, info.name)
+def _asked(info: ClaimInfo) -> dra.Claim:
+    return dra.Claim(namespace=info.namespace, uid=info.uid, name=info.name)
 
 
-def _device(device: Device) -> PreparedDevice:
+def _device(device: dra.Device) -> PreparedDevice:
     requests = tuple(name.partition("/")[0] for name in device.request_names)
     return PreparedDevice(device.pool_name, device.device_name, requests, tuple(device.cdi_device_ids), device.share_id)

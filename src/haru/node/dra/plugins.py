@@ -7,34 +7,23 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from haru.drivers.protocol import (
-    HEALTH,
-    V1,
-    V1BETA1,
-    Claim,
-    ClaimsRequest,
-    Device,
-    Empty,
-    HealthReport,
-    PrepareAnswer,
-    UnprepareAnswer,
-    method,
-)
+from google.protobuf.message import Message
+
+from haru.drivers.protocol import HEALTH, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
-from haru.messages import Message
 from haru.node.dra.errors import DriverAway, DriverFailed
 from haru.node.dra.metrics import DraMetrics
-from haru.protobuf import WireError
+from haru.proto import MessageError
+from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
     import grpc.aio
 
-Answer = TypeVar("Answer", bound=Message)
 CALL_SECONDS: Final = 45.0
 _counter = itertools.count(1)
 
@@ -61,21 +50,27 @@ class Instance:
     def __post_init__(self) -> None:
         self.through = channel(self.endpoint)
 
-    async def prepare(self, claims: Sequence[Claim]) -> dict[str, list[Device]]:
+    async def prepare(self, claims: Sequence[dra.Claim]) -> dict[str, list[dra.Device]]:
         """The devices of each claim, by UID. Raises `DriverFailed` if that of any is missing."""
-        answer = await self._ask("NodePrepareResources", claims, PrepareAnswer)
+        request = dra.NodePrepareResourcesRequest(claims=claims)
+        answer: dra.NodePrepareResourcesResponse = await self._ask(
+            "NodePrepareResources", request, dra.NodePrepareResourcesResponse
+        )
         _check(self.driver, "NodePrepareResources", claims, answer.claims)
-        return {uid: answer.claims[uid].devices for uid in answer.claims}
+        return {uid: list(answer.claims[uid].devices) for uid in answer.claims}
 
-    async def unprepare(self, claims: Sequence[Claim]) -> None:
+    async def unprepare(self, claims: Sequence[dra.Claim]) -> None:
         """Give claims back. Raises `DriverFailed`."""
-        answer = await self._ask("NodeUnprepareResources", claims, UnprepareAnswer)
+        request = dra.NodeUnprepareResourcesRequest(claims=claims)
+        answer: dra.NodeUnprepareResourcesResponse = await self._ask(
+            "NodeUnprepareResources", request, dra.NodeUnprepareResourcesResponse
+        )
         _check(self.driver, "NodeUnprepareResources", claims, answer.claims)
 
-    async def health(self) -> AsyncIterator[HealthReport]:
+    async def health(self) -> AsyncIterator[dra.NodeWatchResourcesResponse]:
         """Reports of all devices, until the stream ends. Raises `grpc.aio.AioRpcError`."""
-        watch = call(self.through, method(HEALTH, "NodeWatchResources"), HealthReport, stream=True)
-        async for report in watch(Empty()):
+        watch = call(self.through, method(HEALTH, "NodeWatchResources"), dra.NodeWatchResourcesResponse, stream=True)
+        async for report in watch(dra.NodeWatchResourcesRequest()):
             yield report
 
     async def connection_changed(self) -> None:
@@ -96,15 +91,14 @@ class Instance:
         self.connected = False
         await self.through.close()
 
-    async def _ask(self, name: str, claims: Sequence[Claim], answer: type[Answer]) -> Answer:
+    async def _ask(self, name: str, request: Message, answer: type[Message]) -> Any:
         import grpc
         import grpc.aio
 
         ask = call(self.through, method(self.version, name), answer)
         began, code = time.monotonic(), "OK"
         try:
-            found: Answer = await ask(ClaimsRequest(list(claims)), timeout=CALL_SECONDS)
-            return found
+            return await ask(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             told = f"DRA driver {self.driver}: {name}: {code}: {error.details() or 'no reason given'}"
@@ -113,13 +107,13 @@ class Instance:
         except grpc.aio.UsageError:
             code = "CANCELLED"
             raise DriverAway(f"DRA driver {self.driver}: {name}: the driver is leaving") from None
-        except WireError as error:
+        except MessageError as error:
             raise DriverFailed(f"DRA driver {self.driver}: {name}: the answer makes no sense: {error}") from None
         finally:
             self.metrics.calls.labels(self.driver, name, code).observe(time.monotonic() - began)
 
 
-def _check(driver: str, name: str, claims: Sequence[Claim], answers: dict[str, Any]) -> None:
+def _check(driver: str, name: str, claims: Sequence[dra.Claim], answers: Mapping[str, Any]) -> None:
     asked = {claim.uid: claim for claim in claims}
     for uid, claim in asked.items():
         where = f"DRA driver {driver}: {name}: ResourceClaim {claim.namespace}/{claim.name} ({uid})"

@@ -16,21 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from haru.client.backoff import Backoff
-from haru.drivers.protocol import (
-    HEALTH,
-    PLUGIN_TYPE,
-    REGISTRATION,
-    Empty,
-    PluginInfo,
-    RegistrationStatus,
-    method,
-)
+from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, method
 from haru.drivers.sockets import call, channel
 from haru.kube.names import is_dns1123_subdomain
 from haru.node.dra.errors import DriverMissing
 from haru.node.dra.metrics import DraMetrics
 from haru.node.dra.plugins import Instance, negotiate
-from haru.protobuf import WireError
+from haru.proto import MessageError
+from haru.proto import dra_pb2 as dra
 
 _LOG = logging.getLogger("haru.node.dra")
 LOOK_SECONDS: Final = 0.5
@@ -112,7 +105,7 @@ class PluginRegistry:
             except Refused as error:
                 _LOG.warning("%s: %s", path, error)
                 return
-            except (OSError, WireError) as error:
+            except (OSError, MessageError) as error:
                 _LOG.info("%s: %s", path, error)
                 await asyncio.sleep(min(backoff.next(), 10.0))
                 continue
@@ -138,16 +131,16 @@ class PluginRegistry:
 
         async with channel(path) as through:
             try:
-                ask = call(through, method(REGISTRATION, "GetInfo"), PluginInfo)
-                info: PluginInfo = await ask(Empty(), timeout=_ASK_SECONDS)
-                tell = call(through, method(REGISTRATION, "NotifyRegistrationStatus"), Empty)
+                ask = call(through, method(REGISTRATION, "GetInfo"), dra.PluginInfo)
+                info: dra.PluginInfo = await ask(dra.InfoRequest(), timeout=_ASK_SECONDS)
+                tell = call(through, method(REGISTRATION, "NotifyRegistrationStatus"), dra.RegistrationStatusResponse)
                 try:
                     instance = self._judge(path, info)
                 except Refused as error:
-                    await tell(RegistrationStatus(False, str(error)), timeout=_ASK_SECONDS)
+                    await tell(dra.RegistrationStatus(error=str(error)), timeout=_ASK_SECONDS)
                     raise
                 try:
-                    await tell(RegistrationStatus(True), timeout=_ASK_SECONDS)
+                    await tell(dra.RegistrationStatus(plugin_registered=True), timeout=_ASK_SECONDS)
                 except BaseException:
                     await instance.close()
                     raise
@@ -155,7 +148,7 @@ class PluginRegistry:
                 raise OSError(f"{error.code().name}: {error.details()}") from None
         return instance
 
-    def _judge(self, path: Path, info: PluginInfo) -> Instance:
+    def _judge(self, path: Path, info: dra.PluginInfo) -> Instance:
         if info.type != PLUGIN_TYPE:
             raise Refused(f'type: "{info.type}": only {PLUGIN_TYPE} is registered here')
         if len(info.name) > _LONGEST_NAME or is_dns1123_subdomain(info.name):

@@ -13,15 +13,18 @@ from typing import Any
 
 from haru.kube.meta import annotations_of, labels_of
 from haru.node.cgroups.amounts import Amounts
-from haru.node.cri import containers as c
-from haru.node.cri import messages as m
 from haru.node.podworker import observed as names
 from haru.node.podworker.plan import container_hash, uses_host_network
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
-_PROTOCOLS = {"TCP": 0, "UDP": 1, "SCTP": 2}
-_PROFILES = {"RuntimeDefault": m.RUNTIME_DEFAULT, "Unconfined": m.UNCONFINED, "Localhost": m.LOCALHOST}
-_POLICIES = {"Merge": 0, "Strict": 1}
+_PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
+_PROFILES = {
+    "RuntimeDefault": cri.SecurityProfile.RuntimeDefault,
+    "Unconfined": cri.SecurityProfile.Unconfined,
+    "Localhost": cri.SecurityProfile.Localhost,
+}
+_POLICIES = {"Merge": cri.Merge, "Strict": cri.Strict}
 _MASKED = (
     "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
@@ -38,13 +41,13 @@ class Surroundings:
     environment: Mapping[str, bytes]
     command: Sequence[str] = ()
     args: Sequence[str] = ()
-    mounts: Sequence[c.Mount] = ()
-    devices: Sequence[c.Device] = ()
+    mounts: Sequence[cri.Mount] = ()
+    devices: Sequence[cri.Device] = ()
     cdi: Sequence[str] = ()
     amounts: Amounts | None = None
     image_ref: str = ""
     log_path: str = ""
-    users: m.IDMapping | None = None
+    users: cri.IDMapping | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,32 +64,34 @@ def sandbox_config(
     *,
     log_directory: str,
     cgroup_parent: str,
-    dns: m.DNSConfig | None,
-    users: m.IDMapping | None = None,
-) -> m.PodSandboxConfig:
+    dns: cri.DNSConfig | None,
+    users: cri.IDMapping | None = None,
+) -> cri.PodSandboxConfig:
     """The sandbox of a pod. `users` are those of its own user namespace."""
     spec, meta = pod["spec"], pod["metadata"]
     context = spec.get("securityContext") or {}
-    security = m.LinuxSandboxSecurityContext(
+    security = cri.LinuxSandboxSecurityContext(
         namespace_options=namespaces(pod, users=users),
         selinux_options=_selinux(context),
-        run_as_user=context.get("runAsUser"),
+        run_as_user=_int64(context.get("runAsUser")),
         supplemental_groups=_groups(context),
         privileged=any(_context(one).get("privileged") for one in _all(spec)),
-        run_as_group=context.get("runAsGroup") if context.get("runAsUser") is not None else None,
-        seccomp=_profile(context.get("seccompProfile")) or m.SecurityProfile(m.RUNTIME_DEFAULT),
-        supplemental_groups_policy=_POLICIES.get(context.get("supplementalGroupsPolicy", ""), 0),
+        run_as_group=_int64(context.get("runAsGroup")) if context.get("runAsUser") is not None else None,
+        seccomp=_profile(context.get("seccompProfile") or {"type": "RuntimeDefault"}),
+        supplemental_groups_policy=_POLICIES.get(context.get("supplementalGroupsPolicy", "")),
     )
     hostname = "" if uses_host_network(pod) else (spec.get("hostname") or meta["name"])[:63].rstrip("-.")
-    return m.PodSandboxConfig(
-        metadata=m.PodSandboxMetadata(meta["name"], meta["uid"], meta["namespace"], attempt),
+    return cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(
+            name=meta["name"], uid=meta["uid"], namespace=meta["namespace"], attempt=attempt
+        ),
         hostname=hostname,
         log_directory=log_directory,
         dns_config=dns,
         port_mappings=_ports(pod),
         labels=pod_labels(pod),
         annotations={**annotations_of(pod), "kubernetes.io/config.source": "api"},
-        linux=m.LinuxPodSandboxConfig(
+        linux=cri.LinuxPodSandboxConfig(
             cgroup_parent=cgroup_parent,
             security_context=security,
             sysctls={entry["name"]: entry["value"] for entry in context.get("sysctls") or ()},
@@ -94,7 +99,7 @@ def sandbox_config(
     )
 
 
-def container_config(pod: Obj, container: Mapping[str, Any], around: Surroundings) -> c.ContainerConfig:
+def container_config(pod: Obj, container: Mapping[str, Any], around: Surroundings) -> cri.ContainerConfig:
     """One start of a container."""
     labels = {**pod_labels_only(pod), names.CONTAINER_NAME: container["name"]}
     noted = {
@@ -105,23 +110,25 @@ def container_config(pod: Obj, container: Mapping[str, Any], around: Surrounding
         names.GRACE_PERIOD: str(pod["spec"].get("terminationGracePeriodSeconds", 30)),
         **around.annotations,
     }
-    return c.ContainerConfig(
-        metadata=c.ContainerMetadata(container["name"], around.attempt),
-        image=c.ImageSpec(around.image_ref or container["image"], user_specified_image=container["image"]),
-        command=list(around.command),
-        args=list(around.args),
+    return cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=container["name"], attempt=around.attempt),
+        image=cri.ImageSpec(image=around.image_ref or container["image"], user_specified_image=container["image"]),
+        command=around.command,
+        args=around.args,
         working_dir=container.get("workingDir", ""),
-        envs=[c.KeyValue(name, value) for name, value in around.environment.items()],
-        mounts=list(around.mounts),
-        devices=list(around.devices),
+        envs=[cri.KeyValue(key=name, value=value) for name, value in around.environment.items()],
+        mounts=around.mounts,
+        devices=around.devices,
         labels=labels,
         annotations=noted,
         log_path=around.log_path,
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
-        linux=c.LinuxContainerConfig(resources_message(around.amounts), _security(pod, container, around.users)),
-        cdi_devices=[c.CDIDevice(name) for name in around.cdi],
+        linux=cri.LinuxContainerConfig(
+            resources=resources_message(around.amounts), security_context=_security(pod, container, around.users)
+        ),
+        CDI_devices=[cri.CDIDevice(name=name) for name in around.cdi],
     )
 
 
@@ -131,31 +138,31 @@ def pod_labels_only(pod: Obj) -> dict[str, str]:
     return {names.POD_NAME: meta["name"], names.POD_NAMESPACE: meta["namespace"], names.POD_UID: meta["uid"]}
 
 
-def resources_message(amounts: Amounts | None) -> m.LinuxContainerResources | None:
+def resources_message(amounts: Amounts | None) -> cri.LinuxContainerResources | None:
     """Amounts as the runtime takes them."""
     if amounts is None:
         return None
-    return m.LinuxContainerResources(
+    return cri.LinuxContainerResources(
         cpu_period=amounts.cpu_period,
         cpu_quota=amounts.cpu_quota,
         cpu_shares=amounts.cpu_shares,
         memory_limit_in_bytes=amounts.memory_limit,
         oom_score_adj=amounts.oom_score_adj,
-        hugepage_limits=[m.HugepageLimit(size, limit) for size, limit in amounts.huge_pages.items()],
-        unified=dict(amounts.unified),
+        hugepage_limits=[cri.HugepageLimit(page_size=size, limit=limit) for size, limit in amounts.huge_pages.items()],
+        unified=amounts.unified,
     )
 
 
-def namespaces(pod: Obj, *, users: m.IDMapping | None = None) -> m.NamespaceOption:
+def namespaces(pod: Obj, *, users: cri.IDMapping | None = None) -> cri.NamespaceOption:
     """Which namespaces a pod has for itself: it shares processes only if it says so."""
     spec = pod["spec"]
-    pid = m.NODE if spec.get("hostPID") else m.POD if spec.get("shareProcessNamespace") else m.CONTAINER
-    options = m.NamespaceOption(
-        m.NODE if uses_host_network(pod) else m.POD, pid, m.NODE if spec.get("hostIPC") else m.POD
+    pid = cri.NODE if spec.get("hostPID") else cri.POD if spec.get("shareProcessNamespace") else cri.CONTAINER
+    return cri.NamespaceOption(
+        network=cri.NODE if uses_host_network(pod) else cri.POD,
+        pid=pid,
+        ipc=cri.NODE if spec.get("hostIPC") else cri.POD,
+        userns_options=cri.UserNamespace(mode=cri.POD, uids=[users], gids=[users]) if users is not None else None,
     )
-    if users is not None:
-        options.userns_options = m.UserNamespace(m.POD, [users], [users])
-    return options
 
 
 def log_directory(root: str, pod: Obj) -> str:
@@ -172,28 +179,30 @@ def log_path(container: str, attempt: int) -> str:
 # -- security ---------------------------------------------------------------------------------------------------------
 
 
-def _security(pod: Obj, container: Mapping[str, Any], users: m.IDMapping | None) -> c.LinuxContainerSecurityContext:
+def _security(pod: Obj, container: Mapping[str, Any], users: cri.IDMapping | None) -> cri.LinuxContainerSecurityContext:
     of_pod, own = pod["spec"].get("securityContext") or {}, _context(container)
     merged = {**{key: of_pod[key] for key in of_pod if of_pod[key] is not None}, **own}
     privileged = bool(own.get("privileged"))
     capabilities = own.get("capabilities") or {}
     escalates = own.get("allowPrivilegeEscalation")
     default_proc = (own.get("procMount") or "Default") == "Default" and not privileged
-    return c.LinuxContainerSecurityContext(
-        capabilities=c.Capability(list(capabilities.get("add") or ()), list(capabilities.get("drop") or ())),
+    return cri.LinuxContainerSecurityContext(
+        capabilities=cri.Capability(
+            add_capabilities=capabilities.get("add"), drop_capabilities=capabilities.get("drop")
+        ),
         privileged=privileged,
         namespace_options=namespaces(pod, users=users),
         selinux_options=_selinux(merged),
-        run_as_user=merged.get("runAsUser"),
+        run_as_user=_int64(merged.get("runAsUser")),
         readonly_rootfs=bool(own.get("readOnlyRootFilesystem")),
         supplemental_groups=_groups(of_pod),
         no_new_privs=escalates is False and not privileged,
-        run_as_group=merged.get("runAsGroup"),
-        masked_paths=list(_MASKED) if default_proc else [],
-        readonly_paths=list(_READ_ONLY) if default_proc else [],
-        seccomp=_profile(merged.get("seccompProfile")) or m.SecurityProfile(m.UNCONFINED),
+        run_as_group=_int64(merged.get("runAsGroup")),
+        masked_paths=_MASKED if default_proc else (),
+        readonly_paths=_READ_ONLY if default_proc else (),
+        seccomp=_profile(merged.get("seccompProfile") or {"type": "Unconfined"}),
         apparmor=_profile(merged.get("appArmorProfile")),
-        supplemental_groups_policy=_POLICIES.get(of_pod.get("supplementalGroupsPolicy", ""), 0),
+        supplemental_groups_policy=_POLICIES.get(of_pod.get("supplementalGroupsPolicy", "")),
     )
 
 
@@ -211,29 +220,32 @@ def _groups(context: Mapping[str, Any]) -> list[int]:
     return [*(context.get("supplementalGroups") or ()), *([group] if group is not None else [])]
 
 
-def _selinux(context: Mapping[str, Any]) -> m.SELinuxOption | None:
+def _int64(value: int | None) -> cri.Int64Value | None:
+    return cri.Int64Value(value=value) if value is not None else None
+
+
+def _selinux(context: Mapping[str, Any]) -> cri.SELinuxOption | None:
     found = context.get("seLinuxOptions")
-    return m.SELinuxOption(**{key: found.get(key, "") for key in ("user", "role", "type", "level")}) if found else None
+    return cri.SELinuxOption(**{key: found.get(key) for key in ("user", "role", "type", "level")}) if found else None
 
 
-def _profile(profile: Mapping[str, Any] | None) -> m.SecurityProfile | None:
+def _profile(profile: Mapping[str, Any] | None) -> cri.SecurityProfile | None:
     if not profile:
         return None
-    return m.SecurityProfile(_PROFILES[profile["type"]], profile.get("localhostProfile", ""))
+    return cri.SecurityProfile(profile_type=_PROFILES[profile["type"]], localhost_ref=profile.get("localhostProfile"))
 
 
-def _ports(pod: Obj) -> list[m.PortMapping]:
+def _ports(pod: Obj) -> list[cri.PortMapping]:
     if uses_host_network(pod):
         return []
     return [
-        m.PortMapping(
-            _PROTOCOLS.get(port.get("protocol", "TCP"), 0),
-            port["containerPort"],
-            port["hostPort"],
-            port.get("hostIP", ""),
+        cri.PortMapping(
+            protocol=_PROTOCOLS.get(port.get("protocol", "TCP")),
+            container_port=port["containerPort"],
+            host_port=port["hostPort"],
+            host_ip=port.get("hostIP"),
         )
         for container in _all(pod["spec"])
         for port in container.get("ports") or ()
         if port.get("hostPort")
-        for host_ip in (port.get("hostIP") or "",)
     ]

@@ -10,9 +10,7 @@ from typing import Any
 from haru.kube.errors import StatusError
 from haru.node.agent.context import Context
 from haru.node.agent.images import Images, StartError, check_user
-from haru.node.cri.containers import ContainerConfig, Mount
 from haru.node.cri.errors import CriError
-from haru.node.cri.messages import IDMapping, PodSandboxConfig
 from haru.node.dra import cdi
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import Surroundings, container_config, log_path
@@ -22,6 +20,7 @@ from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.volumes.payload import files_of
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 _HOOK_SECONDS = 3600.0
@@ -54,7 +53,7 @@ class Starter:
         pod: Obj,
         container: Mapping[str, Any],
         sandbox: SeenSandbox,
-        config: PodSandboxConfig,
+        config: cri.PodSandboxConfig,
         attempt: int,
         sources: Sources,
         place: Place,
@@ -108,17 +107,19 @@ class Starter:
         place: Place,
         prepared: Prepared,
         image_ref: str,
-    ) -> ContainerConfig:
+    ) -> cri.ContainerConfig:
         values = environment(pod, container, sources, place)
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
         mounts = self._mounts(pod, container, place, lambda text: expand(text, known))
         mounts += prepared.mounts.get(container["name"], ())
         users = self._context.users(pod)
-        mapping = IDMapping(users.host_id, 0, users.length) if users is not None else None
+        mapping = cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None
         if mapping is not None:
             for mount in mounts:
-                mount.uid_mappings = mount.gid_mappings = [mapping]
+                for mappings in (mount.uidMappings, mount.gidMappings):
+                    del mappings[:]
+                    mappings.append(mapping)
         names = list(prepared.devices.get(container["name"], ()))
         around = Surroundings(
             sandbox=sandbox.id,
@@ -140,13 +141,14 @@ class Starter:
 
     def _mounts(
         self, pod: Obj, container: Mapping[str, Any], place: Place, expanded: Callable[[str], str]
-    ) -> list[Mount]:
+    ) -> list[cri.Mount]:
         places = self._context.places
         mounts = [places.mount(pod, mount, expanded) for mount in container.get("volumeMounts") or ()]
         own = places.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
         if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):
-            mounts.append(Mount("/etc/hosts", str(_hosts_file(own / "etc-hosts", pod, place))))
+            hosts = _hosts_file(own / "etc-hosts", pod, place)
+            mounts.append(cri.Mount(container_path="/etc/hosts", host_path=str(hosts)))
         # Each start has a file of its own for its last words.
         path = container.get("terminationMessagePath") or "/dev/termination-log"
         directory = own / "containers" / container["name"]
@@ -155,7 +157,7 @@ class Starter:
         file = directory / f"{number:08x}"
         file.touch()
         file.chmod(0o666)
-        mounts.append(Mount(path, str(file)))
+        mounts.append(cri.Mount(container_path=path, host_path=str(file)))
         return mounts
 
     def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from haru.node.cri.containers import ContainerStatus
-from haru.node.cri.messages import CREATED, EXITED, RUNNING, SANDBOX_READY, UNKNOWN, PodSandboxStatus
+from haru.proto import cri_pb2 as cri
 
 POD_NAME: Final = "io.kubernetes.pod.name"
 POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
@@ -19,7 +18,10 @@ MESSAGE_PATH: Final = "io.kubernetes.container.terminationMessagePath"
 MESSAGE_POLICY: Final = "io.kubernetes.container.terminationMessagePolicy"
 GRACE_PERIOD: Final = "io.kubernetes.pod.terminationGracePeriod"
 
-__all__ = ["CREATED", "EXITED", "RUNNING", "UNKNOWN", "SeenContainer", "SeenPod", "SeenSandbox"]
+CREATED: Final = cri.CONTAINER_CREATED
+RUNNING: Final = cri.CONTAINER_RUNNING
+EXITED: Final = cri.CONTAINER_EXITED
+UNKNOWN: Final = cri.CONTAINER_UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,13 @@ class SeenSandbox:
     network: int = 0
 
     @classmethod
-    def of(cls, status: PodSandboxStatus) -> SeenSandbox:
+    def of(cls, status: cri.PodSandboxStatus) -> SeenSandbox:
         """From what the runtime answers."""
         ips: tuple[str, ...] = ()
-        if status.network is not None and status.network.ip:
+        if status.network.ip:
             ips = (status.network.ip, *(more.ip for more in status.network.additional_ips))
-        linux = status.linux
-        options = linux.namespaces.options if linux is not None and linux.namespaces is not None else None
-        attempt = status.metadata.attempt if status.metadata is not None else 0
-        ready = status.state == SANDBOX_READY
-        return cls(status.id, attempt, ready, status.created_at, ips, options.network if options is not None else 0)
+        ready, network = status.state == cri.SANDBOX_READY, status.linux.namespaces.options.network
+        return cls(status.id, status.metadata.attempt, ready, status.created_at, ips, network)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +71,19 @@ class SeenContainer:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, status: ContainerStatus, sandbox: str = "") -> SeenContainer:
+    def of(cls, status: cri.ContainerStatus, sandbox: str = "") -> SeenContainer:
         """From what the runtime answers."""
-        noted = status.annotations
-        image = status.image
+        noted = dict(status.annotations)
         count = noted.get(RESTART_COUNT, "")
         where = noted.get(MESSAGE_PATH, "")
         user = None
-        if status.user is not None and status.user.linux is not None:
+        if status.user.HasField("linux"):
             linux = status.user.linux
             user = {"uid": linux.uid, "gid": linux.gid, "supplementalGroups": list(linux.supplemental_groups)}
         return cls(
             id=status.id,
             name=status.labels.get(CONTAINER_NAME, ""),
-            attempt=int(count) if count.isdigit() else status.metadata.attempt if status.metadata else 0,
+            attempt=int(count) if count.isdigit() else status.metadata.attempt,
             state=status.state,
             created_at=status.created_at,
             started_at=status.started_at,
@@ -93,7 +91,7 @@ class SeenContainer:
             exit_code=status.exit_code,
             reason=status.reason,
             message=status.message,
-            image=(image.user_specified_image or image.image) if image is not None else "",
+            image=status.image.user_specified_image or status.image.image,
             image_ref=status.image_ref,
             hash=noted.get(HASH, ""),
             sandbox=sandbox,

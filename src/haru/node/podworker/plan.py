@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.node.cri.messages import NODE
 from haru.node.podworker.observed import CREATED, EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.podworker.restarts import CrashLoop, crash_message, is_sidecar, should_restart
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 
@@ -226,7 +226,7 @@ def _sandbox(pod: Obj, seen: SeenPod) -> tuple[bool, int]:
     if newest is None:
         return False, 0
     several = sum(1 for sandbox in seen.sandboxes if sandbox.ready) > 1
-    wrong_network = (newest.network == NODE) != uses_host_network(pod)
+    wrong_network = (newest.network == cri.NODE) != uses_host_network(pod)
     no_address = not uses_host_network(pod) and not newest.ips
     return newest.ready and not (several or wrong_network or no_address), newest.attempt + 1
 

@@ -11,9 +11,9 @@ from haru.node.agent.context import Context
 from haru.node.cgroups.amounts import pod_amounts
 from haru.node.cgroups.memory_qos import pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup
-from haru.node.cri.messages import DNSConfig, IDMapping, PodSandboxConfig
 from haru.node.podworker.config import log_directory, sandbox_config
 from haru.node.podworker.plan import uses_host_network
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 
@@ -29,7 +29,7 @@ class Sandboxes:
         qos: Any = (pod.get("status") or {}).get("qosClass") or qos_class(pod["spec"])
         return pod_cgroup(kubepods(self._context.options.cgroup_root), qos, pod["metadata"]["uid"])
 
-    def config(self, pod: Obj, attempt: int) -> PodSandboxConfig:
+    def config(self, pod: Obj, attempt: int) -> cri.PodSandboxConfig:
         """How the runtime is told of the sandbox. Raises `UserNamespaceError`."""
         options = self._context.options
         users = self._context.users(pod)
@@ -39,7 +39,7 @@ class Sandboxes:
             attempt,
             log_directory=log_directory(str(options.logs), pod),
             cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups_per_qos else "",
-            users=IDMapping(users.host_id, 0, users.length) if users is not None else None,
+            users=cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None,
             dns=dns_of(pod, list(options.cluster_dns), options.cluster_domain),
         )
 
@@ -59,29 +59,29 @@ class Sandboxes:
             await asyncio.to_thread(self._context.tree.remove, self.group(pod))
 
 
-def dns_of(pod: Obj, servers: list[str], domain: str, resolv: Path = Path("/etc/resolv.conf")) -> DNSConfig | None:
-    """What is written into the pod's resolv.conf; None for the host's own."""
+def dns_of(pod: Obj, servers: list[str], domain: str, resolv: Path = Path("/etc/resolv.conf")) -> cri.DNSConfig:
+    """What is written into the pod's resolv.conf."""
     spec = pod["spec"]
     policy, own = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
     if policy == "ClusterFirst" and uses_host_network(pod):
         policy = "Default"
-    found = DNSConfig()
+    found = cri.DNSConfig()
     if policy in ("ClusterFirst", "ClusterFirstWithHostNet") and servers:
-        namespace = pod["metadata"]["namespace"]
-        found = DNSConfig(list(servers), [f"{namespace}.svc.{domain}", f"svc.{domain}", domain], ["ndots:5"])
+        searches = [f"{pod['metadata']['namespace']}.svc.{domain}", f"svc.{domain}", domain]
+        found = cri.DNSConfig(servers=servers, searches=searches, options=["ndots:5"])
     elif policy != "None":
         found = _host_dns(resolv)
-    found.servers += [one for one in own.get("nameservers") or () if one not in found.servers]
-    found.searches += [one for one in own.get("searches") or () if one not in found.searches]
+    found.servers.extend(one for one in own.get("nameservers") or () if one not in found.servers)
+    found.searches.extend(one for one in own.get("searches") or () if one not in found.searches)
     for option in own.get("options") or ():
         name, value = option.get("name", ""), option.get("value")
-        found.options = [one for one in found.options if one.partition(":")[0] != name]
+        found.options[:] = [one for one in found.options if one.partition(":")[0] != name]
         found.options.append(f"{name}:{value}" if value else name)
     return found
 
 
-def _host_dns(resolv: Path) -> DNSConfig:
-    found = DNSConfig()
+def _host_dns(resolv: Path) -> cri.DNSConfig:
+    found = cri.DNSConfig()
     try:
         lines = resolv.read_text().splitlines()
     except OSError:
@@ -89,9 +89,9 @@ def _host_dns(resolv: Path) -> DNSConfig:
     for line in lines:
         words = line.split()
         if words[:1] == ["nameserver"]:
-            found.servers += words[1:2]
+            found.servers.extend(words[1:2])
         elif words[:1] == ["search"]:
-            found.searches = words[1:]
+            found.searches[:] = words[1:]
         elif words[:1] == ["options"]:
-            found.options = words[1:]
+            found.options[:] = words[1:]
     return found

@@ -15,13 +15,13 @@ from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.probes.metrics import ProbeCounts
 from haru.node.probes.schedule import target_port
-from haru.protobuf import WireError, chunk, integers
+from haru.proto import MessageError, decode
+from haru.proto import grpchealth_pb2 as health
 
 if TYPE_CHECKING:
     import aiohttp
 
 MOST_OUTPUT = 10 * 1024
-_SERVING = 1
 _HEALTH = "/grpc.health.v1.Health/Check"
 
 
@@ -122,10 +122,13 @@ async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) 
     async with grpc.aio.insecure_channel(f"{host}:{port}", options=options) as channel:
         try:
             call: Any = channel.unary_unary(_HEALTH)
-            data = await call(chunk(1, (where.get("service") or "").encode()), timeout=seconds)
-            status = integers(data).get(1, 0)
+            request = health.HealthCheckRequest(service=where.get("service"))
+            data = await call(request.SerializeToString(), timeout=seconds)
+            status = decode(health.HealthCheckResponse, data).status
         except grpc.aio.AioRpcError as error:
             return Answer(False, f"{error.code().name}: {error.details()}")
-        except WireError as error:
+        except MessageError as error:
             return Answer(False, str(error))
-    return Answer(status == _SERVING, "" if status == _SERVING else f"service unhealthy (responded with {status})")
+    if status == health.HealthCheckResponse.SERVING:
+        return Answer(True)
+    return Answer(False, f"service unhealthy (responded with {status})")

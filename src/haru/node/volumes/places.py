@@ -18,11 +18,10 @@ from typing import Any
 from haru.files import write_whole
 from haru.kube.quantity import parse_quantity
 from haru.kube.strategy import qos_class
-from haru.node.cri.containers import Mount
-from haru.node.cri.messages import BIDIRECTIONAL, HOST_TO_CONTAINER, PRIVATE
 from haru.node.podworker.fields import ConfigError
 from haru.node.volumes.atomic import write_files
 from haru.node.volumes.payload import Files, holds_secrets
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 _NOTE = "pod.json"
@@ -33,7 +32,11 @@ _KINDS = {
     "downwardAPI": "downward-api",
     "emptyDir": "empty-dir",
 }
-_PROPAGATION = {"None": PRIVATE, "HostToContainer": HOST_TO_CONTAINER, "Bidirectional": BIDIRECTIONAL}
+_PROPAGATION = {
+    "None": cri.PROPAGATION_PRIVATE,
+    "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
+    "Bidirectional": cri.PROPAGATION_BIDIRECTIONAL,
+}
 _TESTS: Mapping[str, Callable[[int], bool]] = {
     "Directory": stat.S_ISDIR,
     "File": stat.S_ISREG,
@@ -120,7 +123,7 @@ class Places:
         if self.pod(uid).is_dir():
             shutil.rmtree(self.pod(uid))
 
-    def mount(self, pod: Obj, mount: Mapping[str, Any], expand: Callable[[str], str]) -> Mount:
+    def mount(self, pod: Obj, mount: Mapping[str, Any], expand: Callable[[str], str]) -> cri.Mount:
         """What a container's volumeMount is on this machine. Raises `ConfigError`, OSError."""
         listed = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         if mount["name"] not in listed:
@@ -129,7 +132,7 @@ class Places:
         below = expand(mount["subPathExpr"]) if mount.get("subPathExpr") else mount.get("subPath") or ""
         if below:
             place = _sub_path(place, below)
-        return Mount(
+        return cri.Mount(
             container_path=mount["mountPath"],
             host_path=str(place),
             readonly=bool(mount.get("readOnly")),

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from haru.proto import etcd_pb2 as rpc
 from haru.storage.etcd import messages
 from haru.storage.etcd.connection import CallError, Connection
 from haru.storage.interface import StoreError
@@ -40,12 +41,15 @@ class Compactor:
 
     async def turn(self) -> int:
         """Move the key on and compact, unless another replica did since the last turn; to which revision, or 0."""
-        then = [messages.put(KEY, b"%d" % self._revision)]
-        request = messages.txn_request([messages.compare_version(KEY, self._version)], then, [messages.read(KEY)])
-        answer = messages.txn_answer(await self._connection.call(messages.TXN, request, again=False))
-        last, self._revision = self._revision, answer.revision
+        request = rpc.TxnRequest(
+            compare=[messages.key_has_version(KEY, self._version)],
+            success=[messages.put(KEY, b"%d" % self._revision)],
+            failure=[messages.read(KEY)],
+        )
+        answer = await self._connection.call(messages.TXN, request, again=False)
+        last, self._revision = self._revision, answer.header.revision
         if not answer.succeeded:
-            found = answer.read[0]
+            found = answer.responses[0].response_range.kvs
             self._version = found[0].version if found else 0
             return 0
         self._version += 1
@@ -58,7 +62,7 @@ class Compactor:
 async def compact(connection: Connection, revision: int) -> None:
     """Forget what is older than `revision`; that it is forgotten already is no fault."""
     try:
-        await connection.call(messages.COMPACT, messages.compact_request(revision), again=True)
+        await connection.call(messages.COMPACT, rpc.CompactionRequest(revision=revision), again=True)
     except CallError as error:
         if error.code != "OUT_OF_RANGE":
             raise

@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from google.protobuf.message import Message
+
+from haru.proto import MessageError, decode
+from haru.proto import etcd_pb2 as rpc
+from haru.storage.etcd.messages import WATCH, Answer, Method
 from haru.storage.interface import StoreError
 
 if TYPE_CHECKING:
@@ -122,10 +127,11 @@ class Connection:
         """Turn to another endpoint: the one in use does not do."""
         self._at += 1
 
-    async def call(self, method: str, request: bytes, *, again: bool) -> bytes:
-        """The answer to a call. `again`: it may be repeated when its fate is unknown. Raises `CallError`."""
+    async def call(self, method: Method[Answer], request: Message, *, again: bool) -> Answer:
+        """The answer to a call. `again`: it may be repeated when its fate is unknown. Raises `StoreError`."""
         import grpc
 
+        sent = request.SerializeToString()
         retried = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
@@ -133,9 +139,9 @@ class Connection:
             index = await self._connected(deadline)
             left = max(0.001, deadline - loop.time())
             try:
-                call = self._unary(index, method)
-                answer: bytes = await call(request, timeout=min(left, ATTEMPT_SECONDS) if again else left)
-                return answer
+                call = self._unary(index, method.path)
+                answer: bytes = await call(sent, timeout=min(left, ATTEMPT_SECONDS) if again else left)
+                return _decoded(method.answer, answer)
             except grpc.aio.AioRpcError as error:
                 if error.code() in retried:
                     self._leave_if_at(index)
@@ -144,10 +150,10 @@ class Connection:
                         continue
                 raise self._failure(error, again) from error
 
-    async def watch(self, method: str) -> Stream:
+    async def watch(self) -> Stream:
         """A stream of messages both ways. Raises `CallError` when no endpoint can be reached."""
         index = await self._connected(asyncio.get_running_loop().time() + self._seconds)
-        return Stream(self._channels[index].stream_stream(method)(), lambda: self._leave_if_at(index), self._failure)
+        return Stream(self._channels[index].stream_stream(WATCH)(), lambda: self._leave_if_at(index), self._failure)
 
     def _unary(self, index: int, method: str) -> Any:
         calls = self._calls[index]
@@ -194,6 +200,13 @@ _remedies: Mapping[str, str] = {
 }
 
 
+def _decoded(kind: type[Answer], data: bytes) -> Answer:
+    try:
+        return decode(kind, data)
+    except MessageError as error:
+        raise StoreError(f"etcd: an answer can not be read: {error}") from error
+
+
 class Stream:
     """A watch's stream."""
 
@@ -202,17 +215,17 @@ class Stream:
         self._left = left
         self._failure = failure
 
-    async def write(self, message: bytes) -> None:
+    async def write(self, message: rpc.WatchRequest) -> None:
         """Send a message. Raises `CallError`."""
         import grpc.aio
 
         try:
-            await self._call.write(message)
+            await self._call.write(message.SerializeToString())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise self._told(error) from error
 
-    async def read(self) -> bytes:
-        """The next message. Raises `CallError` at the end."""
+    async def read(self) -> rpc.WatchResponse:
+        """The next message. Raises `StoreError`, at the end `CallError`."""
         import grpc.aio
 
         try:
@@ -222,7 +235,7 @@ class Stream:
         if not isinstance(message, bytes):
             self._left()
             raise CallError("UNAVAILABLE", "etcd ended the watch")
-        return message
+        return _decoded(rpc.WatchResponse, message)
 
     def close(self) -> None:
         """End the stream."""

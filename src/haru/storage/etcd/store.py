@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from haru.protobuf import WireError
+from haru.proto import etcd_pb2 as rpc
 from haru.storage.ciphers import KeysAway, SealError
 from haru.storage.damage import Check, damage_in, damaged_value, no_check
 from haru.storage.etcd import messages
@@ -85,8 +85,8 @@ class EtcdStore(MemoryStore):
         self._keys_patience = KEYS_SECONDS
         try:
             await self._sealing.start()
-            version = messages.status_version(await self._connection.call(messages.STATUS, b"", again=True))
-            self._tells_progress = tells_progress(version)
+            status = await self._connection.call(messages.STATUS, rpc.StatusRequest(), again=True)
+            self._tells_progress = tells_progress(status.version)
             await self._come_up()
         except BaseException:
             await self.stop()
@@ -146,7 +146,7 @@ class EtcdStore(MemoryStore):
     async def _load(self, back: int) -> None:
         """Take the state of so many revisions ago as the view; the watch brings what has happened since."""
         for _ in range(LOADS):
-            newest = (await self._range(self._key(TICK), count_only=True)).revision
+            newest = (await self._range(self._key(TICK), count_only=True)).header.revision
             try:
                 await self._load_at(await self._oldest(max(self._revision, newest - back), newest))
                 return
@@ -171,14 +171,14 @@ class EtcdStore(MemoryStore):
         key, end = self._prefix, _end(self._prefix)
         while True:
             answer = await self._range(key, end, limit=PAGE, revision=revision)
-            await self._get_keys(answer.found)
-            for pair in answer.found:
+            await self._get_keys(answer.kvs)
+            for pair in answer.kvs:
                 name = self._name(pair.key)
                 if name != TICK:
                     state.setdefault(bucket_of(name), []).append(self._checked_record(name, pair))
-            if len(answer.found) >= answer.count:
+            if len(answer.kvs) >= answer.count:
                 break
-            key = answer.found[-1].key + b"\0"
+            key = answer.kvs[-1].key + b"\0"
         self._compacted = revision
         for name in state.keys() | self._buckets.keys():
             self._bucket(name).replace(state.get(name, ()), revision)
@@ -193,17 +193,17 @@ class EtcdStore(MemoryStore):
     def _key(self, name: str) -> bytes:
         return self._prefix + name.encode()
 
-    async def _get_keys(self, pairs: Iterable[messages.KeyValue]) -> None:
+    async def _get_keys(self, pairs: Iterable[rpc.KeyValue]) -> None:
         """Ask those who have keys for what is needed to open values. Raises KeysAway."""
         if self._sealing.outside:
             items = ((bucket_of(self._name(pair.key)), pair.value) for pair in pairs)
             await self._sealing.prepare(items, self._keys_patience)
 
-    def _record(self, name: str, pair: messages.KeyValue) -> Record:
+    def _record(self, name: str, pair: rpc.KeyValue) -> Record:
         kept, stale = self._sealing.open(bucket_of(name), pair.key.decode(), pair.value)
-        return to_record(name, kept, pair.revision, stale=stale)
+        return to_record(name, kept, pair.mod_revision, stale=stale)
 
-    def _checked_record(self, name: str, pair: messages.KeyValue) -> Record:
+    def _checked_record(self, name: str, pair: rpc.KeyValue) -> Record:
         """As `_record`; raises `StoreError` for a value that is damaged. Costs reading it whole: for starts only."""
         record = self._record(name, pair)
         problem = damage_in(record, self._check)
@@ -223,7 +223,7 @@ class EtcdStore(MemoryStore):
             except Compacted as error:
                 _LOG.warning("the watch on etcd fell behind (%s): the state is read anew", error)
                 await self._reload()
-            except (StoreError, WireError) as error:
+            except StoreError as error:
                 if not self.failing:
                     pause = shortest
                     _LOG.warning("the watch on etcd is interrupted: %s", error)
@@ -247,21 +247,24 @@ class EtcdStore(MemoryStore):
 
     async def _follow_once(self) -> None:
         """Publish what one stream tells; ends by raising."""
-        stream = await self._connection.watch(messages.WATCH)
+        stream = await self._connection.watch()
         try:
             start = self._revision + 1
-            await stream.write(messages.watch_request(self._prefix, _end(self._prefix), start))
+            create = rpc.WatchCreateRequest(
+                key=self._prefix, range_end=_end(self._prefix), start_revision=start, progress_notify=True
+            )
+            await stream.write(rpc.WatchRequest(create_request=create))
             while True:
-                answer = messages.watch_answer(await stream.read())
+                answer = await stream.read()
                 if answer.canceled:
-                    if answer.compacted:
-                        raise Compacted(start, answer.compacted)
+                    if answer.compact_revision:
+                        raise Compacted(start, answer.compact_revision)
                     self._connection.leave()
-                    raise StoreError(f"etcd canceled the watch: {answer.reason or 'it does not say why'}")
+                    raise StoreError(f"etcd canceled the watch: {answer.cancel_reason or 'it does not say why'}")
                 if answer.created:
                     self._stream, self.failing = stream, self._stuck
                 else:
-                    await self._get_keys(change.pair for change in answer.changes if not change.deleted)
+                    await self._get_keys(event.kv for event in answer.events if event.type != rpc.Event.DELETE)
                     self._take(answer)
                     if self._stuck:
                         self._stuck = self.failing = False
@@ -269,17 +272,17 @@ class EtcdStore(MemoryStore):
             self._stream = None
             stream.close()
 
-    def _take(self, answer: messages.WatchAnswer) -> None:
+    def _take(self, answer: rpc.WatchResponse) -> None:
         """Publish the changes of one message, which holds whole revisions."""
         at = self._clock()
         touched = set()
-        named = [(self._name(change.pair.key), change) for change in answer.changes]
+        named = [(self._name(event.kv.key), event.type, event.kv) for event in answer.events]
         is_starting = self._unreadable is not None and not self._unreadable.done()
         read = self._checked_record if is_starting else self._record
         # All are read before one is published: after an error the same message comes again.
         changes = [
-            (name, change.pair.revision, None if change.deleted else read(name, change.pair))
-            for name, change in named
+            (name, pair.mod_revision, None if kind == rpc.Event.DELETE else read(name, pair))
+            for name, kind, pair in named
             if name != TICK
         ]
         for name, revision, new in changes:
@@ -289,7 +292,7 @@ class EtcdStore(MemoryStore):
                 bucket.publish(Event(name, revision, old, new), at)
                 touched.add(bucket)
         # Without changes the message tells how far this watch has come.
-        newest = answer.changes[-1].pair.revision if answer.changes else answer.revision
+        newest = answer.events[-1].kv.mod_revision if answer.events else answer.header.revision
         self._revision = max(self._revision, newest)
         for bucket in touched:
             bucket.wake()
@@ -303,7 +306,7 @@ class EtcdStore(MemoryStore):
 
     async def _newest_revision(self) -> int:
         seen = self._revision
-        newest = (await self._range(self._key(TICK), count_only=True)).revision
+        newest = (await self._range(self._key(TICK), count_only=True)).header.revision
         if newest < seen:
             self.failing = True
             raise StoreError(
@@ -317,9 +320,9 @@ class EtcdStore(MemoryStore):
         if self._stream is None:
             return
         if self._tells_progress:
-            await self._stream.write(messages.progress_request())
+            await self._stream.write(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
             return
-        tick = messages.txn_request([], [messages.put(self._key(TICK), to_bytes(b"", None))])
+        tick = rpc.TxnRequest(success=[messages.put(self._key(TICK), to_bytes(b"", None))])
         await self._connection.call(messages.TXN, tick, again=True)
 
     # --- reading
@@ -333,16 +336,16 @@ class EtcdStore(MemoryStore):
             if after:
                 start = max(start, self._key(after) + b"\0")
             answer = await self._range(start, end, limit=limit, revision=revision)
-            await self._get_keys(answer.found)
-            records = [self._record(self._name(pair.key), pair) for pair in answer.found]
+            await self._get_keys(answer.kvs)
+            records = [self._record(self._name(pair.key), pair) for pair in answer.kvs]
             return Page(records, revision, answer.count - len(records))
 
     async def _range(
         self, start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, count_only: bool = False
-    ) -> messages.RangeAnswer:
-        request = messages.range_request(start, end, limit=limit, revision=revision, count_only=count_only)
+    ) -> rpc.RangeResponse:
+        request = rpc.RangeRequest(key=start, range_end=end, limit=limit, revision=revision, count_only=count_only)
         try:
-            return messages.range_answer(await self._connection.call(messages.RANGE, request, again=True))
+            return await self._connection.call(messages.RANGE, request, again=True)
         except CallError as error:
             if error.code == "OUT_OF_RANGE":
                 raise Compacted(revision, max(self._compacted, revision + 1)) from error
@@ -357,12 +360,14 @@ class EtcdStore(MemoryStore):
             if isinstance(operation, Put):
                 self._sealing.check(bucket_of(operation.key))
         request = self._request(operations, await self._leases(operations))
-        answer = messages.txn_answer(await self._connection.call(messages.TXN, request, again=False))
-        await self._progress.wait(answer.revision)
+        answer = await self._connection.call(messages.TXN, request, again=False)
+        revision = answer.header.revision
+        await self._progress.wait(revision)
         if answer.succeeded:
-            return [self._event(operation, answer.revision) for operation in operations]
-        await self._get_keys(found[0] for found in answer.read if found)
-        for operation, found in zip(operations, answer.read, strict=True):
+            return [self._event(operation, revision) for operation in operations]
+        read = [response.response_range.kvs for response in answer.responses]
+        await self._get_keys(found[0] for found in read if found)
+        for operation, found in zip(operations, read, strict=True):
             actual = self._record(operation.key, found[0]) if found else None
             revision = actual.revision if actual else 0
             wrong = operation.expected is not None and operation.expected != revision
@@ -374,19 +379,17 @@ class EtcdStore(MemoryStore):
         """A new lease of etcd for each time that keys shall live. One that no key has any more ends by itself."""
         wanted = {operation.lives for operation in operations if isinstance(operation, Put) and operation.lives}
         return {
-            seconds: messages.lease_answer(
-                await self._connection.call(messages.LEASE, messages.lease_request(seconds), again=True)
-            )
+            seconds: (await self._connection.call(messages.LEASE, rpc.LeaseGrantRequest(TTL=seconds), again=True)).ID
             for seconds in wanted
         }
 
-    def _request(self, operations: Sequence[Put | Delete], leases: Mapping[int, int]) -> bytes:
-        comparisons: list[bytes] = []
-        then: list[bytes] = []
+    def _request(self, operations: Sequence[Put | Delete], leases: Mapping[int, int]) -> rpc.TxnRequest:
+        comparisons: list[rpc.Compare] = []
+        then: list[rpc.RequestOp] = []
         for operation in operations:
             key = self._key(operation.key)
             if operation.expected is not None:
-                comparisons.append(messages.compare_revision(key, operation.expected))
+                comparisons.append(messages.key_unchanged(key, operation.expected))
             if isinstance(operation, Put):
                 kept = to_bytes(operation.value, operation.place)
                 sealed = self._sealing.seal(bucket_of(operation.key), key.decode(), kept)
@@ -394,8 +397,9 @@ class EtcdStore(MemoryStore):
             else:
                 then.append(messages.delete(key))
                 if operation.expected is None:
-                    comparisons.append(messages.compare_revision(key, 0, messages.GREATER))
-        return messages.txn_request(comparisons, then, [messages.read(self._key(o.key)) for o in operations])
+                    comparisons.append(messages.key_exists(key))
+        reads = [messages.read(self._key(operation.key)) for operation in operations]
+        return rpc.TxnRequest(compare=comparisons, success=then, failure=reads)
 
     def _event(self, operation: Put | Delete, revision: int) -> Event:
         """The event of a change of our own, as the watch has brought it."""

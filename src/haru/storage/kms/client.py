@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haru import kms as messages
-from haru.protobuf import WireError
+from haru.proto import MessageError
 from haru.storage.kms.metrics import KmsMetrics
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class KmsClient:
             # The channel was closed while the call was made.
             code = "CANCELLED"
             raise KmsError("the server is stopping", away=True) from None
-        except WireError as error:
+        except MessageError as error:
             raise KmsError(f"{method} at {self._socket}: {error}") from None
         except asyncio.CancelledError:
             code = "CANCELLED"

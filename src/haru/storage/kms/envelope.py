@@ -9,12 +9,13 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from haru.kms import Encrypted, annotations_field, read_annotations, text_of
-from haru.protobuf import WireError, chunk, fields, integer
+from haru.kms import Encrypted
+from haru.proto import MessageError, decode
+from haru.proto import kms_pb2 as rpc
 
-DATA_KEY, SEED = 0, 1
+DATA_KEY, SEED = rpc.AES_GCM_KEY, rpc.HKDF_SHA256_XNONCE_AES_GCM_SEED
 """What the service encrypted: the key itself (older servers), or a seed of keys."""
 SEED_BYTES = INFO_BYTES = KEY_BYTES = 32
 KEY_ID_BYTES = 1024
@@ -34,7 +35,7 @@ class EncryptedObject:
     source: bytes
     """The seed, or the key, as the service encrypted it."""
     annotations: Mapping[str, bytes] = field(default_factory=dict)
-    kind: int = SEED
+    kind: rpc.EncryptedDEKSourceType = SEED
 
     @property
     def encrypted(self) -> Encrypted:
@@ -44,34 +45,37 @@ class EncryptedObject:
     @property
     def source_id(self) -> bytes:
         """A digest of what the service is asked with: equal ones have the same seed."""
-        known = chunk(1, self.key_id.encode(), always=True) + chunk(2, self.source, always=True)
-        known += integer(3, self.kind, always=True) + annotations_field(4, self.annotations)
-        return hashlib.sha256(known).digest()
+        return hashlib.sha256(replace(self, data=b"").to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
-        """The message."""
-        named = chunk(2, self.key_id.encode()) + chunk(3, self.source) + annotations_field(4, self.annotations)
-        return chunk(1, self.data) + named + integer(5, self.kind)
+        """The message, written in one way only."""
+        made = rpc.EncryptedObject(
+            encryptedData=self.data,
+            keyID=self.key_id,
+            encryptedDEKSource=self.source,
+            annotations=self.annotations,
+            encryptedDEKSourceType=self.kind,
+        )
+        return made.SerializeToString(deterministic=True)
 
 
 def read_object(data: bytes) -> EncryptedObject:
     """A message as an object. Raises ValueError for one that can not be used."""
-    found: dict[int, bytes] = {}
-    kind = DATA_KEY
     try:
-        for number, value in fields(data):
-            if isinstance(value, bytes):
-                found[number] = value
-            elif number == 5:
-                kind = value
-        annotations = read_annotations(data, 4) if 4 in found else {}
-        made = EncryptedObject(found.get(1, b""), text_of(found, 2), found.get(3, b""), annotations, kind)
-    except WireError as error:
+        found = decode(rpc.EncryptedObject, data)
+    except MessageError as error:
         raise ValueError(f"it is no EncryptedObject: {error}") from None
+    made = EncryptedObject(
+        found.encryptedData,
+        found.keyID,
+        found.encryptedDEKSource,
+        dict(found.annotations),
+        found.encryptedDEKSourceType,
+    )
     if not made.data:
         raise ValueError("encrypted data is empty")
-    if kind not in (DATA_KEY, SEED):
-        raise ValueError(f"unknown encryptedDEKSourceType: {kind}")
+    if made.kind not in (DATA_KEY, SEED):
+        raise ValueError(f"unknown encryptedDEKSourceType: {made.kind}")
     if why := problem_of(made.encrypted):
         raise ValueError(why)
     return made

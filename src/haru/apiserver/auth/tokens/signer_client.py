@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haru import externaljwt as messages
 from haru.apiserver.auth.tokens.metrics import NOT_GRPC, TokenMetrics
 from haru.apiserver.auth.tokens.sources import SignerError
-from haru.protobuf import WireError
+from haru.proto import MessageError
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -93,7 +93,7 @@ class SignerClient:
             # The channel was closed while the call was made.
             code = "CANCELLED"
             raise SignerError(code, "the server is stopping") from None
-        except WireError as error:
+        except MessageError as error:
             raise SignerError(NOT_GRPC, f"the signer at {self._endpoint}: {method}: {error}") from None
         except asyncio.CancelledError:
             code = "CANCELLED"

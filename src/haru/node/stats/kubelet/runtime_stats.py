@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from google.protobuf.message import Message
+
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.cri.stats import ContainerStats, CpuUsage, MemoryUsage, PressureData, PressureStats
 from haru.node.stats.kubelet.snapshot import FileSystem, Reading
 from haru.node.stats.psi import PsiData, PsiStats
+from haru.proto import cri_pb2 as cri
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +40,36 @@ class RuntimeStats:
                 self._is_there = False
                 return {}
             raise OSError(str(error)) from error
-        return {found.attributes.id: use_of(found) for found in stats if found.attributes is not None}
+        return {found.attributes.id: use_of(found) for found in stats if found.HasField("attributes")}
 
 
-def use_of(stats: ContainerStats) -> ContainerUse:
+def use_of(stats: cri.ContainerStats) -> ContainerUse:
     """One container's message as values."""
-    cpu, memory, layer = stats.cpu or CpuUsage(), stats.memory or MemoryUsage(), stats.writable_layer
-    told = {"cpu": cpu.psi, "memory": memory.psi, "io": stats.io.psi if stats.io is not None else None}
+    cpu, memory, layer = stats.cpu, stats.memory, stats.writable_layer
     reading = Reading(
-        cpu=cpu.usage_core_nano_seconds,
-        nano_cores=cpu.usage_nano_cores,
-        memory=memory.usage_bytes,
-        working_set=memory.working_set_bytes,
-        rss=memory.rss_bytes,
-        available=memory.available_bytes,
-        faults=memory.page_faults,
-        major_faults=memory.major_page_faults,
-        psi={name: _pressure(found) for name, found in told.items() if found is not None},
+        cpu=_value(cpu, "usage_core_nano_seconds"),
+        nano_cores=_value(cpu, "usage_nano_cores"),
+        memory=_value(memory, "usage_bytes"),
+        working_set=_value(memory, "working_set_bytes"),
+        rss=_value(memory, "rss_bytes"),
+        available=_value(memory, "available_bytes"),
+        faults=_value(memory, "page_faults"),
+        major_faults=_value(memory, "major_page_faults"),
+        psi={
+            name: PsiStats(_pressure(use.psi.Full), _pressure(use.psi.Some))
+            for name, use in (("cpu", cpu), ("memory", memory), ("io", stats.io))
+            if use.HasField("psi")
+        },
     )
-    return ContainerUse(reading, None if layer is None else FileSystem(layer.used_bytes, layer.inodes_used))
+    if not stats.HasField("writable_layer"):
+        return ContainerUse(reading)
+    return ContainerUse(reading, FileSystem(_value(layer, "used_bytes"), _value(layer, "inodes_used")))
 
 
-def _pressure(found: PressureStats) -> PsiStats:
-    return PsiStats(_data(found.full), _data(found.some))
+def _value(message: Message, name: str) -> int | None:
+    """The number in a wrapper; None where the runtime does not tell it."""
+    return int(getattr(message, name).value) if message.HasField(name) else None
 
 
-def _data(found: PressureData | None) -> PsiData:
-    return PsiData() if found is None else PsiData(found.total, found.avg10, found.avg60, found.avg300)
+def _pressure(found: cri.PsiData) -> PsiData:
+    return PsiData(found.Total, found.Avg10, found.Avg60, found.Avg300)
