@@ -26,6 +26,7 @@ from benchmarks.preemption_objects import ABOVE_ALL, KINDS, LEVELS, Full, Kind, 
 from benchmarks.results import CALIBRATION_SECONDS, Result
 from benchmarks.tables import markdown, plain, write_section
 from haru.engine import Decision, Options, decide
+from haru.engine.framework import PreemptionOptions
 
 NODES, GROUPS, RACKS = 1_000, 1_000, 20
 DECISIONS = {0.1: 330, 1.0: 330, 10.0: 110}
@@ -67,7 +68,7 @@ def _one(full: Full, kind: Kind, objects: list[Obj], number: int, clock: Callabl
     group = objects[0] if kind.pods else None
     pods = [obj for obj in objects if obj["kind"] == "Pod"]
     snapshot = full.cluster.snapshot()
-    options = Options(seed=number, preempt_for_pods=True, preempt_for_groups=True)
+    options = Options(seed=number, preemption=PreemptionOptions(preempt_for_pods=True, preempt_for_groups=True))
     begun = clock()
     decision = decide(snapshot, pods, group=group, options=options)
     seconds = clock() - begun

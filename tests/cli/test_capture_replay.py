@@ -15,6 +15,7 @@ from preemption_situations import situation
 from haru.api.anonymize import hidden, new_names
 from haru.cli.main import main
 from haru.engine import Options, SchedulerCache, decide, run_round
+from haru.engine.framework import PreemptionOptions
 from haru.kube.yaml import load
 from haru.scheduler.decision_log import DecisionLog
 
@@ -25,7 +26,7 @@ Obj = dict[str, Any]
 def test_decisions_are_equal_after_names_are_hidden(seed: int) -> None:
     objects = list(situation(seed).objects())
     names = new_names(objects)
-    options = Options(preempt_for_groups=True, preempt_for_pods=True)
+    options = Options(preemption=PreemptionOptions(preempt_for_groups=True, preempt_for_pods=True))
     before = run_round(SchedulerCache.of(objects), options)
     after = run_round(SchedulerCache.of(hidden(objects)), options)
 

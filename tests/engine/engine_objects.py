@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import fields
 from typing import Any
 
 from haru.engine import Options
+from haru.engine.framework import PreemptionOptions, SchedulerGates, SearchBudgets
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision
@@ -128,9 +130,18 @@ def member_with_claim(name: str, group: str, count: int = 1, node: str = "", **k
     return [member, claim(f"{name}-gpu", count, owner=member)]
 
 
+SECTIONS = {"gates": SchedulerGates, "budgets": SearchBudgets, "preemption": PreemptionOptions}
+
+
 def options(**kwargs: Any) -> Options:
+    """Options with seed 1 and numbered shares; gates, budgets and preemption by the names of their fields."""
     numbers = itertools.count(1)
-    return Options(**{"seed": 1, "new_share_id": lambda: f"share-{next(numbers)}", **kwargs})
+    given: dict[str, Any] = {"seed": 1, "new_share_id": lambda: f"share-{next(numbers)}", **kwargs}
+    for name, section in SECTIONS.items():
+        own = {field.name: given.pop(field.name) for field in fields(section) if field.name in given}
+        if own:
+            given[name] = section(**own)
+    return Options(**given)
 
 
 def decide_all(objects: list[Obj], group: str = "", only: list[Obj] | None = None, **kwargs: Any) -> Decision:

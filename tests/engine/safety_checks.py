@@ -18,6 +18,7 @@ from safety_world import World
 
 from haru.engine import Options
 from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.framework import PreemptionOptions
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision, MemberDecision
@@ -259,7 +260,7 @@ def check_need(world: World, unit: Unit, how: Options, decision: Decision, view:
     node = "" if unit.group else (decision.nominated[0].node or "")
     everybody = going(world, view) | names(decision)
     for stays in units_of(world, decision, view):
-        without = replace(how, preempt_for_pods=False, preempt_for_groups=False)
+        without = replace(how, preemption=PreemptionOptions())
         left = ask(world.fork(everybody - stays, freed=True, evicted=names(decision), only_on=node), unit, without)
         assert len(left.placed) < len(decision.nominated), f"{stays} go in vain for {unit.name}"
 

@@ -23,7 +23,7 @@ from engine_objects import (
 )
 from topology_objects import RACK, constraint, extended, gang, gpu_gang, holds, rack, racks_of, runs
 
-from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy
+from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 
@@ -332,8 +332,8 @@ def test_resource_ignored_by_profile_excludes_no_rack() -> None:
         obj["spec"]["containers"][0]["resources"]["requests"]["example.com/magic"] = "1"
     assert decide_all(objects, "g").status == "unschedulable"
     profiles = [
-        replace(DEFAULT_PROFILE, ignored_resources=frozenset({"example.com/magic"})),
-        replace(DEFAULT_PROFILE, ignored_groups=frozenset({"example.com"})),
+        replace(DEFAULT_PROFILE, ignored=IgnoredResources(names=frozenset({"example.com/magic"}))),
+        replace(DEFAULT_PROFILE, ignored=IgnoredResources(groups=frozenset({"example.com"}))),
     ]
     for profile in profiles:
         assert len(decide_all(objects, "g", profile=profile).placed) == 2

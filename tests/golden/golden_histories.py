@@ -19,6 +19,7 @@ from safety_checks import Unit
 from safety_machine import SafetyMachine
 
 from haru.engine import Options
+from haru.engine.framework import PreemptionOptions
 from haru.engine.journal import RecordedCluster, decided_entry
 from haru.engine.journal.replay import share_ids
 from haru.engine.journal.values import plain
@@ -90,7 +91,7 @@ def record_preemption(recorder: Recorder, seeds: range) -> None:
         cluster = recorder.begin(f"preemption-{number}")
         for obj in objects:
             cluster.apply(obj)
-        options = Options(seed=number, preempt_for_groups=True, preempt_for_pods=True)
+        options = Options(seed=number, preemption=PreemptionOptions(preempt_for_groups=True, preempt_for_pods=True))
         for listed, group in waiting_units(cluster):
             recorder.decide(cluster, listed, group, options)
 
@@ -110,7 +111,9 @@ def record_rules(recorder: Recorder, start: int, examples: int) -> None:
         cluster = recorder.begin(f"rules-{start}-{number}")
         for obj in (*objects, work):
             cluster.apply(obj)
-        recorder.decide(cluster, [work], None, Options(seed=number, preempt_for_pods=True))
+        recorder.decide(
+            cluster, [work], None, Options(seed=number, preemption=PreemptionOptions(preempt_for_pods=True))
+        )
 
 
 def waiting_units(cluster: SchedulerCache) -> Iterator[tuple[list[Obj], Obj | None]]:

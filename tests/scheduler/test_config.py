@@ -9,8 +9,17 @@ from haru.scheduler.config import scheduler_config
 def test_feature_gates_become_engine_options() -> None:
     up = scheduler_config(FeatureGates.accelerator_defaults(), {"default-scheduler"}, seed=7).options(3)
     plain = scheduler_config(FeatureGates.parse("DRADeviceTaints=false"), {"haru"}).options(1)
-    assert (up.seed, up.gang_scheduling, up.workload_claims, up.features.ListTypeAttributes) == (10, True, True, True)
-    assert (plain.gang_scheduling, plain.workload_claims, plain.features.DeviceTaints) == (False, False, False)
+    assert (up.seed, up.gates.gang_scheduling, up.gates.workload_claims, up.features.ListTypeAttributes) == (
+        10,
+        True,
+        True,
+        True,
+    )
+    assert (plain.gates.gang_scheduling, plain.gates.workload_claims, plain.features.DeviceTaints) == (
+        False,
+        False,
+        False,
+    )
     assert up.new_share_id() != up.new_share_id()
 
 

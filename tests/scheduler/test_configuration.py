@@ -9,7 +9,17 @@ import pytest
 from scheduler_bench import EVENTS, PODS, Bench, play
 
 from haru.engine import Profile
-from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, FILTERS, PACKING_PROFILE, WEIGHTS, FitStrategy
+from haru.engine.framework import (
+    DEFAULT_PROFILE,
+    EXPECTED_PROFILE,
+    FILTERS,
+    PACKING_PROFILE,
+    WEIGHTS,
+    DefaultSpread,
+    FitStrategy,
+    IgnoredResources,
+    InterPodAffinityArgs,
+)
 from haru.kube.gates import FeatureGates
 from haru.kube.yaml import load
 from haru.scheduler.config import scheduler_config
@@ -112,13 +122,13 @@ def test_default_preemption_can_be_disabled() -> None:
     assert not plugins("postFilter: {disabled: [{name: DefaultPreemption}]}").preemption
     off = read("profiles:\n- plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}\n")
     options = scheduler_config(FeatureGates.accelerator_defaults(), (), configuration=off).options(1)
-    assert (options.preempt_for_pods, options.preempt_for_groups) == (False, False)
+    assert (options.preemption.preempt_for_pods, options.preemption.preempt_for_groups) == (False, False)
 
 
 def test_haru_packing_plugin_enables_packing() -> None:
     found = plugins("multiPoint: {enabled: [{name: HaruPacking}]}")
     assert found.packing
-    assert (found.fit, dict(found.weights), found.default_spread) == (
+    assert (found.fit, dict(found.weights), found.spread.constraints) == (
         PACKING_PROFILE.fit,
         dict(PACKING_PROFILE.weights),
         (),
@@ -153,7 +163,7 @@ def test_haru_expected_plugin_has_a_weight() -> None:
         (
             "NodeResourcesFit",
             "{ignoredResources: [example.com/foo], ignoredResourceGroups: [other.com]}",
-            {"ignored_resources": frozenset({"example.com/foo"}), "ignored_groups": frozenset({"other.com"})},
+            {"ignored": IgnoredResources(frozenset({"example.com/foo"}), frozenset({"other.com"}))},
         ),
         ("NodeResourcesBalancedAllocation", "{resources: [{name: cpu, weight: 1}]}", {"balanced": ("cpu",)}),
         (
@@ -161,16 +171,17 @@ def test_haru_expected_plugin_has_a_weight() -> None:
             "{defaultingType: List, defaultConstraints: "
             "[{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}",
             {
-                "default_spread": ({"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"},),
-                "system_spread": False,
+                "spread": DefaultSpread(
+                    ({"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"},), system=False
+                )
             },
         ),
-        ("PodTopologySpread", "{defaultingType: List}", {"default_spread": (), "system_spread": False}),
-        ("InterPodAffinity", "{hardPodAffinityWeight: 0}", {"hard_affinity_weight": 0}),
+        ("PodTopologySpread", "{defaultingType: List}", {"spread": DefaultSpread((), system=False)}),
+        ("InterPodAffinity", "{hardPodAffinityWeight: 0}", {"affinity": InterPodAffinityArgs(hard_weight=0)}),
         (
             "InterPodAffinity",
             "{ignorePreferredTermsOfExistingPods: true}",
-            {"ignore_preferred_of_existing": True, "hard_affinity_weight": 1},
+            {"affinity": InterPodAffinityArgs(ignore_preferred=True)},
         ),
         ("DefaultPreemption", "{minCandidateNodesPercentage: 5, minCandidateNodesAbsolute: 10}", {}),
         ("VolumeBinding", "{bindTimeoutSeconds: 10}", {}),

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haru.engine import Decision, Options, Profile, decide
-from haru.engine.framework import DEFAULT_PROFILE
+from haru.engine.framework import DEFAULT_PROFILE, DefaultSpread
 from haru.scheduler.queue import queueing_hints
 
 Obj = dict[str, Any]
 GROUP = "scheduling.k8s.io/v1alpha2"
 HARD_DEFAULT = Profile(
-    default_spread=({"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},), system_spread=False
+    spread=DefaultSpread(({"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},), system=False)
 )
 SLOW = [HealthCheck.too_slow]
 

@@ -25,6 +25,7 @@ from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
 from haru.client.api import ApiClient
 from haru.cluster_view import ClusterView, Watching
 from haru.engine import Features, Options
+from haru.engine.framework import SchedulerGates
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,9 @@ class Keeper:
         self._before: Counter[Key] = Counter()
         self._tidied = 0
         self._options = Options(
-            features=features or Features(), new_share_id=lambda: "accounted", node_allocatable=True
+            features=features or Features(),
+            new_share_id=lambda: "accounted",
+            gates=SchedulerGates(node_allocatable=True),
         )
         self.looked = asyncio.Event()
         self.registry = CollectorRegistry()

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 from haru.engine import Features, Options
+from haru.engine.framework import PreemptionOptions, SchedulerGates
 
 
 def options_of(enabled: Mapping[str, bool]) -> Options:
@@ -14,13 +15,6 @@ def options_of(enabled: Mapping[str, bool]) -> Options:
     return Options(
         features=Features.from_gates(enabled),
         new_share_id=lambda: f"00000000-0000-0000-0000-{next(numbers):012x}",
-        groups=enabled["GenericWorkload"],
-        gang_scheduling=enabled["GangScheduling"],
-        workload_claims=enabled["DRAWorkloadResourceClaims"],
-        topology=enabled["TopologyAwareWorkloadScheduling"],
-        extended_resources=enabled["DRAExtendedResource"],
-        node_allocatable=enabled["DRANodeAllocatableResources"],
-        declared_features=enabled["NodeDeclaredFeatures"],
-        preempt_for_pods=True,
-        preempt_for_groups=enabled["WorkloadAwarePreemption"],
+        gates=SchedulerGates.from_gates(enabled),
+        preemption=PreemptionOptions(preempt_for_pods=True, preempt_for_groups=enabled["WorkloadAwarePreemption"]),
     )

@@ -78,7 +78,7 @@ class _Round:
         return decided
 
     def _group(self, pod: PodInfo) -> GroupKey | None:
-        return pod.group if self._options.groups else None
+        return pod.group if self._options.gates.groups else None
 
     def _members(self, unit: GroupKey | str) -> list[PodInfo]:
         found = [pod for pod in self._queue if (self._group(pod) or pod.key.path) == unit]
@@ -157,7 +157,7 @@ class _Round:
         group, state = snapshot.pod_group(key), snapshot.group_state(key)
         if any(path in self._result.nominations for path in state.all):
             return "WaitingOnPreemption"
-        gangs = self._options.gang_scheduling
+        gangs = self._options.gates.gang_scheduling
         if group is not None and has_quorum(snapshot, key, group, gang_scheduling=gangs):
             return "Scheduled"
         gated = all(pod.gated for pod in self._members(key))

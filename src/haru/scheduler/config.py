@@ -9,7 +9,7 @@ from datetime import datetime
 
 from haru.clock import utc_now
 from haru.engine import Features, Options, Profile
-from haru.engine.framework import DEFAULT_PROFILE
+from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
 from haru.engine.state import parse_limit
 from haru.kube.gates import FeatureGates
 from haru.scheduler.configuration.file import Configuration
@@ -34,7 +34,7 @@ def scheduler_config(
     `hold_group_members`: pods that name a PodGroup wait while a gate of gangs is off.
     """
     given = configuration or Configuration(dict.fromkeys(scheduler_names, profile))
-    features = Features.from_gates(gates.all())
+    features, switches = Features.from_gates(gates.all()), SchedulerGates.from_gates(gates.all())
 
     def options(number: int, scheduler_name: str = "") -> Options:
         chosen = given.profiles.get(scheduler_name) or next(iter(given.profiles.values()))
@@ -42,18 +42,14 @@ def scheduler_config(
             seed=seed + number,
             features=features,
             new_share_id=lambda: str(uuid.uuid4()),
-            groups=gates.enabled("GenericWorkload"),
-            gang_scheduling=gates.enabled("GangScheduling"),
-            topology=gates.enabled("TopologyAwareWorkloadScheduling"),
-            preempt_for_pods=chosen.preemption,
-            preempt_for_groups=chosen.preemption and gates.enabled("WorkloadAwarePreemption"),
-            workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
-            extended_resources=gates.enabled("DRAExtendedResource"),
-            node_allocatable=gates.enabled("DRANodeAllocatableResources"),
-            declared_features=gates.enabled("NodeDeclaredFeatures"),
+            gates=switches,
+            preemption=PreemptionOptions(
+                preempt_for_pods=chosen.preemption,
+                preempt_for_groups=chosen.preemption and gates.enabled("WorkloadAwarePreemption"),
+                minimum_run_time=fairness.minimum_run_time,
+                preemption_delay=fairness.preemption_delay,
+            ),
             profile=chosen,
-            minimum_run_time=fairness.minimum_run_time,
-            preemption_delay=fairness.preemption_delay,
             now=clock().timestamp(),
         )
 
@@ -75,7 +71,7 @@ def scheduler_config(
         spreads_by_force=any(
             constraint["whenUnsatisfiable"] == "DoNotSchedule"
             for chosen in given.profiles.values()
-            for constraint in chosen.default_spread
+            for constraint in chosen.spread.constraints
         ),
     )
 

@@ -52,12 +52,14 @@ def reserve_earliest_start(
     Also None where a search for it gives up, and for a group that runs already as far as it has to.
     """
     members, key = members_of(snapshot, pods), key_of(group)
-    if not members or (key is not None and options.gang_scheduling and gang_gate_reason(snapshot, key) is not None):
+    if not members or (
+        key is not None and options.gates.gang_scheduling and gang_gate_reason(snapshot, key) is not None
+    ):
         return None
     # What is kept by now will be given up for it.
     snapshot = replace(snapshot, reservation=None) if snapshot.reservation is not None else snapshot
-    seen = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = members_needed(seen, key, group, gang_scheduling=options.gang_scheduling)
+    seen = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
+    needed = members_needed(seen, key, group, gang_scheduling=options.gates.gang_scheduling)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
     if quorum_is_met(seen, preemptor):
         return None

@@ -55,7 +55,7 @@ class FilterResultCache:
         self._memory = feasibility_cache_of(overlay.snapshot, options)
         # Two moments at once are nobody else's question.
         by_class = self._shares and overlay.after is None
-        self._supply = self._memory.supply(options.features, options.step_budget) if by_class else None
+        self._supply = self._memory.supply(options.features, options.budgets.step_budget) if by_class else None
         self._filter_results: dict[Hashable, NodeFeasibility] = {}
         self._plans = cache.scope()
         self._decoder = Decoder(overlay, options)
@@ -377,5 +377,5 @@ def feasibility_cache_of(snapshot: Snapshot, options: Options) -> FeasibilityCac
     given = options.memory
     if given is not None and given.profile is options.profile and snapshot.decision_cache.shares_results:
         return given
-    key = (options.profile, options.features, options.step_budget, options.declared_features)
+    key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
     return snapshot.decision_cache.get_or_compute("boards", key, lambda: FeasibilityCache(options.profile), limit=4)

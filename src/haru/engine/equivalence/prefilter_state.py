@@ -122,8 +122,8 @@ class PreFilterState:
         self._around: TopologyToAffinityTerms | None = None
         profile = shared.profile
         if kind.company:
-            ignore = profile.ignore_preferred_of_existing
-            self._around = TopologyToAffinityTerms(kind.pod, profile.hard_affinity_weight, ignore_preferred=ignore)
+            args = profile.affinity
+            self._around = TopologyToAffinityTerms(kind.pod, args.hard_weight, ignore_preferred=args.ignore_preferred)
         self._refuses = "InterPodAffinity" in profile.filters
         self._scorers = tuple(self._made(kind))
 

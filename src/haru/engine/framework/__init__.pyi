@@ -7,11 +7,17 @@ from .default_plugins import PACKING as PACKING
 from .default_plugins import PLACEMENT_WEIGHTS as PLACEMENT_WEIGHTS
 from .default_plugins import WEIGHTS as WEIGHTS
 from .filter_plan import make_filter_plan as make_filter_plan
+from .options import PreemptionOptions as PreemptionOptions
+from .options import SchedulerGates as SchedulerGates
+from .options import SearchBudgets as SearchBudgets
 from .profile import DEFAULT_PROFILE as DEFAULT_PROFILE
 from .profile import EXPECTED_PROFILE as EXPECTED_PROFILE
 from .profile import PACKING_PROFILE as PACKING_PROFILE
 from .profile import PROFILES as PROFILES
 from .profile import SYSTEM_SPREAD as SYSTEM_SPREAD
+from .profile import DefaultSpread as DefaultSpread
 from .profile import FitStrategy as FitStrategy
+from .profile import IgnoredResources as IgnoredResources
+from .profile import InterPodAffinityArgs as InterPodAffinityArgs
 from .profile import Strategy as Strategy
 from .status import FilterFailure as FilterFailure

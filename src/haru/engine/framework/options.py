@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,42 +19,80 @@ def _no_share_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerGates:
+    """What the scheduler's feature gates switch on, beside the `Features` of the allocator."""
+
+    groups: bool = True
+    """GenericWorkload."""
+    gang_scheduling: bool = True
+    workload_claims: bool = True
+    """DRAWorkloadResourceClaims."""
+    topology: bool = True
+    """TopologyAwareWorkloadScheduling."""
+    extended_resources: bool = True
+    """DRAExtendedResource."""
+    node_allocatable: bool = False
+    """DRANodeAllocatableResources."""
+    declared_features: bool = True
+    """NodeDeclaredFeatures."""
+
+    @classmethod
+    def from_gates(cls, enabled: Mapping[str, bool]) -> SchedulerGates:
+        """Read the gates by their names in Kubernetes."""
+        return cls(
+            groups=enabled["GenericWorkload"],
+            gang_scheduling=enabled["GangScheduling"],
+            workload_claims=enabled["DRAWorkloadResourceClaims"],
+            topology=enabled["TopologyAwareWorkloadScheduling"],
+            extended_resources=enabled["DRAExtendedResource"],
+            node_allocatable=enabled["DRANodeAllocatableResources"],
+            declared_features=enabled["NodeDeclaredFeatures"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudgets:
+    """Bound each search. Beyond its budget the answer is "gave up", an error, never "does not fit"."""
+
+    step_budget: int = DEFAULT_BUDGET
+    """Steps of the device search of one node."""
+    placement_budget: int = 20_000
+    """Node checks of the search for a group's places."""
+    extras_budget: int = 500
+    """Node checks for members beyond the quorum."""
+    preemption_budget: int = 2_000
+    """Feasibility checks of one preemption."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionOptions:
+    """For whom pods may be evicted, and who is protected. Times are in seconds; 0 protects nobody."""
+
+    preempt_for_pods: bool = False
+    preempt_for_groups: bool = False
+    """WorkloadAwarePreemption."""
+    minimum_run_time: float = 0.0
+    """Pods that started later than that are not evicted."""
+    preemption_delay: float = 0.0
+    """How long a preemptor waits, since its pods were created, before it evicts a pod."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """How to decide.
 
-    `seed` breaks ties. `step_budget` bounds the device search of one node, `placement_budget` the questions to nodes
-    that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
-    `extras_budget` is what a group that has its quorum may spend on places for more members, `preemption_budget` the
-    number of times that preemption may ask whether all fits. `new_share_id` makes identifiers of shares, and is asked
-    only for devices that several claims may share. The switches are the gates GenericWorkload, GangScheduling,
-    DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource,
-    DRANodeAllocatableResources and NodeDeclaredFeatures;
-    `preempt_for_pods` and `preempt_for_groups` (WorkloadAwarePreemption) say for whom others may be evicted;
-    `minimum_run_time` (seconds) protects what started later than that, and `preemption_delay` (seconds since the pods
-    were created) is how long a preemptor waits before it evicts anybody. `now` is the time, in seconds since the epoch:
-    these two and run-time limits are measured against it. `profile`
-    has the filters and scores; `memory` keeps what earlier decisions under the same options have learnt: with it
-    decisions are faster and no different.
+    `seed` breaks ties. `now` is the time, in seconds since the epoch: run-time limits and the times of `preemption` are
+    measured against it. `profile` has the filters and scores. `new_share_id` makes the identifier of a device share; it
+    is called only for devices that several claims may share. `memory` caches what earlier decisions under the same
+    options have computed: with it decisions are faster and no different.
     """
 
     seed: int = 0
-    step_budget: int = DEFAULT_BUDGET
-    placement_budget: int = 20_000
-    extras_budget: int = 500
-    preemption_budget: int = 2_000
-    features: Features = field(default_factory=Features)
-    new_share_id: Callable[[], str] = _no_share_id
-    groups: bool = True
-    gang_scheduling: bool = True
-    workload_claims: bool = True
-    topology: bool = True
-    extended_resources: bool = True
-    node_allocatable: bool = False
-    declared_features: bool = True
-    preempt_for_pods: bool = False
-    preempt_for_groups: bool = False
-    minimum_run_time: float = 0.0
-    preemption_delay: float = 0.0
     now: float = 0.0
     profile: Profile = DEFAULT_PROFILE
+    features: Features = field(default_factory=Features)
+    gates: SchedulerGates = field(default_factory=SchedulerGates)
+    budgets: SearchBudgets = field(default_factory=SearchBudgets)
+    preemption: PreemptionOptions = field(default_factory=PreemptionOptions)
+    new_share_id: Callable[[], str] = _no_share_id
     memory: FeasibilityCache | None = None

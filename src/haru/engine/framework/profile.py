@@ -33,14 +33,40 @@ class FitStrategy:
     shape: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class IgnoredResources:
+    """The extended resources that NodeResourcesFit ignores, by name or by group (the part before the slash)."""
+
+    names: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSpread:
+    """PodTopologySpread's constraints for pods that have none.
+
+    `system` says that they are the built-in ones, which also accept nodes without a zone.
+    """
+
+    constraints: tuple[Obj, ...] = SYSTEM_SPREAD
+    system: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InterPodAffinityArgs:
+    """How InterPodAffinity scores terms of existing pods: the weight of required ones, and whether preferred count."""
+
+    hard_weight: int = 1
+    ignore_preferred: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Hold one profile. A profile equals only itself, so that caches can be kept per profile.
 
-    `filters` are the plugins that may refuse a node, `weights` those that score, by name. `default_spread` holds for
-    pods without constraints of their own; `system_spread` says that it is the built-in one, which does not mind nodes
-    without a zone. `added_affinity` is a NodeAffinity that every pod has besides its own. `preemption` is whether pods
-    may make room by evicting others (DefaultPreemption). `packing` scores devices: small ones and fragments come before
+    `filters` are the plugins that may refuse a node, `weights` those that score, by name. `added_affinity` is a
+    NodeAffinity that every pod has besides its own. `preemption` says whether pods may be evicted for others
+    (DefaultPreemption). `packing` scores devices: small ones and fragments come before
     whole cards (`haru.engine.dra.scoring`). `expected` is a mix of work, each shape with how often it comes:
     nodes are scored by what they can still take of it (`haru.engine.plugins.haruexpected`), with `expected_weight`.
     """
@@ -50,13 +76,10 @@ class Profile:
     placement_weights: Mapping[str, int] = field(default_factory=lambda: PLACEMENT_WEIGHTS)
     fit: FitStrategy = field(default_factory=FitStrategy)
     balanced: tuple[str, ...] = ("cpu", "memory")
-    ignored_resources: frozenset[str] = frozenset()
-    ignored_groups: frozenset[str] = frozenset()
+    ignored: IgnoredResources = field(default_factory=IgnoredResources)
     added_affinity: Obj | None = None
-    default_spread: tuple[Obj, ...] = SYSTEM_SPREAD
-    system_spread: bool = True
-    hard_affinity_weight: int = 1
-    ignore_preferred_of_existing: bool = False
+    spread: DefaultSpread = field(default_factory=DefaultSpread)
+    affinity: InterPodAffinityArgs = field(default_factory=InterPodAffinityArgs)
     preemption: bool = True
     packing: bool = False
     expected: tuple[tuple[ExpectedRequest, int], ...] = ()
@@ -66,7 +89,7 @@ class Profile:
         """Return whether NodeResourcesFit ignores a resource; only extended resources can be ignored."""
         if "/" not in resource:
             return False
-        return resource in self.ignored_resources or resource.split("/", 1)[0] in self.ignored_groups
+        return resource in self.ignored.names or resource.split("/", 1)[0] in self.ignored.groups
 
     @cached_property
     def remaining(self) -> PackingValue | None:
@@ -82,8 +105,7 @@ DEFAULT_PROFILE = Profile()
 PACKING_PROFILE = Profile(
     weights={name: weight for name, weight in WEIGHTS.items() if name != "NodeResourcesBalancedAllocation"},
     fit=FitStrategy("MostAllocated"),
-    default_spread=(),
-    system_spread=False,
+    spread=DefaultSpread((), system=False),
     packing=True,
 )
 """`HaruPacking`: what is in use is filled up first; services are not spread unless they ask for it."""

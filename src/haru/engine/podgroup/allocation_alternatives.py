@@ -41,7 +41,7 @@ def allocation_alternatives(
         claims=claims,
         features=options.features,
         new_share_id=options.new_share_id,
-        step_budget=options.step_budget,
+        step_budget=options.budgets.step_budget,
         scoring=options.profile.packing,
     )
     devices = overlay.snapshot.devices

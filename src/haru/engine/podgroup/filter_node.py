@@ -52,7 +52,7 @@ def filters_for_all_passes(
             pod,
             demand.backed,
             options.profile,
-            declared_features=options.declared_features,
+            declared_features=options.gates.declared_features,
             sole_use=sole_use,
         )
         for state in overlay.moments
@@ -77,7 +77,7 @@ def allocate_on(
         claims,
         options.features,
         new_share_id=options.new_share_id,
-        step_budget=options.step_budget,
+        step_budget=options.budgets.step_budget,
         scoring=options.profile.packing,
     )
     return unavailable(answer) if isinstance(answer, DoesNotFit) else answer.results

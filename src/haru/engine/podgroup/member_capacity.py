@@ -31,7 +31,7 @@ class MemberCapacity(MultiClassPacking):
     def __init__(
         self, overlay: Overlay, options: Options, classes: Sequence[MemberClass], nodes: Sequence[str]
     ) -> None:
-        super().__init__(overlay, options, SearchBudget(options.placement_budget), classes, nodes)
+        super().__init__(overlay, options, SearchBudget(options.budgets.placement_budget), classes, nodes)
         self._base_overlay = self._current_overlay = overlay
         self._single_class = len(classes) == 1
         self.classes = classes
@@ -57,18 +57,18 @@ class MemberCapacity(MultiClassPacking):
         Raises UnansweredError.
         """
         assert self._dry_run is not None
-        budget = SearchBudget(self._options.placement_budget)
+        budget = SearchBudget(self._options.budgets.placement_budget)
         self._current_overlay = Overlay(self._dry_run.snapshot())
         self.use_overlay(self._current_overlay, budget)
         try:
             found = self._sum(nodes, enough, tentative) if self._single_class else sum(self.best(enough, nodes).vector)
         except OutOfBudgetError:
-            raise UnansweredError(gave_up(self._options.placement_budget, enough)) from None
+            raise UnansweredError(gave_up(self._options.budgets.placement_budget, enough)) from None
         except AllocationError as error:
             raise UnansweredError(Reason("SelectorError", str(error))) from error
         self._uncertain |= budget.unproven
         if found < enough and self._uncertain:
-            raise UnansweredError(gave_up(self._options.step_budget, enough))
+            raise UnansweredError(gave_up(self._options.budgets.step_budget, enough))
         return found
 
     def count(self, name: str) -> int:
@@ -78,7 +78,7 @@ class MemberCapacity(MultiClassPacking):
         """
         assert self._dry_run is not None
         if (name, self._dry_run.removed_on(name)) not in self._combinations_by_state:
-            budget = SearchBudget(self._options.placement_budget)
+            budget = SearchBudget(self._options.budgets.placement_budget)
             self._current_overlay = Overlay(self._dry_run.snapshot())
             self.use_overlay(self._current_overlay, budget)
             self.combinations(name)

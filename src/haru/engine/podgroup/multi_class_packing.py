@@ -267,7 +267,7 @@ class MultiClassPacking:
                 claims,
                 self._options.features,
                 new_share_id=self._options.new_share_id,
-                step_budget=self._options.step_budget,
+                step_budget=self._options.budgets.step_budget,
                 scoring=self._options.profile.packing,
             )
         except GaveUp:

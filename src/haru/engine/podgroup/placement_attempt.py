@@ -61,7 +61,7 @@ def attempt_placement(
         # When no member fits as the first one, no member fits at all.
         return greedy
     short = greedy.fit < needed
-    questions = options.placement_budget if short else options.extras_budget
+    questions = options.budgets.placement_budget if short else options.budgets.extras_budget
     found = search_placements(snapshot, members, group, needed, options, nodes, questions, needed if short else 0)
     if rank(number for number, _ in found.placed) < rank(greedy.numbers):
         return PlacementAttempt(_with_diagnoses(snapshot, members, group, options, nodes, found))

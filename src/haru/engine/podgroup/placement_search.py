@@ -196,7 +196,7 @@ class _Search:
         self.best = kept
         if len(kept) >= self._needed:
             # The quorum is found: more members are worth a smaller budget only.
-            self.budget.left = min(self.budget.left, self._options.extras_budget)
+            self.budget.left = min(self.budget.left, self._options.budgets.extras_budget)
 
 
 def depends_on_others(overlay: Overlay, pod: PodInfo) -> bool:

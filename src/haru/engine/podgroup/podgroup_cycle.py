@@ -54,21 +54,23 @@ def _decide_with_trial_share_ids(
     mismatch = _scheduler_mismatch(members)
     if mismatch is not None:
         return decision_builder.failed(key, members, mismatch, snapshot.version)
-    if key is not None and options.gang_scheduling:
+    if key is not None and options.gates.gang_scheduling:
         hold = gang_gate_reason(snapshot, key)
         if hold is not None:
             return decision_builder.same_for_all(
                 key, members, "unschedulable", hold, snapshot.version, decision_builder.GANG_PLUGIN
             )
-    with_nominated = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = members_needed(with_nominated, key, group, gang_scheduling=options.gang_scheduling)
+    with_nominated = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
+    needed = members_needed(with_nominated, key, group, gang_scheduling=options.gates.gang_scheduling)
     decision = _decide(with_nominated, key, members, group, needed, options)
-    if decision.status != "unschedulable" or not (options.preempt_for_groups if key else options.preempt_for_pods):
+    if decision.status != "unschedulable" or not (
+        options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
+    ):
         return decision
-    reservation = conflicting_reservation(snapshot, members, groups=options.groups)
+    reservation = conflicting_reservation(snapshot, members, groups=options.gates.groups)
     if reservation is not None:
         with_nominated = with_nominated_pods(
-            reserved_now(snapshot, reservation), members, groups=options.groups, now=options.now
+            reserved_now(snapshot, reservation), members, groups=options.gates.groups, now=options.now
         )
     preemptor = Preemptor(members, key, group, needed, options, places(with_nominated, key, group, options))
     return _preempt(with_nominated, decision, preemptor)
@@ -132,7 +134,7 @@ def _decide(
     needed: int,
     options: Options,
 ) -> Decision:
-    label = topology_key(group) if options.topology else None
+    label = topology_key(group) if options.gates.topology else None
     if key is not None and label is not None:
         return _decide_in_domains(snapshot, key, members, group, needed, options, label)
     attempt = attempt_placement(snapshot, members, group, needed, options, snapshot.node_names)

@@ -139,7 +139,9 @@ class PodPlacer:
             return Unschedulable(pod, message, (failure.reason,), (failure.plugin,))
         if feasibility.undecided:
             text = feasibility.undecided[min(feasibility.undecided)]
-            reason = Reason("GaveUp", text, {"nodes": len(feasibility.undecided), "budget": self._options.step_budget})
+            reason = Reason(
+                "GaveUp", text, {"nodes": len(feasibility.undecided), "budget": self._options.budgets.step_budget}
+            )
             return Unschedulable(pod, text, (reason,), (PLUGIN,), failed=True)
         if feasibility.summary is None:
             refusals = weighed(feasibility.filter_failures(self._overlay).values())

@@ -74,8 +74,8 @@ class SingleClassCapacity:
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
-        key = (pod.shape, demand.asked, options.profile, options.features, options.step_budget)
-        self._results = base.decision_cache.get_or_compute(_TOPIC, (key, options.declared_features), _ClassResults)
+        key = (pod.shape, demand.asked, options.profile, options.features, options.budgets.step_budget)
+        self._results = base.decision_cache.get_or_compute(_TOPIC, (key, options.gates.declared_features), _ClassResults)
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
         self.counts_by_node = self._results.counts_by_node.setdefault(self._limit, {})
@@ -182,7 +182,7 @@ class SingleClassCapacity:
                 self._decoder.claims(pending),
                 options.features,
                 new_share_id=options.new_share_id,
-                step_budget=options.step_budget,
+                step_budget=options.budgets.step_budget,
                 scoring=options.profile.packing,
             )
         except GaveUp as error:

@@ -51,7 +51,7 @@ class Preemptor:
 
 def places(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> Sequence[Sequence[str]]:
     """Return the node sets that a group may use: all nodes, or one set per topology domain, sorted by domain."""
-    label = topology_key(group) if options.topology else None
+    label = topology_key(group) if options.gates.topology else None
     if key is None or label is None:
         return (snapshot.node_names,)
     domains = DomainTotals.of(snapshot, label).domains
@@ -86,7 +86,8 @@ class FeasibilityOracle:
     def fits(self, snapshot: Snapshot, count: int) -> bool:
         """Tell whether so many members have places at once."""
         # Placing more than `count` members does not matter.
-        options = replace(self._preemptor.options, extras_budget=0)
+        options = self._preemptor.options
+        options = replace(options, budgets=replace(options.budgets, extras_budget=0))
         unanswered: UnansweredError | None = None
         for nodes in list(self._places):
             try:
@@ -122,7 +123,7 @@ class FeasibilityOracle:
             raise UnansweredError(_why(greedy))
         if len(members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
             return greedy.fit
-        questions = options.placement_budget
+        questions = options.budgets.placement_budget
         found = search_placements(snapshot, members, group, enough, options, nodes, questions)
         if len(found.placed) < enough and found.problem:
             raise UnansweredError(Reason("SelectorError", found.problem))

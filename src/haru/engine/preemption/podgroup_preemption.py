@@ -93,18 +93,18 @@ def has_pending_evictions(snapshot: Snapshot) -> bool:
 def waits_for_pending_evictions(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether a less important pod terminates already, so that the preemptor may wait instead of evicting."""
     units = [*terminating_pods(snapshot), *snapshot.leaving.values()]
-    return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.options.groups))
+    return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.options.gates.groups))
 
 
 def _lacks_members(base: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether the gang lacks members once terminating ones are gone: no eviction could let it start."""
-    key, gangs = preemptor.key, preemptor.options.gang_scheduling
+    key, gangs = preemptor.key, preemptor.options.gates.gang_scheduling
     return gangs and key is not None and lacks_members(base, key, preemptor.group)
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether the group's quorum is already placed."""
-    key, gangs = preemptor.key, preemptor.options.gang_scheduling
+    key, gangs = preemptor.key, preemptor.options.gates.gang_scheduling
     return key is not None and has_quorum(snapshot, key, preemptor.group, gang_scheduling=gangs)
 
 
@@ -201,7 +201,7 @@ class _EvictionTrial:
         self._places = preemptor.places
         self._capacity = capacity
         self._oracle = FeasibilityOracle(preemptor)
-        self._limit = self._questions = preemptor.options.preemption_budget
+        self._limit = self._questions = preemptor.options.budgets.preemption_budget
         if capacity is not None:
             capacity.use_dry_run(self._dry_run)
         self.fit = self._max_members(len(preemptor.members) if enough is None else enough)

@@ -26,8 +26,8 @@ def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Seque
     if not members:
         return None
     key = work.group if group is not None else None
-    seen = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = members_needed(seen, key, group, gang_scheduling=options.gang_scheduling)
+    seen = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
+    needed = members_needed(seen, key, group, gang_scheduling=options.gates.gang_scheduling)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
     candidates = {Candidate(unit.pods, unit.priority): unit for unit in order}
     found = Search(snapshot, preemptor).least(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from haru.engine import Decision, Options, Reason, Snapshot, decide, pre_enqueue
+from haru.engine.framework import SchedulerGates
 from haru.engine.plugins import resolve_claims
 from haru.engine.podgroup import GANGS_OFF, gang_gate_reason, members_needed
 from haru.engine.state import GroupKey, Obj, PodInfo
@@ -22,7 +23,7 @@ def hypothetical_options(options: Options | None = None) -> Options:
 
     Devices count against their nodes wherever they are published so, which a server without that gate does not let in.
     """
-    return options or Options(new_share_id=lambda: "hypothetical", node_allocatable=True)
+    return options or Options(new_share_id=lambda: "hypothetical", gates=SchedulerGates(node_allocatable=True))
 
 
 @cache

@@ -112,7 +112,11 @@ class _Found:
     def holds(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
         """Whether it would be found again."""
         snapshot = overlay.snapshot
-        if group is not self.group or options.workload_claims is not self.workload_claims or overlay.after is not None:
+        if (
+            group is not self.group
+            or options.gates.workload_claims is not self.workload_claims
+            or overlay.after is not None
+        ):
             return False
         if snapshot.devices.classes is not self.classes or counts_devices(snapshot, options):
             return False
@@ -120,7 +124,7 @@ class _Found:
             path = use.path
             if snapshot.claims.get(path) is not use.claim or path in snapshot.in_flight or overlay.allocation(path):
                 return False
-        return not options.extended_resources or extended_resource_demand(snapshot, pod) is None
+        return not options.gates.extended_resources or extended_resource_demand(snapshot, pod) is None
 
 
 def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
@@ -132,12 +136,12 @@ def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options:
     found = _demand_of(overlay, pod, group, options)
     if isinstance(found, DeviceDemand) and not (found.fixed or found.extended or found.counts_devices):
         classes = overlay.snapshot.devices.classes
-        pod.found[_TOPIC] = _Found(found, group, options.workload_claims, classes)
+        pod.found[_TOPIC] = _Found(found, group, options.gates.workload_claims, classes)
     return found
 
 
 def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
-    uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.workload_claims)
+    uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.gates.workload_claims)
     if isinstance(uses, Reason):
         return uses
     pending: list[ClaimUse] = []
@@ -154,14 +158,14 @@ def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Optio
             pending.append(use)
         else:
             fixed.append((use.path, allocation))
-    extended = extended_resource_demand(overlay.snapshot, pod) if options.extended_resources else None
+    extended = extended_resource_demand(overlay.snapshot, pod) if options.gates.extended_resources else None
     counts = counts and bool(uses or extended is not None)
     return DeviceDemand(uses, tuple(pending), tuple(fixed), extended, counts)
 
 
 def counts_devices(snapshot: Snapshot, options: Options) -> bool:
     """Whether devices may take of their node's own resources: the gate is on, and some are published so (KEP-5517)."""
-    return options.node_allocatable and snapshot.devices.mapped
+    return options.gates.node_allocatable and snapshot.devices.mapped
 
 
 def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import Scorer
-from haru.engine.framework.profile import Profile
+from haru.engine.framework.profile import InterPodAffinityArgs, Profile
 from haru.engine.framework.scores import MAX_SCORE
 from haru.engine.plugins.helper.topology_domains import HOSTNAME, TopologyDomains
 from haru.engine.plugins.interpodaffinity.filter import TopologyToAffinityTerms
@@ -106,4 +106,4 @@ class InterPodAffinity:
                 invalid(arguments.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
             )
         ignore = arguments.flag("ignorePreferredTermsOfExistingPods")
-        return replace(profile, hard_affinity_weight=weight, ignore_preferred_of_existing=ignore)
+        return replace(profile, affinity=InterPodAffinityArgs(weight, ignore))

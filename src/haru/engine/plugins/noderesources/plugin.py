@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import FilterRequest, NodeFilter, Scorer
-from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, Profile, Strategy
+from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources, Profile, Strategy
 from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.noderesources.score import NodeResourcesScore
 from haru.engine.plugins.score_request import ScoreRequest
@@ -99,8 +99,9 @@ class NodeResourcesFit:
             arguments.check_label_key(f"{arguments.at('ignoredResources')}[{index}]", resource)
         changed = replace(
             profile,
-            ignored_resources=frozenset(arguments.texts("ignoredResources")),
-            ignored_groups=frozenset(arguments.texts("ignoredResourceGroups")),
+            ignored=IgnoredResources(
+                frozenset(arguments.texts("ignoredResources")), frozenset(arguments.texts("ignoredResourceGroups"))
+            ),
         )
         if not arguments.has("scoringStrategy"):
             return changed

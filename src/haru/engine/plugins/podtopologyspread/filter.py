@@ -323,7 +323,7 @@ def default_constraints(
     """The hard or the soft constraints that hold for a pod: its own, or the defaults if it has none at all."""
     if pod.spec.get("topologySpreadConstraints"):
         return own_constraints(pod, when)
-    listed = [c for c in profile.default_spread if c.get("whenUnsatisfiable") == when]
+    listed = [c for c in profile.spread.constraints if c.get("whenUnsatisfiable") == when]
     if not listed:
         return ()
     selector = _selector(snapshot, pod, services)

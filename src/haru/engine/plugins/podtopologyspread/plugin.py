@@ -13,7 +13,7 @@ from typing import Any
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import Scorer
-from haru.engine.framework.profile import SYSTEM_SPREAD, Profile
+from haru.engine.framework.profile import DefaultSpread, Profile
 from haru.engine.framework.scores import MAX_SCORE, rounded
 from haru.engine.plugins.helper.topology_domains import HOSTNAME
 from haru.engine.plugins.podtopologyspread.filter import Constraint, SpreadCounts
@@ -106,7 +106,7 @@ class PodTopologySpread:
         """Make the scorer; None if the pod has no ScheduleAnyway constraints."""
         if not request.soft:
             return None
-        everywhere = request.profile.system_spread and not request.pod.spec.get("topologySpreadConstraints")
+        everywhere = request.profile.spread.system and not request.pod.spec.get("topologySpreadConstraints")
         weight = request.profile.weight(self.name)
         return PodTopologySpreadScore(weight, request.pod, request.soft, everywhere=everywhere)
 
@@ -126,9 +126,7 @@ class PodTopologySpread:
                 arguments.findings.append(
                     duplicate(f"{arguments.at('defaultConstraints')}[{index}]", f"{{{key}, {when}}}")
                 )
-        if kind == "List":
-            return replace(profile, default_spread=constraints, system_spread=False)
-        return replace(profile, default_spread=SYSTEM_SPREAD, system_spread=True)
+        return replace(profile, spread=DefaultSpread(constraints, system=False) if kind == "List" else DefaultSpread())
 
 
 def _constraint(entry: Arguments) -> dict[str, Any]:
