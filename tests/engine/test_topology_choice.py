@@ -29,6 +29,7 @@ from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals
 from haru.engine.podgroup.placement_attempt import attempt_placement
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.pod_info import PodInfo
@@ -122,11 +123,11 @@ def groups(draw: st.DrawFn) -> list[Obj]:
     return objects
 
 
-def placements(snapshot: Snapshot, work: list[Obj], **kwargs: Any) -> tuple[DomainSearch, list[PodInfo], int]:
+def placements(snapshot: Snapshot, work: list[Obj], **kwargs: Any) -> tuple[DomainSearch, PodGroupInfo]:
     members = [PodInfo.of(o) for o in work if o["kind"] == "Pod"]
     needed = work[0]["spec"]["schedulingPolicy"]["gang"]["minCount"]
-    key = GroupKey("default", "g")
-    return DomainSearch(snapshot, key, members, work[0], needed, options(**kwargs), RACK), members, needed
+    info = PodGroupInfo(members, GroupKey("default", "g"), work[0], needed, options(**kwargs))
+    return DomainSearch(snapshot, info, RACK), info
 
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -136,10 +137,10 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 @given(clusters(), groups())
 def test_domain_prefilter_excludes_no_domain_that_fits(inventory: list[Obj], work: list[Obj]) -> None:
     snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
-    found, members, needed = placements(snapshot, work)
+    found, info = placements(snapshot, work)
     for domain in found.values:
-        attempt = attempt_placement(snapshot, members, work[0], needed, options(), found.nodes(domain))
-        if attempt.fit >= needed and not attempt.broken:
+        attempt = attempt_placement(snapshot, info, found.nodes(domain))
+        if attempt.fit >= info.needed and not attempt.broken:
             assert found.prefilter.max_members(domain) >= attempt.fit
             assert found.prefilter.max_members_by_node(domain) >= attempt.fit
             assert not found.prefilter.insufficient_resources(domain)
@@ -149,11 +150,11 @@ def test_domain_prefilter_excludes_no_domain_that_fits(inventory: list[Obj], wor
 @given(clusters(), groups(), st.integers(0, 3))
 def test_chosen_domain_equals_choice_after_trying_all(inventory: list[Obj], work: list[Obj], seed: int) -> None:
     snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
-    found, members, needed = placements(snapshot, work, seed=seed)
+    found, info = placements(snapshot, work, seed=seed)
     fits: dict[str, int] = {}
     for domain in found.values:
-        attempt = attempt_placement(snapshot, members, work[0], needed, options(seed=seed), found.nodes(domain))
-        if attempt.fit >= needed and not attempt.broken:
+        attempt = attempt_placement(snapshot, info, found.nodes(domain))
+        if attempt.fit >= info.needed and not attempt.broken:
             fits[domain] = attempt.fit
     decision = decide_all([*inventory, *work], "g", seed=seed)
     assert (decision.status == "scheduled") == bool(fits)
@@ -204,7 +205,7 @@ def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) ->
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:
-    found, _, _ = placements(snapshot, work)
+    found, _ = placements(snapshot, work)
     aggregates = DomainTotals.of(snapshot, RACK)
     sums = {
         value: (sorted(s.nodes), _present(s.free), _present(s.used), _present(s.capacity))

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.framework.options import Options
-from haru.engine.podgroup import decision_builder
-from haru.engine.podgroup.errors import UnansweredError
+from haru.engine.podgroup.decision_builder import placed
 from haru.engine.podgroup.gang_pre_enqueue import gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt
-from haru.engine.podgroup.podgroup_cycle import key_of, members_of
-from haru.engine.podgroup.quorum import members_needed
+from haru.engine.podgroup.podgroup_cycle import members_of
+from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
 from haru.engine.podgroup.schedule_one import Placed
+from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, running_pods
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations
-from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor, places
+from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import with_nominated_pods
 from haru.engine.preemption.podgroup_preemption import Search, Victims, after_pending_evictions, quorum_is_met
 from haru.engine.state.cache import Snapshot
@@ -59,8 +59,8 @@ def reserve_earliest_start(
     # What is kept by now will be given up for it.
     snapshot = replace(snapshot, reservation=None) if snapshot.reservation is not None else snapshot
     seen = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
-    needed = members_needed(seen, key, group, gang_scheduling=options.gates.gang_scheduling)
-    preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
+    info = PodGroupInfo.of(seen, members, group, options)
+    preemptor = Preemptor(info, node_sets(seen, info))
     if quorum_is_met(seen, preemptor):
         return None
     base = after_pending_evictions(seen)
@@ -70,17 +70,17 @@ def reserve_earliest_start(
     units = sorted(ends, key=ends.__getitem__, reverse=True)
     try:
         found = Search(base, preemptor).least(
-            ReprieveOrder(tuple(units)), ends.__getitem__, refused=False, enough=needed
+            ReprieveOrder(tuple(units)), ends.__getitem__, refused=False, enough=info.needed
         )
         attempt = None if found is None else _placed(base, preemptor, found)
     except UnansweredError:
         return None
     if found is None or attempt is None:
         return None
-    held = [decision_builder.placed(outcome) for outcome in attempt.outcomes if isinstance(outcome, Placed)]
+    held = [placed(outcome) for outcome in attempt.outcomes if isinstance(outcome, Placed)]
     kept = tuple(
         Nomination(one.pod, one.node or "", preemptor.priority, one.allocations, claimed=one.claimed)
-        for one in held[:needed]
+        for one in held[: info.needed]
     )
     awaited = [ends[unit] for unit in found.units]
     unknown = any(end.unknown for end in awaited)

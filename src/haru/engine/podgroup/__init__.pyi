@@ -1,10 +1,10 @@
-from .errors import UnansweredError as UnansweredError
 from .filter_node import decoded_claims as decoded_claims
 from .gang_pre_enqueue import GANGS_OFF as GANGS_OFF
 from .gang_pre_enqueue import gang_gate_reason as gang_gate_reason
 from .gang_pre_enqueue import pre_enqueue as pre_enqueue
 from .podgroup_cycle import decide as decide
 from .podgroup_cycle import members_of as members_of
+from .podgroup_info import PodGroupInfo as PodGroupInfo
 from .quorum import as_needed as as_needed
 from .quorum import count_succeeded as count_succeeded
 from .quorum import has_quorum as has_quorum
@@ -12,3 +12,4 @@ from .quorum import members_needed as members_needed
 from .quorum import min_count as min_count
 from .quorum import required_members as required_members
 from .schedule_one import PodPlacer as PodPlacer
+from .search_budget import UnansweredError as UnansweredError

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.node_allocatable import Given, node_allocatable_use, too_much
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.filter_node import Decoder
-from haru.engine.podgroup.schedule_one import Placed, assume
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
+from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
 from haru.engine.state.decision import Obj, Reason
 from haru.engine.state.overlay import Overlay
@@ -33,20 +33,20 @@ class BacktrackingSearch:
     def __init__(
         self,
         overlay: Overlay,
-        group: Obj | None,
-        options: Options,
+        info: PodGroupInfo,
         budget: SearchBudget,
         nodes: Sequence[str],
         *,
         ordered: bool,
     ) -> None:
         self._overlay = overlay
-        self._group = group
-        self._options = options
+        self._info = info
+        self._group = info.group
+        self._options = info.options
         self._budget = budget
         self._nodes = nodes
-        self._filter_results = FilterResultCache(overlay, options, nodes)
-        self._decoder = Decoder(overlay, options)
+        self._filter_results = FilterResultCache(overlay, info.options, nodes)
+        self._decoder = Decoder(overlay, info.options)
         self._ordered = ordered
         self._class_of_member: dict[int, int] = {}
         """The class of each member, by number, as computed when the search began."""
@@ -55,10 +55,10 @@ class BacktrackingSearch:
         """States (placements and remaining members) from which no better result is reachable."""
         self.best: list[tuple[int, Placed]] = []
 
-    def run(self, members: Sequence[Member], needed: int) -> None:
-        """Search until `needed` members have places or all states are exhausted. Raises OutOfBudgetError."""
+    def run(self, members: Sequence[Member]) -> None:
+        """Search until enough members have places or all states are exhausted. Raises OutOfBudgetError."""
         self._class_of_member = self._member_classes(members)
-        self._step(list(members), [], needed)
+        self._step(list(members), [])
 
     def _member_classes(self, members: Sequence[Member]) -> dict[int, int]:
         """Number each member's class. A member with a shared claim equals only members that share the same claim."""
@@ -75,15 +75,15 @@ class BacktrackingSearch:
             found[number] = known.setdefault((self._class_key(pod), shared), len(known))
         return found
 
-    def _step(self, remaining: list[Member], placed: list[tuple[int, Placed]], needed: int) -> bool:
+    def _step(self, remaining: list[Member], placed: list[tuple[int, Placed]]) -> bool:
         if len(placed) > len(self.best):
             self.best = list(placed)
         ceiling = self._budget.ceiling
-        if len(self.best) >= needed or (ceiling is not None and len(self.best) >= ceiling):
+        if len(self.best) >= self._info.needed or (ceiling is not None and len(self.best) >= ceiling):
             return True
         while remaining and len(placed) + len(remaining) > len(self.best):
             for member in self._next(remaining):
-                if self._try(member, remaining, placed, needed):
+                if self._try(member, remaining, placed):
                     return True
             if self._ordered:
                 return False
@@ -106,7 +106,7 @@ class BacktrackingSearch:
         labels = tuple(sorted(pod.labels.items())) if self._ordered else ()
         return pod.shape, labels, demand.shape if isinstance(demand, DeviceDemand) else pod.key
 
-    def _try(self, member: Member, remaining: list[Member], placed: list[tuple[int, Placed]], needed: int) -> bool:
+    def _try(self, member: Member, remaining: list[Member], placed: list[tuple[int, Placed]]) -> bool:
         number, pod = member
         demand = device_demand_of(self._overlay, pod, self._group, self._options)
         if isinstance(demand, Reason):
@@ -131,8 +131,8 @@ class BacktrackingSearch:
                 state = self._state(rest)
                 if state not in self._exhausted:
                     mark = self._overlay.mark()
-                    outcome = assume(self._overlay, pod, demand, name, allocated)
-                    done = self._step(rest, [*placed, (number, outcome)], needed)
+                    outcome = assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocated))
+                    done = self._step(rest, [*placed, (number, outcome)])
                     self._overlay.rollback(mark)
                     if done:
                         return True

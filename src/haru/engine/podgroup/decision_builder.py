@@ -6,7 +6,7 @@ Source: KEP-4671 (what is written for a group and its members), KEP-5729 (one re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, WAITING
@@ -30,26 +30,75 @@ GANG_PLUGIN = "GangScheduling"
 Outcome = Placed | Unschedulable
 
 
-def scheduled(key: GroupKey | None, outcomes: Sequence[Outcome], version: int) -> Decision:
-    """Decide to bind every placed member; the others keep their own diagnosis."""
-    members = tuple(placed(o) if isinstance(o, Placed) else _unplaced(o) for o in outcomes)
-    return Decision(key, "scheduled", "", members, (), version)
+@dataclass(frozen=True, slots=True)
+class DecisionBuilder:
+    """Build the decision about these members of a PodGroup, or about a single pod (`key` is None)."""
 
+    key: GroupKey | None
+    pods: Sequence[PodInfo]
+    version: int
 
-def unschedulable(
-    key: GroupKey | None, outcomes: Sequence[Outcome], needed: int, fit: int, version: int, message: str = ""
-) -> Decision:
-    """Decide to bind no member, because too few have a place at once."""
-    quorum = Reason("Quorum", WAITING, {"needed": needed, "fit": fit})
-    members = tuple(
-        MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), WAITING, (GANG_PLUGIN,))
-        if isinstance(o, Placed)
-        else _unplaced(o)
-        for o in outcomes
-    )
-    if key is None and members:
-        return Decision(None, members[0].status, members[0].message, members, members[0].reasons, version)
-    return Decision(key, "unschedulable", message or GROUP_UNSCHEDULABLE, members, (quorum,), version)
+    def scheduled(self, outcomes: Sequence[Outcome]) -> Decision:
+        """Decide to bind every placed member; the others keep their own diagnosis."""
+        members = tuple(placed(o) if isinstance(o, Placed) else _unplaced(o) for o in outcomes)
+        return Decision(self.key, "scheduled", "", members, (), self.version)
+
+    def unschedulable(self, outcomes: Sequence[Outcome], needed: int, fit: int) -> Decision:
+        """Decide to bind no member, because too few have a place at once."""
+        quorum = Reason("Quorum", WAITING, {"needed": needed, "fit": fit})
+        members = tuple(
+            MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), WAITING, (GANG_PLUGIN,))
+            if isinstance(o, Placed)
+            else _unplaced(o)
+            for o in outcomes
+        )
+        if self.key is None and members:
+            first = members[0]
+            return Decision(None, first.status, first.message, members, first.reasons, self.version)
+        return Decision(self.key, "unschedulable", GROUP_UNSCHEDULABLE, members, (quorum,), self.version)
+
+    def failed(self, reason: Reason) -> Decision:
+        """Report the same error for all members."""
+        return self._same_for_all("error", reason)
+
+    def gated(self, reason: Reason) -> Decision:
+        """Report for all members why the gang cannot be scheduled."""
+        return self._same_for_all("unschedulable", reason, GANG_PLUGIN)
+
+    def _same_for_all(self, status: Status, reason: Reason, *plugins: str) -> Decision:
+        members = tuple(
+            MemberDecision(pod.key, status, None, (), (), (reason,), reason.message, plugins) for pod in self.pods
+        )
+        return Decision(self.key, status, reason.message, members, (reason,), self.version)
+
+    def no_domain_fits(self, reason: Reason, first: Sequence[Outcome]) -> Decision:
+        """Report that no domain takes the group; members keep their diagnosis of the first domain, placed or not."""
+        if len(first) != len(self.pods):
+            return self.gated(reason)
+        members = tuple(
+            MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), WAITING, (GANG_PLUGIN,))
+            if isinstance(o, Placed)
+            else MemberDecision(
+                o.pod.key, "unschedulable", None, (), (), (reason, *o.reasons), o.message, (GANG_PLUGIN, *o.plugins)
+            )
+            for o in first
+        )
+        return Decision(self.key, "unschedulable", reason.message, members, (reason,), self.version)
+
+    def group_error(self, outcomes: Sequence[Outcome]) -> Decision:
+        """Report one member's error for the whole group, because the group is decided as one."""
+        broken = next(o for o in outcomes if isinstance(o, Unschedulable) and o.failed)
+        if self.key is None:
+            return self.failed(broken.reasons[0])
+        text = f"failed to schedule other pod from a pod group: {broken.message}"
+        shared = Reason("GroupError", text, {"pod": broken.pod.key.path})
+        members = tuple(
+            _unplaced(broken)
+            if pod.key == broken.pod.key
+            else MemberDecision(pod.key, "error", None, (), (), (shared,), text)
+            for pod in self.pods
+        )
+        return Decision(self.key, "error", text, members, (shared, *broken.reasons), self.version)
 
 
 def nominated(
@@ -75,53 +124,6 @@ def with_message(refused: Decision, note: str) -> Decision:
     if refused.group is None:
         members = tuple(replace(member, message=message) for member in members)
     return replace(refused, message=message, members=members)
-
-
-def failed(key: GroupKey | None, pods: Sequence[PodInfo], reason: Reason, version: int) -> Decision:
-    """Report the same error for all members."""
-    return same_for_all(key, pods, "error", reason, version)
-
-
-def same_for_all(
-    key: GroupKey | None, pods: Sequence[PodInfo], status: Status, reason: Reason, version: int, plugin: str = ""
-) -> Decision:
-    """Report the same status and reason for all members."""
-    plugins = (plugin,) if plugin else ()
-    members = tuple(MemberDecision(pod.key, status, None, (), (), (reason,), reason.message, plugins) for pod in pods)
-    return Decision(key, status, reason.message, members, (reason,), version)
-
-
-def no_domain_fits(
-    key: GroupKey, pods: Sequence[PodInfo], reason: Reason, first: Sequence[Outcome], version: int
-) -> Decision:
-    """Report that no domain takes the group; members keep their diagnosis of the first domain, placed or not."""
-    if len(first) != len(pods):
-        return same_for_all(key, pods, "unschedulable", reason, version, GANG_PLUGIN)
-    members = tuple(
-        MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), WAITING, (GANG_PLUGIN,))
-        if isinstance(o, Placed)
-        else MemberDecision(
-            o.pod.key, "unschedulable", None, (), (), (reason, *o.reasons), o.message, (GANG_PLUGIN, *o.plugins)
-        )
-        for o in first
-    )
-    return Decision(key, "unschedulable", reason.message, members, (reason,), version)
-
-
-def group_error(key: GroupKey | None, outcomes: Sequence[Outcome], pods: Sequence[PodInfo], version: int) -> Decision:
-    """Report one member's error for the whole group, because the group is decided as one."""
-    broken = next(o for o in outcomes if isinstance(o, Unschedulable) and o.failed)
-    if key is None:
-        return same_for_all(None, pods, "error", broken.reasons[0], version)
-    text = f"failed to schedule other pod from a pod group: {broken.message}"
-    shared = Reason("GroupError", text, {"pod": broken.pod.key.path})
-    members = tuple(
-        _unplaced(broken)
-        if pod.key == broken.pod.key
-        else MemberDecision(pod.key, "error", None, (), (), (shared,), text)
-        for pod in pods
-    )
-    return Decision(key, "error", text, members, (shared, *broken.reasons), version)
 
 
 def placed(outcome: Placed) -> MemberDecision:

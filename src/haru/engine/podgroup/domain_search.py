@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from haru.engine.framework.options import Options
-from haru.engine.podgroup.domain_prefilter import DomainPreFilter, MemberRequest
+from haru.engine.podgroup.domain_prefilter import DomainPreFilter
 from haru.engine.podgroup.domain_totals import DomainTotals
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement, place_greedily
 from haru.engine.podgroup.placement_score import PlacementScore, amounts_of
-from haru.engine.podgroup.podgroup_request import podgroup_request_of
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
+from haru.engine.podgroup.podgroup_request import MemberRequest, podgroup_request_of
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import GroupKey, Obj
 from haru.engine.state.pod_info import PodInfo
 
 
@@ -52,31 +51,25 @@ class DomainSearch:
     def __init__(
         self,
         snapshot: Snapshot,
-        key: GroupKey,
-        members: Sequence[PodInfo],
-        group: Obj | None,
-        needed: int,
-        options: Options,
+        info: PodGroupInfo,
         label: str,
     ) -> None:
+        assert info.key is not None
         self._snapshot = snapshot
-        self._members = members
-        self._group = group
-        self._needed = needed
-        self._options = options
-        self._seed = f"{options.seed}/{key.path}/"
-        self._running = snapshot.group_state(key).scheduled_count
+        self._info = info
+        self._members = info.members
+        self._needed = info.needed
+        self._seed = f"{info.options.seed}/{info.key.path}/"
+        self._running = snapshot.group_state(info.key).scheduled_count
         self._domain_totals = DomainTotals.of(snapshot, label)
-        self._request, self._of_member, self._shared_cards = podgroup_request_of(
-            snapshot, members, group, needed, options
-        )
-        self.prefilter = DomainPreFilter(snapshot, self._domain_totals, self._request, options.features)
+        self._request, self._of_member, self._shared_cards = podgroup_request_of(snapshot, info)
+        self.prefilter = DomainPreFilter(snapshot, self._domain_totals, self._request, info.options.features)
         cards = {
             key for member_request in self._request.members for key in member_request.cards
         } | self._shared_cards.keys()
-        resources = {name for pod in members for name in pod.requests}
+        resources = {name for pod in info.members for name in pod.requests}
         counts = {key: self.prefilter.counts[key] for key in cards}
-        self._score = PlacementScore(self._domain_totals, counts, resources, options.profile)
+        self._score = PlacementScore(self._domain_totals, counts, resources, info.options.profile)
         self.tried: list[DomainTrial] = []
 
     @property
@@ -120,13 +113,11 @@ class DomainSearch:
             if trial.domain == domain:
                 return trial.attempt
         nodes = self.nodes(domain) if domain in self._domain_totals.domains else ()
-        return place_greedily(self._snapshot, self._members, self._group, self._options, nodes)
+        return place_greedily(self._snapshot, self._info, nodes)
 
     def trial(self, domain: str) -> DomainTrial:
         """Place as many members as possible in a domain."""
-        attempt = attempt_placement(
-            self._snapshot, self._members, self._group, self._needed, self._options, self.nodes(domain)
-        )
+        attempt = attempt_placement(self._snapshot, self._info, self.nodes(domain))
         fit = self._score.fit(domain, self._added(attempt.numbers))
         return DomainTrial(domain, attempt, self._running + attempt.fit, fit)
 

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Sequence
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
-from haru.engine.podgroup.errors import UnansweredError, gave_up
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking, Vector
 from haru.engine.podgroup.placement_search import depends_on_others, member_classes
-from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
+from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget, UnansweredError, gave_up
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
@@ -121,14 +121,12 @@ class MemberCapacity(MultiClassPacking):
         return total
 
 
-def member_capacity_for(
-    base: Snapshot, members: Sequence[PodInfo], group: Obj | None, options: Options, nodes: Sequence[str]
-) -> MemberCapacity | None:
+def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> MemberCapacity | None:
     """A member capacity for members that can be counted; None where nodes' answers may depend on each other."""
-    overlay = Overlay(base)
+    overlay, options = Overlay(base), info.options
     known: list[tuple[int, PodInfo, DeviceDemand]] = []
-    for number, pod in enumerate(members):
-        demand = device_demand_of(overlay, pod, group, options)
+    for number, pod in enumerate(info.members):
+        demand = device_demand_of(overlay, pod, info.group, options)
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
         if isinstance(demand, Reason) or demand.fixed or depends_on_others(overlay, pod):
             return None

@@ -24,7 +24,7 @@ from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatab
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices
 from haru.engine.podgroup.filter_node import Decoder
-from haru.engine.podgroup.schedule_one import Placed, assume
+from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
 from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
@@ -121,13 +121,12 @@ class MultiClassPacking:
         if answer is None:
             raise AssertionError(f"node {name} took a combination of members and now refuses it")
         results = dict(zip((use.path for use in uses), answer, strict=True))
-        return [
-            (
-                number,
-                assume(self._overlay, pod, demand, name, tuple((u, results[u.path]) for u in demand.pending_on(node))),
-            )
-            for number, pod, demand in here
-        ]
+        placed: list[tuple[int, Placed]] = []
+        for number, pod, demand in here:
+            allocations = tuple((use, results[use.path]) for use in demand.pending_on(node))
+            outcome = assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations))
+            placed.append((number, outcome))
+        return placed
 
     def _member_numbers(self, vector: Vector) -> list[int]:
         return sorted(c.members[i][0] for c, count in zip(self._classes, vector, strict=True) for i in range(count))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from haru.engine.framework.options import Options
-from haru.engine.podgroup.placement_search import Found, rank, search_placements
+from haru.engine.podgroup.placement_search import FoundPlacements, rank, search_placements
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable, assume
+from haru.engine.podgroup.search_budget import gave_up
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
-from haru.engine.state.pod_info import PodInfo
 
 Outcome = Placed | Unschedulable
 
@@ -47,39 +47,30 @@ class PlacementAttempt:
         return self.broken or self.gave_up is not None
 
 
-def attempt_placement(
-    snapshot: Snapshot,
-    members: Sequence[PodInfo],
-    group: Obj | None,
-    needed: int,
-    options: Options,
-    nodes: Sequence[str],
-) -> PlacementAttempt:
-    """Place as many members as possible on the nodes; at least `needed` if there is a way."""
-    greedy = place_greedily(snapshot, members, group, options, nodes)
+def attempt_placement(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> PlacementAttempt:
+    """Place as many members as possible on the nodes; at least `info.needed` if there is a way."""
+    members, needed, budgets = info.members, info.needed, info.options.budgets
+    greedy = place_greedily(snapshot, info, nodes)
     if len(members) == 1 or greedy.broken or greedy.fit in (0, len(members)) or not nodes:
         # When no member fits as the first one, no member fits at all.
         return greedy
     short = greedy.fit < needed
-    questions = options.budgets.placement_budget if short else options.budgets.extras_budget
-    found = search_placements(snapshot, members, group, needed, options, nodes, questions, needed if short else 0)
+    questions = budgets.placement_budget if short else budgets.extras_budget
+    found = search_placements(snapshot, info, nodes, questions, needed if short else 0)
     if rank(number for number, _ in found.placed) < rank(greedy.numbers):
-        return PlacementAttempt(_with_diagnoses(snapshot, members, group, options, nodes, found))
+        return PlacementAttempt(_with_diagnoses(snapshot, info, nodes, found))
     if short and found.problem:
         return PlacementAttempt(greedy.outcomes, Reason("SelectorError", found.problem))
     if short and not found.complete and (found.ceiling is None or found.ceiling >= needed):
-        message = f"gave up after {questions} questions to nodes in search of places for {needed} members"
-        return PlacementAttempt(greedy.outcomes, Reason("GaveUp", message, {"budget": questions, "needed": needed}))
+        return PlacementAttempt(greedy.outcomes, gave_up(questions, needed))
     return greedy
 
 
-def place_greedily(
-    snapshot: Snapshot, members: Sequence[PodInfo], group: Obj | None, options: Options, nodes: Sequence[str]
-) -> PlacementAttempt:
+def place_greedily(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> PlacementAttempt:
     """Place the members in order, each on the best node in the state that the earlier ones leave."""
-    placer = PodPlacer(Overlay(snapshot), group, options, nodes)
+    placer = PodPlacer(Overlay(snapshot), info.group, info.options, nodes)
     outcomes: list[Outcome] = []
-    for pod in members:
+    for pod in info.members:
         outcome = placer.place(pod)
         outcomes.append(outcome)
         if isinstance(outcome, Unschedulable) and outcome.failed:
@@ -88,25 +79,13 @@ def place_greedily(
 
 
 def _with_diagnoses(
-    snapshot: Snapshot,
-    members: Sequence[PodInfo],
-    group: Obj | None,
-    options: Options,
-    nodes: Sequence[str],
-    found: Found,
+    snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str], found: FoundPlacements
 ) -> tuple[Outcome, ...]:
     """Keep the placements of the search, and diagnose the other members beside them."""
     overlay = Overlay(snapshot)
-    outcomes: dict[int, Outcome] = {}
-    for number, placed in found.placed:
-        outcomes[number] = replay(overlay, placed)
-    placer = PodPlacer(overlay, group, options, nodes)
-    for number, pod in enumerate(members):
+    outcomes: dict[int, Outcome] = {number: assume(overlay, placed) for number, placed in found.placed}
+    placer = PodPlacer(overlay, info.group, info.options, nodes)
+    for number, pod in enumerate(info.members):
         if number not in outcomes:
             outcomes[number] = placer.place(pod)
-    return tuple(outcomes[number] for number in range(len(members)))
-
-
-def replay(overlay: Overlay, placed: Placed) -> Placed:
-    """Assume the same placement on another overlay."""
-    return assume(overlay, placed.pod, placed.demand, placed.node, placed.allocations)
+    return tuple(outcomes[number] for number in range(len(info.members)))

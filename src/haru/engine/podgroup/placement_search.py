@@ -24,6 +24,7 @@ from haru.engine.podgroup.backtracking_search import BacktrackingSearch
 from haru.engine.podgroup.capacity_upper_bound import capacity_upper_bound
 from haru.engine.podgroup.filter_node import decoded_claims, filters_for_all_passes
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget
 from haru.engine.state.cache import Snapshot
@@ -33,7 +34,7 @@ from haru.engine.state.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlacements:
     """Hold the best placements found, by member number; `complete`: whether nothing better exists.
 
     `problem` is the permanent error of an allocation on the way (a selector that cannot be evaluated on a device).
@@ -47,50 +48,40 @@ class Found:
 
 
 def search_placements(
-    snapshot: Snapshot,
-    members: Sequence[PodInfo],
-    group: Obj | None,
-    needed: int,
-    options: Options,
-    nodes: Sequence[str],
-    questions: int,
-    quorum: int = 0,
-) -> Found:
+    snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str], questions: int, quorum: int = 0
+) -> FoundPlacements:
     """Search placements for as many members as possible; report infeasibility only with proof.
 
     The search ends early when all members are placed, or when fewer than `quorum` members can have places.
     """
-    capacity_bound = partial(capacity_upper_bound, snapshot, members, group, needed, options, nodes)
+    capacity_bound = partial(capacity_upper_bound, snapshot, info, nodes)
     budget = SearchBudget(questions, capacity_bound, quorum)
-    attempt = _Search(Overlay(snapshot), list(enumerate(members)), group, needed, options, nodes, budget)
+    attempt = _Search(Overlay(snapshot), info, nodes, budget)
     try:
         attempt.run()
         complete = not budget.unproven
     except OutOfBudgetError:
         complete = False
     except AllocationError as error:
-        return Found(tuple(attempt.best), False, str(error), budget.ceiling)
+        return FoundPlacements(tuple(attempt.best), False, str(error), budget.ceiling)
     if budget.ceiling is not None and len(attempt.best) >= budget.ceiling:
         complete = True
-    return Found(tuple(attempt.best), complete, "", budget.ceiling)
+    return FoundPlacements(tuple(attempt.best), complete, "", budget.ceiling)
 
 
 class _Search:
     def __init__(
         self,
         overlay: Overlay,
-        members: list[tuple[int, PodInfo]],
-        group: Obj | None,
-        needed: int,
-        options: Options,
+        info: PodGroupInfo,
         nodes: Sequence[str],
         budget: SearchBudget,
     ) -> None:
         self._overlay = overlay
-        self._members = members
-        self._group = group
-        self._needed = needed
-        self._options = options
+        self._info = info
+        self._members = list(enumerate(info.members))
+        self._group = info.group
+        self._options = info.options
         self._nodes = nodes
         self.budget = budget
         self.best: list[tuple[int, Placed]] = []
@@ -164,11 +155,9 @@ class _Search:
         return any(counts[path] > 1 and counts_against_node(devices, allocation) for path, allocation in fixed)
 
     def _backtrack(self, members: list[tuple[int, PodInfo]], *, ordered: bool) -> None:
-        search = BacktrackingSearch(
-            self._overlay, self._group, self._options, self.budget, self._nodes, ordered=ordered
-        )
+        search = BacktrackingSearch(self._overlay, self._info, self.budget, self._nodes, ordered=ordered)
         try:
-            search.run(members, self._needed)
+            search.run(members)
         finally:
             self._keep(search.best)
 
@@ -194,7 +183,7 @@ class _Search:
                 outcome = replace(outcome, allocations=(*outcome.allocations, *added), joined=joined)
             kept.append((number, outcome))
         self.best = kept
-        if len(kept) >= self._needed:
+        if len(kept) >= self._info.needed:
             # The quorum is found: more members are worth a smaller budget only.
             self.budget.left = min(self.budget.left, self._options.budgets.extras_budget)
 

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from haru.engine.framework.options import Options
-from haru.engine.podgroup import decision_builder
+from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message, with_share_ids
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
-from haru.engine.podgroup.quorum import members_needed
+from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
 from haru.engine.podgroup.schedule_one import Unschedulable
-from haru.engine.podgroup.topology import fixed_domain, no_placement_message, topology_key
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
-from haru.engine.preemption.feasibility_oracle import Preemptor, places
+from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
 from haru.engine.preemption.pod_preemption import preempt_for_pod
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
@@ -38,9 +37,7 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
     """
     numbers = itertools.count(1)
     trial_options = replace(options, new_share_id=lambda: f"trial-{next(numbers)}")
-    return decision_builder.with_share_ids(
-        _decide_with_trial_share_ids(snapshot, pods, group, trial_options), options.new_share_id
-    )
+    return with_share_ids(_decide_with_trial_share_ids(snapshot, pods, group, trial_options), options.new_share_id)
 
 
 def _decide_with_trial_share_ids(
@@ -51,37 +48,34 @@ def _decide_with_trial_share_ids(
     key = key_of(group)
     if not members:
         return Decision(key, "unschedulable", "no pod is left to be scheduled", (), (), snapshot.version)
+    build = DecisionBuilder(key, members, snapshot.version)
     mismatch = _scheduler_mismatch(members)
     if mismatch is not None:
-        return decision_builder.failed(key, members, mismatch, snapshot.version)
+        return build.failed(mismatch)
     if key is not None and options.gates.gang_scheduling:
         hold = gang_gate_reason(snapshot, key)
         if hold is not None:
-            return decision_builder.same_for_all(
-                key, members, "unschedulable", hold, snapshot.version, decision_builder.GANG_PLUGIN
-            )
-    with_nominated = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
-    needed = members_needed(with_nominated, key, group, gang_scheduling=options.gates.gang_scheduling)
-    decision = _decide(with_nominated, key, members, group, needed, options)
-    if decision.status != "unschedulable" or not (
-        options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
-    ):
+            return build.gated(hold)
+    groups = options.gates.groups
+    with_nominated = with_nominated_pods(snapshot, members, groups=groups, now=options.now)
+    info = PodGroupInfo.of(with_nominated, members, group, options)
+    decision = _decide(with_nominated, info)
+    may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
+    if decision.status != "unschedulable" or not may_preempt:
         return decision
-    reservation = conflicting_reservation(snapshot, members, groups=options.gates.groups)
+    reservation = conflicting_reservation(snapshot, members, groups=groups)
     if reservation is not None:
-        with_nominated = with_nominated_pods(
-            reserved_now(snapshot, reservation), members, groups=options.gates.groups, now=options.now
-        )
-    preemptor = Preemptor(members, key, group, needed, options, places(with_nominated, key, group, options))
-    return _preempt(with_nominated, decision, preemptor)
+        reserved = reserved_now(snapshot, reservation)
+        with_nominated = with_nominated_pods(reserved, members, groups=groups, now=options.now)
+    return _preempt(with_nominated, decision, Preemptor(info, node_sets(with_nominated, info)))
 
 
 def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
     """Run preemption for a refused decision, unless the preemption delay has not passed."""
     eligible_from = may_evict_from(preemptor)
     if eligible_from is not None:
-        return replace(decision_builder.with_message(refused, DELAYED), again_at=eligible_from)
-    rule = preempt_for_pod if preemptor.key is None else preempt_for_group
+        return replace(with_message(refused, DELAYED), again_at=eligible_from)
+    rule = preempt_for_pod if preemptor.info.key is None else preempt_for_group
     decision = rule(snapshot, refused, preemptor)
     if decision.status != "unschedulable":
         return decision
@@ -107,13 +101,6 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated_paths)))
 
 
-def key_of(group: Obj | None) -> GroupKey | None:
-    """Return the key of a group, if there is one."""
-    if group is not None:
-        return GroupKey(group["metadata"].get("namespace") or "default", group["metadata"]["name"])
-    return None
-
-
 def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:
     first = members[0].scheduler_name
     for pod in members:
@@ -126,55 +113,63 @@ def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:
     return None
 
 
-def _decide(
-    snapshot: Snapshot,
-    key: GroupKey | None,
-    members: Sequence[PodInfo],
-    group: Obj | None,
-    needed: int,
-    options: Options,
-) -> Decision:
-    label = topology_key(group) if options.gates.topology else None
-    if key is not None and label is not None:
-        return _decide_in_domains(snapshot, key, members, group, needed, options, label)
-    attempt = attempt_placement(snapshot, members, group, needed, options, snapshot.node_names)
-    return _decision_of(snapshot, key, members, needed, attempt)
+def _decide(snapshot: Snapshot, info: PodGroupInfo) -> Decision:
+    label = info.topology_key
+    if label is not None:
+        return _decide_in_domains(snapshot, info, label)
+    return _decision_of(snapshot, info, attempt_placement(snapshot, info, snapshot.node_names))
 
 
-def _decide_in_domains(
-    snapshot: Snapshot,
-    key: GroupKey,
-    members: Sequence[PodInfo],
-    group: Obj | None,
-    needed: int,
-    options: Options,
-    label: str,
-) -> Decision:
-    fixed = fixed_domain(snapshot, key, label)
+def _decide_in_domains(snapshot: Snapshot, info: PodGroupInfo, label: str) -> Decision:
+    """Choose one domain of a topology label for all members; members that already run fix it.
+
+    Source: KEP-5732, its required constraint; the messages are kube-scheduler 1.36's.
+    """
+    build = DecisionBuilder(info.key, info.members, snapshot.version)
+    fixed = _fixed_domain(snapshot, info.key, label)
     if isinstance(fixed, Reason):
-        return decision_builder.failed(key, members, fixed, snapshot.version)
-    search = DomainSearch(snapshot, key, members, group, needed, options, label)
+        return build.failed(fixed)
+    search = DomainSearch(snapshot, info, label)
     domains = search.values if fixed is None else [fixed]
     best = search.best(domains)
     if best is not None:
-        return decision_builder.scheduled(key, best.attempt.outcomes, snapshot.version)
+        return build.scheduled(best.attempt.outcomes)
     unanswered = next((trial.attempt for trial in search.tried if trial.attempt.unanswered), None)
     if unanswered is not None:
-        return _decision_of(snapshot, key, members, needed, unanswered)
+        return _decision_of(snapshot, info, unanswered)
     first = search.diagnosis(domains[0]).outcomes if domains else ()
     text = next((o.message for o in first if isinstance(o, Unschedulable)), GROUP_UNSCHEDULABLE)
-    message = no_placement_message(len(domains), text)
-    reason = Reason("TopologyDomain", message, {"topologyKey": label, "placements": len(domains), "needed": needed})
-    return decision_builder.no_domain_fits(key, members, reason, first, snapshot.version)
+    message = f"0/{len(domains)} placements are available" + (f", first placement status: {text}" if domains else "")
+    data = {"topologyKey": label, "placements": len(domains), "needed": info.needed}
+    return build.no_domain_fits(Reason("TopologyDomain", message, data), first)
 
 
-def _decision_of(
-    snapshot: Snapshot, key: GroupKey | None, members: Sequence[PodInfo], needed: int, attempt: PlacementAttempt
-) -> Decision:
+def _fixed_domain(snapshot: Snapshot, key: GroupKey | None, label: str) -> str | Reason | None:
+    """Return the domain of the placed members, None without any, or the reason why it is unknown."""
+    found: dict[str, str] = {}
+    for path in sorted(snapshot.group_state(key).scheduled) if key is not None else ():
+        name = snapshot.pods[path].node
+        node = snapshot.nodes.get(name)
+        if node is None or not node.present:
+            text = f'getting node for pod {path}: nodeinfo not found for node name "{name}"'
+            return Reason("TopologyDomain", text, {"topologyKey": label, "pod": path, "node": name})
+        value = node.labels.get(label)
+        if value is None:
+            text = f"no topology domain found for pod {path}"
+            return Reason("TopologyDomain", text, {"topologyKey": label, "pod": path, "node": name})
+        found.setdefault(value, path)
+    if len(found) > 1:
+        text = f"more than 1 domain found for pod group: {', '.join(sorted(found))}"
+        return Reason("TopologyDomain", text, {"topologyKey": label, "domains": sorted(found)})
+    return next(iter(found), None)
+
+
+def _decision_of(snapshot: Snapshot, info: PodGroupInfo, attempt: PlacementAttempt) -> Decision:
+    build = DecisionBuilder(info.key, info.members, snapshot.version)
     if attempt.broken:
-        return decision_builder.group_error(key, attempt.outcomes, members, snapshot.version)
-    if attempt.fit >= needed:
-        return decision_builder.scheduled(key, attempt.outcomes, snapshot.version)
+        return build.group_error(attempt.outcomes)
+    if attempt.fit >= info.needed:
+        return build.scheduled(attempt.outcomes)
     if attempt.gave_up is not None:
-        return decision_builder.failed(key, members, attempt.gave_up, snapshot.version)
-    return decision_builder.unschedulable(key, attempt.outcomes, needed, attempt.fit, snapshot.version)
+        return build.failed(attempt.gave_up)
+    return build.unschedulable(attempt.outcomes, info.needed, attempt.fit)

@@ -101,7 +101,8 @@ class PodPlacer:
             name = feasibility.ranking.choose(self._options.seed, pod.key.path)
         allocated = self._filter_results.allocations(demand, name, feasibility.candidates[name])
         pending = demand.pending_on(self._overlay.node(name))
-        return assume(self._overlay, pod, demand, name, tuple(zip(pending, allocated, strict=True)))
+        allocations = tuple(zip(pending, allocated, strict=True))
+        return assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations))
 
     def _place_in_batch(self, batch: PodBatch, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         """Place a pod that equals the one before."""
@@ -113,7 +114,7 @@ class PodPlacer:
         allocated, local = batch.allocations(node, candidate)
         node_class = batch.node_class_of(node, candidate)
         allocations = tuple(zip(demand.pending, allocated, strict=True))
-        outcome = assume(self._overlay, pod, demand, name, allocations, local=local)
+        outcome = assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations), local=local)
         batch.record_placement(name, node_class)
         return outcome
 
@@ -150,26 +151,26 @@ class PodPlacer:
         return Unschedulable(pod, *feasibility.summary)
 
 
-def assume(
-    overlay: Overlay,
-    pod: PodInfo,
-    demand: DeviceDemand,
-    node: str,
-    allocations: tuple[tuple[ClaimUse, Obj], ...],
-    *,
-    local: bool = False,
+def placement_on(
+    overlay: Overlay, pod: PodInfo, demand: DeviceDemand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
 ) -> Placed:
-    """Assume a pod in the overlay: node, devices (`local`: only that node sees them), and claim reservations."""
+    """Describe the placement of a pod on a node with these new allocations; nothing is assumed yet."""
     info = overlay.node(node)
     extended_claim = demand.special_on(info)
-    uses = demand.uses if extended_claim is None else (*demand.uses, extended_claim)
-    claimed = node_allocatable_use(overlay, pod, demand, info, allocations)
-    overlay.place(pod, node, claimed)
     fresh = {use.path for use, _ in allocations}
-    for use, allocation in allocations:
-        overlay.allocate(use.path, allocation, node if local else None)
-    for use in uses:
+    uses = demand.uses if extended_claim is None else (*demand.uses, extended_claim)
+    joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
+    claimed = node_allocatable_use(overlay, pod, demand, info, allocations)
+    return Placed(pod, demand, node, allocations, joined, extended_claim, claimed)
+
+
+def assume(overlay: Overlay, placed: Placed, *, local: bool = False) -> Placed:
+    """Assume a placement in the overlay: node, devices (`local`: only that node sees them), claim reservations."""
+    demand, extended_claim = placed.demand, placed.extended_claim
+    overlay.place(placed.pod, placed.node, placed.claimed)
+    for use, allocation in placed.allocations:
+        overlay.allocate(use.path, allocation, placed.node if local else None)
+    for use in demand.uses if extended_claim is None else (*demand.uses, extended_claim):
         if not use.is_reserved or demand.counts_devices:
             overlay.reserve(use.path)
-    joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
-    return Placed(pod, demand, node, allocations, joined, extended_claim, claimed)
+    return placed

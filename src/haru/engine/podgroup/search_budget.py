@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from haru.engine.state.decision import Reason
+
 BOUND_AFTER = 500
 """After so many node checks the upper bound on reachable members is worth its cost."""
 
 
 class OutOfBudgetError(Exception):
     """Raised when the search has used up its node checks."""
+
+
+class UnansweredError(Exception):
+    """Raised when the engine can prove neither yes nor no; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+def gave_up(questions: int, wanted: int) -> Reason:
+    """Build the reason for a placement search that ran out of budget before it could prove infeasibility."""
+    message = f"gave up after {questions} questions to nodes in search of places for {wanted} members"
+    return Reason("GaveUp", message, {"budget": questions, "needed": wanted})
 
 
 class SearchBudget:

@@ -74,8 +74,9 @@ class SingleClassCapacity:
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
-        key = (pod.shape, demand.asked, options.profile, options.features, options.budgets.step_budget)
-        self._results = base.decision_cache.get_or_compute(_TOPIC, (key, options.gates.declared_features), _ClassResults)
+        declared, steps = options.gates.declared_features, options.budgets.step_budget
+        key = (pod.shape, demand.asked, options.profile, options.features, steps, declared)
+        self._results = base.decision_cache.get_or_compute(_TOPIC, key, _ClassResults)
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
         self.counts_by_node = self._results.counts_by_node.setdefault(self._limit, {})

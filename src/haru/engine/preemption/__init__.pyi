@@ -1,7 +1,7 @@
 from .disruption_units import DisruptionUnit as DisruptionUnit
 from .disruption_units import ReprieveOrder as ReprieveOrder
 from .feasibility_oracle import Preemptor as Preemptor
-from .feasibility_oracle import places as places
+from .feasibility_oracle import node_sets as node_sets
 from .nominated_placements import blocking_reservation as blocking_reservation
 from .nominated_placements import displaced as displaced
 from .nominated_placements import is_half_placed as is_half_placed

@@ -18,35 +18,35 @@ DELAYED = "preemption waits: the preemption delay has not passed."
 
 def evictable_pods(snapshot: Snapshot, preemptor: Preemptor, node: str | None = None) -> list[DisruptionUnit]:
     """Return the units that the preemptor may evict now, of the cluster or of one node."""
-    index = VictimIndex.of(snapshot, groups=preemptor.options.gates.groups)
+    index = VictimIndex.of(snapshot, groups=preemptor.info.options.gates.groups)
     units = index.below(preemptor.priority) if node is None else index.below_on(preemptor.priority, node)
-    if not preemptor.options.preemption.minimum_run_time:
+    if not preemptor.info.options.preemption.minimum_run_time:
         return units
     return [unit for unit in units if _protected_until(unit, preemptor) is None]
 
 
 def protection_ends(snapshot: Snapshot, preemptor: Preemptor) -> float | None:
     """Return when the first protected candidate loses its protection; None if none is protected."""
-    if not preemptor.options.preemption.minimum_run_time:
+    if not preemptor.info.options.preemption.minimum_run_time:
         return None
-    units = VictimIndex.of(snapshot, groups=preemptor.options.gates.groups).below(preemptor.priority)
+    units = VictimIndex.of(snapshot, groups=preemptor.info.options.gates.groups).below(preemptor.priority)
     ends = (_protected_until(unit, preemptor) for unit in units)
     return min((end for end in ends if end is not None), default=None)
 
 
 def may_evict_from(preemptor: Preemptor) -> float | None:
     """Return when the preemption delay ends; None if it has passed."""
-    options = preemptor.options
+    options = preemptor.info.options
     if not options.preemption.preemption_delay:
         return None
-    creation_times = (epoch(pod.obj["metadata"].get("creationTimestamp")) for pod in preemptor.members)
+    creation_times = (epoch(pod.obj["metadata"].get("creationTimestamp")) for pod in preemptor.info.members)
     start = min((created_at for created_at in creation_times if created_at is not None), default=options.now)
     end = start + options.preemption.preemption_delay
     return end if end > options.now else None
 
 
 def _protected_until(unit: DisruptionUnit, preemptor: Preemptor) -> float | None:
-    options = preemptor.options
+    options = preemptor.info.options
     started = epoch(unit.started)
     end = (options.now if started is None else started) + options.preemption.minimum_run_time
     return end if end > options.now else None

@@ -10,52 +10,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from haru.engine.framework.options import Options
 from haru.engine.podgroup.domain_totals import DomainTotals
-from haru.engine.podgroup.errors import UnansweredError, gave_up
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement, place_greedily
 from haru.engine.podgroup.placement_search import search_placements
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import Unschedulable
-from haru.engine.podgroup.topology import topology_key
+from haru.engine.podgroup.search_budget import UnansweredError, gave_up
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import GroupKey, Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """Describe pods that preempt together: `needed` of them must find a place on one of the node sets `places`.
+    """Hold pods that preempt together, and the disjoint sets of nodes of which one must take them."""
 
-    `key` and `group` are None for a single pod.
-    """
-
-    members: Sequence[PodInfo]
-    key: GroupKey | None
-    group: Obj | None
-    needed: int
-    options: Options
+    info: PodGroupInfo
     places: Sequence[Sequence[str]]
 
     @property
     def priority(self) -> int:
         """Return the preemptor's priority: the PodGroup's own, or the single pod's."""
-        if self.group is None:
-            return self.members[0].priority
-        return int((self.group.get("spec") or {}).get("priority") or 0)
+        if self.info.group is None:
+            return self.info.members[0].priority
+        return int((self.info.group.get("spec") or {}).get("priority") or 0)
 
     @property
     def needs_other_pods(self) -> bool:
         """Tell whether removing other pods may make it infeasible (required affinity, hard spreading)."""
-        return any(_needs_other_pods(pod) for pod in self.members)
+        return any(_needs_other_pods(pod) for pod in self.info.members)
 
 
-def places(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> Sequence[Sequence[str]]:
+def node_sets(snapshot: Snapshot, info: PodGroupInfo) -> Sequence[Sequence[str]]:
     """Return the node sets that a group may use: all nodes, or one set per topology domain, sorted by domain."""
-    label = topology_key(group) if options.gates.topology else None
-    if key is None or label is None:
+    label = info.topology_key
+    if info.key is None or label is None:
         return (snapshot.node_names,)
     domains = DomainTotals.of(snapshot, label).domains
-    running = [snapshot.nodes.get(snapshot.pods[path].node) for path in snapshot.group_state(key).scheduled]
+    running = [snapshot.nodes.get(snapshot.pods[path].node) for path in snapshot.group_state(info.key).scheduled]
     settled = {node.labels.get(label) if node is not None else None for node in running}
     return [tuple(sorted(domains[value].nodes)) for value in sorted(domains) if not settled or settled == {value}]
 
@@ -69,12 +61,13 @@ class FeasibilityOracle:
 
     def max_members(self, snapshot: Snapshot) -> int:
         """Count the members that have places at once."""
-        total = len(self._preemptor.members)
+        info = self._preemptor.info
+        total = len(info.members)
         best = 0
         unanswered: UnansweredError | None = None
         for nodes in self._places:
             try:
-                best = max(best, self._max_members_on(snapshot, nodes, total, self._preemptor.options))
+                best = max(best, self._max_members_on(snapshot, nodes, replace(info, needed=total)))
             except UnansweredError as error:
                 unanswered = error
             if best == total:
@@ -86,12 +79,13 @@ class FeasibilityOracle:
     def fits(self, snapshot: Snapshot, count: int) -> bool:
         """Tell whether so many members have places at once."""
         # Placing more than `count` members does not matter.
-        options = self._preemptor.options
+        options = self._preemptor.info.options
         options = replace(options, budgets=replace(options.budgets, extras_budget=0))
+        info = replace(self._preemptor.info, needed=count, options=options)
         unanswered: UnansweredError | None = None
         for nodes in list(self._places):
             try:
-                if self._max_members_on(snapshot, nodes, count, options) >= count:
+                if self._max_members_on(snapshot, nodes, info) >= count:
                     # The same node set often fits again, so try it first next time.
                     self._places.remove(nodes)
                     self._places.insert(0, nodes)
@@ -104,9 +98,9 @@ class FeasibilityOracle:
 
     def place(self, snapshot: Snapshot, count: int) -> PlacementAttempt | None:
         """Place so many members, the earlier ones first; None if they do not fit."""
-        preemptor, unanswered = self._preemptor, None
+        info, unanswered = replace(self._preemptor.info, needed=count), None
         for nodes in self._places:
-            attempt = attempt_placement(snapshot, preemptor.members, preemptor.group, count, preemptor.options, nodes)
+            attempt = attempt_placement(snapshot, info, nodes)
             if attempt.fit >= count and not attempt.broken:
                 return attempt
             if attempt.unanswered:
@@ -115,16 +109,16 @@ class FeasibilityOracle:
             raise unanswered
         return None
 
-    def _max_members_on(self, snapshot: Snapshot, nodes: Sequence[str], enough: int, options: Options) -> int:
-        """Count the members placed on some nodes; any number from `enough` on is as good as the maximum."""
-        members, group = self._preemptor.members, self._preemptor.group
-        greedy = place_greedily(snapshot, members, group, options, nodes)
+    def _max_members_on(self, snapshot: Snapshot, nodes: Sequence[str], info: PodGroupInfo) -> int:
+        """Count the members placed on some nodes; any number from `info.needed` on is as good as the maximum."""
+        enough = info.needed
+        greedy = place_greedily(snapshot, info, nodes)
         if greedy.broken:
             raise UnansweredError(_why(greedy))
-        if len(members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
+        if len(info.members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
             return greedy.fit
-        questions = options.budgets.placement_budget
-        found = search_placements(snapshot, members, group, enough, options, nodes, questions)
+        questions = info.options.budgets.placement_budget
+        found = search_placements(snapshot, info, nodes, questions)
         if len(found.placed) < enough and found.problem:
             raise UnansweredError(Reason("SelectorError", found.problem))
         if len(found.placed) < enough and not found.complete:

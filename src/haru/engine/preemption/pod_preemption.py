@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from haru.engine.framework.status import FilterFailure, counted_message
-from haru.engine.podgroup import decision_builder
-from haru.engine.podgroup.errors import UnansweredError
+from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.schedule_one import Placed, PodPlacer
+from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
 from haru.engine.preemption.nominated_placements import own_nominated_placements
@@ -74,12 +74,12 @@ class _Candidate:
 
 def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
     """Preempt for a pod that does not fit: nominate it with evictions, or add the reason to the refusal."""
-    pod = preemptor.members[0]
+    pod = preemptor.info.members[0]
     if pod.spec.get("preemptionPolicy") == "Never":
         return _with_preemption_message(refused, preemptor, NEVER)
     base = after_pending_evictions(snapshot)
     try:
-        if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.members):
+        if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.info.members):
             kept = nominated(base, refused, preemptor, Victims((), 1, preemptor.places))
             if kept is not None:
                 return _with_preemption_message(kept, preemptor, TERMINATING)
@@ -91,7 +91,7 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
             return nominated(base, refused, preemptor, Victims((), 1, preemptor.places)) or refused
         return _preempt(base, refused, preemptor, refusals)
     except UnansweredError as error:
-        return decision_builder.failed(None, preemptor.members, error.reason, snapshot.version)
+        return DecisionBuilder(None, preemptor.info.members, snapshot.version).failed(error.reason)
 
 
 def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: Refusals) -> Decision:
@@ -129,8 +129,8 @@ def _best(
 def _candidates(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
 ) -> Iterator[_Candidate]:
-    names, pod = base.node_names, preemptor.members[0]
-    start = crc32(f"{preemptor.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
+    names, pod = base.node_names, preemptor.info.members[0]
+    start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     for name in (*names[start:], *names[:start]):
         failures = refusals.get(name, ())
         if not failures or not all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures):
@@ -158,8 +158,8 @@ def _cluster_wide_victims(base: Snapshot, preemptor: Preemptor, search: Search, 
 
 def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:
     """Return each node's failures (empty if PreFilter rejected the pod); None if it fits without evictions."""
-    pod = preemptor.members[0]
-    placer = PodPlacer(Overlay(base), preemptor.group, preemptor.options, base.node_names)
+    pod = preemptor.info.members[0]
+    placer = PodPlacer(Overlay(base), preemptor.info.group, preemptor.info.options, base.node_names)
     outcome = placer.place(pod)
     if isinstance(outcome, Placed):
         return None
@@ -169,5 +169,5 @@ def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:
 
 
 def _with_preemption_message(refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
-    claims = STILL_NOT if preemptor.members[0].claims else NO_CLAIMS
-    return decision_builder.with_message(refused, f"{claims}, preemption: {summary}")
+    claims = STILL_NOT if preemptor.info.members[0].claims else NO_CLAIMS
+    return with_message(refused, f"{claims}, preemption: {summary}")

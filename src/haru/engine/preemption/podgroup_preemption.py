@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.podgroup import decision_builder
-from haru.engine.podgroup.errors import UnansweredError
+from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
+from haru.engine.podgroup.decision_builder import nominated as nominated_decision
 from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW
 from haru.engine.podgroup.member_capacity import MemberCapacity, member_capacity_for
 from haru.engine.podgroup.quorum import has_quorum, lacks_members
-from haru.engine.podgroup.search_budget import OutOfBudgetError
+from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, single_class_capacity_for
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
@@ -53,27 +53,27 @@ class Victims:
 
 def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
     """Preempt for a group that does not fit: nominate it with evictions, or add the reason to the refusal."""
-    if preemptor.key is None or quorum_is_met(snapshot, preemptor):
+    if preemptor.info.key is None or quorum_is_met(snapshot, preemptor):
         # Members beyond the quorum never preempt.
         return refused
     if _never(snapshot, preemptor):
-        return decision_builder.with_message(refused, NEVER)
+        return with_message(refused, NEVER)
     base = after_pending_evictions(snapshot)
     try:
-        if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.members):
+        if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.info.members):
             # The group is nominated already: while its pending evictions suffice, no more pods are evicted.
-            kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
+            kept = nominated(base, refused, preemptor, Victims((), preemptor.info.needed, preemptor.places))
             if kept is not None:
                 return kept
         if _lacks_members(base, preemptor):
-            return decision_builder.with_message(refused, TOO_FEW)
+            return with_message(refused, TOO_FEW)
         units = evictable_pods(base, preemptor)
         if not units and not waits_for_pending_evictions(snapshot, preemptor):
-            return decision_builder.with_message(refused, NO_VICTIMS)
+            return with_message(refused, NO_VICTIMS)
         victims = Search(base, preemptor).victims(units, refused=base is snapshot)
         return (nominated(base, refused, preemptor, victims) if victims is not None else None) or refused
     except UnansweredError as error:
-        return decision_builder.failed(preemptor.key, preemptor.members, error.reason, snapshot.version)
+        return DecisionBuilder(preemptor.info.key, preemptor.info.members, snapshot.version).failed(error.reason)
 
 
 def after_pending_evictions(snapshot: Snapshot) -> Snapshot:
@@ -93,19 +93,19 @@ def has_pending_evictions(snapshot: Snapshot) -> bool:
 def waits_for_pending_evictions(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether a less important pod terminates already, so that the preemptor may wait instead of evicting."""
     units = [*terminating_pods(snapshot), *snapshot.leaving.values()]
-    return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.options.gates.groups))
+    return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.info.options.gates.groups))
 
 
 def _lacks_members(base: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether the gang lacks members once terminating ones are gone: no eviction could let it start."""
-    key, gangs = preemptor.key, preemptor.options.gates.gang_scheduling
-    return gangs and key is not None and lacks_members(base, key, preemptor.group)
+    key, gangs = preemptor.info.key, preemptor.info.options.gates.gang_scheduling
+    return gangs and key is not None and lacks_members(base, key, preemptor.info.group)
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether the group's quorum is already placed."""
-    key, gangs = preemptor.key, preemptor.options.gates.gang_scheduling
-    return key is not None and has_quorum(snapshot, key, preemptor.group, gang_scheduling=gangs)
+    key, gangs = preemptor.info.key, preemptor.info.options.gates.gang_scheduling
+    return key is not None and has_quorum(snapshot, key, preemptor.info.group, gang_scheduling=gangs)
 
 
 class Search:
@@ -114,11 +114,11 @@ class Search:
     def __init__(self, base: Snapshot, preemptor: Preemptor) -> None:
         self._base = base
         self._preemptor = preemptor
-        members, group, options = preemptor.members, preemptor.group, preemptor.options
+        options = preemptor.info.options
         # `base` lacks the victims of nominations that the preemptor must respect; these belong to overridable ones.
         self._evicted = evicted_pods(base.nominations.values())
         self._occupancies = NodeOccupancies.of(base, partitionable=options.features.PartitionableDevices)
-        self._capacity = member_capacity_for(base, members, group, options, base.node_names)
+        self._capacity = member_capacity_for(base, preemptor.info, base.node_names)
         self._counter = (
             single_class_capacity_for(base, options, self._capacity.classes) if self._capacity is not None else None
         )
@@ -156,7 +156,7 @@ class Search:
             raise UnansweredError(Reason("SelectorError", str(error))) from error
         preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
         trial = _EvictionTrial(self._base, preemptor, order.units, self._capacity, enough)
-        if trial.fit < preemptor.needed:
+        if trial.fit < preemptor.info.needed:
             return None
         numbers = range(len(order.units))
         if preemptor.needs_other_pods:
@@ -176,7 +176,7 @@ class Search:
         """Return the victims for equal members, where nodes can be counted independently."""
         preemptor = self._preemptor
         fast = FastReprieve(self._base, order.units, places or preemptor.places, self._occupancies, counter, capacity)
-        found = fast.victims(len(preemptor.members) if enough is None else enough, preemptor.needed)
+        found = fast.victims(len(preemptor.info.members) if enough is None else enough, preemptor.info.needed)
         return _victims(order, *found, places or fast.usable_nodes()) if found is not None else None
 
 
@@ -201,10 +201,10 @@ class _EvictionTrial:
         self._places = preemptor.places
         self._capacity = capacity
         self._oracle = FeasibilityOracle(preemptor)
-        self._limit = self._questions = preemptor.options.budgets.preemption_budget
+        self._limit = self._questions = preemptor.info.options.budgets.preemption_budget
         if capacity is not None:
             capacity.use_dry_run(self._dry_run)
-        self.fit = self._max_members(len(preemptor.members) if enough is None else enough)
+        self.fit = self._max_members(len(preemptor.info.members) if enough is None else enough)
 
     def places(self) -> Sequence[Sequence[str]]:
         """Return the node sets that the preemptor may use now, nodes without capacity left out."""
@@ -248,9 +248,9 @@ def _too_many_questions(limit: int) -> Reason:
 
 def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether any pending member has preemptionPolicy Never."""
-    pods = list(preemptor.members)
-    if preemptor.key is not None:
-        waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.key).unscheduled)
+    pods = list(preemptor.info.members)
+    if preemptor.info.key is not None:
+        waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.info.key).unscheduled)
         pods += [pod for pod in waiting if not pod.deleting]
     return any(pod.spec.get("preemptionPolicy") == "Never" for pod in pods)
 
@@ -262,5 +262,5 @@ def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: 
     if attempt is None:
         return None
     evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())
-    message = WAITING_FOR_ROOM if preemptor.key is not None else refused.message
-    return decision_builder.nominated(refused, attempt.outcomes, evictions, message)
+    message = WAITING_FOR_ROOM if preemptor.info.key is not None else refused.message
+    return nominated_decision(refused, attempt.outcomes, evictions, message)

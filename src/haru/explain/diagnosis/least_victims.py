@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine import Options, Snapshot
-from haru.engine.podgroup import UnansweredError, members_needed, members_of
+from haru.engine.podgroup import PodGroupInfo, UnansweredError, members_of
 from haru.engine.preemption import DisruptionUnit as Candidate
-from haru.engine.preemption import Preemptor, ReprieveOrder, Search, places, with_nominated_pods
+from haru.engine.preemption import Preemptor, ReprieveOrder, Search, node_sets, with_nominated_pods
 from haru.explain.diagnosis.victims import Victim
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 
@@ -25,13 +25,12 @@ def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Seque
     members, group = members_of(snapshot, pods), work.pod_group(snapshot)
     if not members:
         return None
-    key = work.group if group is not None else None
     seen = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
-    needed = members_needed(seen, key, group, gang_scheduling=options.gates.gang_scheduling)
-    preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
+    info = PodGroupInfo.of(seen, members, group, options)
+    preemptor = Preemptor(info, node_sets(seen, info))
     candidates = {Candidate(unit.pods, unit.priority): unit for unit in order}
     found = Search(snapshot, preemptor).least(
-        ReprieveOrder(tuple(candidates)), lambda unit: unit.priority, refused=True, enough=needed
+        ReprieveOrder(tuple(candidates)), lambda unit: unit.priority, refused=True, enough=info.needed
     )
     return None if found is None else [candidates[unit] for unit in found.units]
 
