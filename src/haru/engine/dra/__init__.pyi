@@ -6,7 +6,11 @@ from .allocator.allocation import Allocated as Allocated
 from .allocator.allocation import Allocation as Allocation
 from .allocator.allocation import DoesNotFit as DoesNotFit
 from .allocator.allocation import allocate as allocate
+from .diagnosis.blockers import CounterUse as CounterUse
+from .diagnosis.blockers import claims_holding as claims_holding
+from .diagnosis.blockers import refused_values as refused_values
 from .diagnosis.funnel import explain_requests as explain_requests
+from .diagnosis.reasons import REFUSAL_TYPES as REFUSAL_TYPES
 from .diagnosis.reasons import DeviceRefusal as DeviceRefusal
 from .diagnosis.reasons import NodeFunnel as NodeFunnel
 from .diagnosis.reasons import RequestFunnel as RequestFunnel
@@ -35,6 +39,7 @@ from .model.model import Shape as Shape
 from .model.model import Slice as Slice
 from .model.model import Taint as Taint
 from .placement import matches_node as matches_node
+from .placement import usable_on as usable_on
 from .pools.inventory import DeviceSnapshot as DeviceSnapshot
 from .pools.inventory import Inventory as Inventory
 from .pools.pools import Pool as Pool

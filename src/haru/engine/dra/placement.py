@@ -26,6 +26,11 @@ def matches_node(placement: Placement, node: NodeView) -> bool:
     return node_selector_matches(placement.selector, node.name, node.labels)
 
 
+def usable_on(device: Device, node: NodeView) -> bool:
+    """Tell whether a device can be used on the node, as far as it says so itself. Raises AllocationError."""
+    return device.placement is None or matches_node(device.placement, node)
+
+
 def _check(selector: Obj) -> None:
     for term in selector.get("nodeSelectorTerms") or ():
         for requirement in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):

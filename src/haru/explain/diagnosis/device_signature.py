@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from haru.engine import Features
-from haru.engine.dra import AllocatedState, Claim, Device, NodeView, PoolView, Shape, matches_node, names_read, whole
+from haru.engine.dra import AllocatedState, Claim, Device, NodeView, PoolView, Shape, names_read, usable_on, whole
 
 
 class DeviceSignature:
@@ -44,7 +44,7 @@ class DeviceSignature:
             here: tuple[int, ...] = ()
             if view.table.placed:
                 devices = enumerate(view.devices)
-                here = tuple(i for i, d in devices if d.placement is not None and not matches_node(d.placement, node))
+                here = tuple(i for i, device in devices if not usable_on(device, node))
             compared = [
                 order.setdefault((name, d.shape.attribute(name)), len(order))
                 for name in self._compared

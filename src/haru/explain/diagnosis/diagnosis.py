@@ -4,11 +4,11 @@ says. Counted on the cluster as it is, without the unit's own tentative placemen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine import Options, Reason, Snapshot
-from haru.engine.state import ReasonType
+from haru.engine.dra import REFUSAL_TYPES
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.funnels import funnels
 from haru.explain.diagnosis.node_groups import Answers, answers, node_groups, served_by_nodes, unusable
@@ -16,21 +16,6 @@ from haru.explain.diagnosis.requests import MemberKind, member_kinds, pods_asked
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
 from haru.explain.render.wording import counted, dropped_text, sum_text
-
-_TYPES: Mapping[str, ReasonType] = {
-    "devices": "NoDevices",
-    "offered": "BindingConditionsDisabled",
-    "class": "ClassMismatch",
-    "selector": "SelectorMismatch",
-    "node": "NoDevices",
-    "capacity": "CapacityExceeded",
-    "taints": "DeviceTainted",
-    "free": "DevicesTaken",
-    "counters": "CountersExhausted",
-    "constraints": "ConstraintUnsatisfied",
-    "nodes": "DevicesScattered",
-    "scattered": "DevicesScattered",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +125,7 @@ def _cause(funnel: Funnel) -> Reason | None:
         if stage.left < needed:
             data = {"request": funnel.asked.request, "needed": needed, "left": stage.left}
             data.update(stage_data(stage))
-            return Reason(_TYPES[stage.stage], _sentence(funnel, stage), data)
+            return Reason(REFUSAL_TYPES.get(stage.stage, "DevicesScattered"), _sentence(funnel, stage), data)
     return None
 
 

@@ -14,9 +14,20 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from haru.engine import Snapshot
-from haru.engine.dra import PoolView, Request, RequestFunnel, Shape, Stage, StageName, SubRequest, evaluate
+from haru.engine.dra import (
+    CounterUse,
+    PoolView,
+    Request,
+    RequestFunnel,
+    Shape,
+    Stage,
+    StageName,
+    SubRequest,
+    claims_holding,
+    evaluate,
+    refused_values,
+)
 from haru.engine.equivalence import classified_nodes_of
-from haru.explain.diagnosis.device_blockers import Draws, users, values_read
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey, NodeKind
 from haru.explain.diagnosis.holders import holders_of
 from haru.explain.diagnosis.requests import MemberKind, asked
@@ -68,7 +79,7 @@ class _Count:
         self._total = 0
         self._best: dict[str, tuple[_Rank, Callable[[], None]]] = {}
         self._shareable = False
-        self._draws: dict[PoolView, Draws] = {}
+        self._counters: dict[PoolView, CounterUse] = {}
 
     def funnel(self, kind: MemberKind, claim: str, request: Request, ask: SubRequest) -> Funnel:
         """Count, and put the conditions in order."""
@@ -216,7 +227,7 @@ class _Count:
         lists, consumable = features.ListTypeAttributes, features.ConsumableCapacity
         verdict = evaluate(expression or None, shape, lists, consumable, self._survey.snapshot.devices.cache)
         error = verdict if isinstance(verdict, str) else ""
-        values = [{"values": values_read(expression, shape, features), "devices": 1}] if verdict is False else []
+        values = refused_values(expression, [shape], features) if verdict is False else []
         return Stage(stage.name, 0, {**stage.data, "errors": int(bool(error)), "error": error, "values": values})
 
     def _taints(self, tally: _Tally, kind: NodeKind, names: Sequence[str], positions: Sequence[int]) -> None:
@@ -270,15 +281,15 @@ class _Count:
             for number, index in places:
                 view, use = views[number], uses[number]
                 if by_counters:
-                    draws = self._draws.get(view)
-                    if draws is None:
-                        draws = self._draws[view] = Draws(view, use)
-                    lacking, holding = draws.blame(index)
+                    counters = self._counters.get(view)
+                    if counters is None:
+                        counters = self._counters[view] = CounterUse(view, use)
+                    lacking, holding = counters.shortage(index)
                     short.update(lacking)
                 else:
                     holding = use.devices.get(view.devices[index].name, ())
                     if use.shares or len(holding) > 1:  # mostly a device is held as a whole, by one claim
-                        holding = users(use, view.devices[index].name)
+                        holding = claims_holding(use, view.devices[index].name)
                 held[holding] = held.get(holding, 0) + 1
         for holding, count in Counter(many).items():
             claims = holding if len(holding) < 2 else tuple(dict.fromkeys(holding))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from haru.engine import Options, Snapshot
-from haru.engine.dra import Device, NodeView, PoolKey, PoolView
+from haru.engine.dra import CounterUse, Device, NodeView, PoolKey, PoolView, claims_holding
 from haru.explain.diagnosis.allocations import product_name
-from haru.explain.diagnosis.device_blockers import Draws, users
 from haru.explain.diagnosis.holders import holders_of
 from haru.explain.explanation import Holder
 from haru.explain.stories.values import DeviceState, DeviceStatus, Draw
@@ -24,14 +23,14 @@ def views_of(snapshot: Snapshot, node: str, options: Options) -> Sequence[PoolVi
 
 def states_of(snapshot: Snapshot, view: PoolView) -> list[DeviceState]:
     """All devices of a pool, as a node sees it."""
-    draws = Draws(view, snapshot.allocated.use(view.key)) if view.totals else None
-    return [_state(snapshot, view, index, device, draws) for index, device in enumerate(view.devices)]
+    counters = CounterUse(view, snapshot.allocated.use(view.key)) if view.totals else None
+    return [_state(snapshot, view, index, device, counters) for index, device in enumerate(view.devices)]
 
 
-def _state(snapshot: Snapshot, view: PoolView, index: int, device: Device, draws: Draws | None) -> DeviceState:
+def _state(snapshot: Snapshot, view: PoolView, index: int, device: Device, counters: CounterUse | None) -> DeviceState:
     use = snapshot.allocated.use(view.key)
-    holding = users(use, device.name)
-    blocked = draws.blame(index) if draws is not None else (set(), ())
+    holding = claims_holding(use, device.name)
+    blocked = counters.shortage(index) if counters is not None else (set(), ())
     if holding:
         status: DeviceStatus = "Held" if device.name in use.devices else "Shared"
     elif view.status != "ok":

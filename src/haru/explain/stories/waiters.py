@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from haru.engine import Options, Overlay, Reason, Snapshot
-from haru.engine.dra import AllocationError, DeviceId, NodeFunnel, NodeView, RequestFunnel, explain_requests
+from haru.engine.dra import (
+    REFUSAL_TYPES,
+    AllocationError,
+    DeviceId,
+    NodeFunnel,
+    NodeView,
+    RequestFunnel,
+    explain_requests,
+)
 from haru.engine.framework import make_filter_plan
 from haru.engine.podgroup import PodPlacer
 from haru.engine.preemption import with_nominated_pods
-from haru.engine.state import GroupKey, PodInfo, ReasonType
+from haru.engine.state import GroupKey, PodInfo
 from haru.explain.diagnosis.requests import MemberKind, asked, member_kinds
 from haru.explain.diagnosis.schedulers import unknown_scheduler
 from haru.explain.diagnosis.verdict import distinct, why
@@ -23,14 +31,6 @@ from haru.explain.stories.inventory import views_of
 from haru.explain.stories.values import Wanting
 
 MOST_WAITING = 32
-_STAGES: dict[str, ReasonType] = {
-    "offered": "BindingConditionsDisabled",
-    "node": "NoDevices",
-    "capacity": "CapacityExceeded",
-    "taints": "DeviceTainted",
-    "free": "DevicesTaken",
-    "counters": "CountersExhausted",
-}
 _WORDS = {
     "offered": "a feature that the device needs is off",
     "node": "the device cannot be used from its node",
@@ -177,7 +177,7 @@ def _on_device(snapshot: Snapshot, unit: Waiter, node: str, device: DeviceId, op
             requests.append(text)
             if stage is not None and stage.name != "constraints":
                 reasons.append(
-                    Reason(_STAGES[stage.name], _sentence(request, stage.name), {"request": request.request})
+                    Reason(REFUSAL_TYPES[stage.name], _sentence(request, stage.name), {"request": request.request})
                 )
                 continue
             said = _refusals(snapshot, unit, kind, node, options)

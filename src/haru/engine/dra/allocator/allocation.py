@@ -27,7 +27,6 @@ from haru.engine.dra.model.model import Features, NodeView, Obj
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.scoring.fragmentation_score import preferred
-from haru.engine.dra.scoring.permuted_problem import PermutedProblem
 
 INVALID_POOLS = "invalid resource pools were encountered"
 CANNOT_ALLOCATE = "cannot allocate all claims"
@@ -141,12 +140,12 @@ def _solve_preferred(
     order = preferred(board)
     if order is None:
         return None
-    other = PermutedProblem(board, order)
     try:
-        found = solve(other, step_budget, expired)
+        found = solve(board.in_order(order), step_budget, expired)
         if isinstance(found, DoesNotFit):
             return found
-        found = found._replace(picks=other.restored(found.picks))
+        picks = [[pick._replace(position=order[pick.position]) for pick in own] for own in found.picks]
+        found = found._replace(picks=picks)
         if not all(view.confined for view in board.views):
             found.results(board, str)
     except (AllocationError, GaveUp):

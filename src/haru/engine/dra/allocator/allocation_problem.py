@@ -9,27 +9,26 @@ Source: KEP-4381; the order of checks is kube-scheduler's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 
-from haru.engine.dra.allocated_state import AllocatedState, PoolUse
+from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.candidates import Candidates, SubrequestPlan, candidates_of
+from haru.engine.dra.allocator.conditions import NODE_CONDITIONS, SELECTING_CONDITIONS, SPOILING_CONDITIONS, check_of
 from haru.engine.dra.allocator.constraints import Values, attribute_values
-from haru.engine.dra.allocator.consumable_capacity import aligned, fits, share
-from haru.engine.dra.allocator.node_devices import NodeDevices
+from haru.engine.dra.allocator.consumable_capacity import share
+from haru.engine.dra.allocator.node_devices import AllocatedNodeDevices
 from haru.engine.dra.errors import AllocationError
 from haru.engine.dra.model.claims import ALL, Claim, SubRequest
 from haru.engine.dra.model.model import Features, NodeView
-from haru.engine.dra.placement import matches_node
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.compiled_selectors import SelectionError
-from haru.engine.dra.taints import untolerated
-from haru.engine.state.cached_property import cached_property
 
 MAX_RESULTS = 32
 """How many devices one claim can have."""
 
 
-class AllocationProblem(NodeDevices):
-    """The devices of one node, what is taken of them, and the plans of all asks."""
+class AllocationProblem(AllocatedNodeDevices):
+    """The devices of one node, what is allocated of them, and the plans of all requests."""
 
     def __init__(
         self,
@@ -39,10 +38,9 @@ class AllocationProblem(NodeDevices):
         claims: Sequence[Claim],
         features: Features,
     ) -> None:
-        super().__init__(views, node, features)
+        super().__init__(views, allocated, node, features)
         self.claims = claims
         self.all_views = views
-        self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
         self.plans: list[list[list[SubrequestPlan]]] = []
         self._count = 1
         self._ready = True
@@ -61,105 +59,35 @@ class AllocationProblem(NodeDevices):
             return False
         return any(all(len(plan.candidates) < max(plan.needed, plan.takes_all) for plan in asks) for asks in plans)
 
-    def charge(self, position: int) -> tuple[tuple[int, int], ...]:
-        """What the device at a position takes of its view's counters."""
-        number = self.view_of[position]
-        view = self.views[number]
-        return view.charges[position - self.offsets[number]] if view.totals else ()
+    def in_order(self, order: Sequence[int]) -> AllocationProblem:
+        """Return the same problem whose position i is position `order[i]` of this one.
 
-    @cached_property
-    def counters_left(self) -> list[list[int]]:
-        """What is left of each view's counters before the search."""
-        return [list(view.counters_left(use)) for view, use in zip(self.views, self.uses, strict=True)]
-
-    @cached_property
-    def overdrawn(self) -> frozenset[int]:
-        """The views of which more is taken than they have of some counter: no device that consumes is given out."""
-        return frozenset(number for number, left in enumerate(self.counters_left) if any(value < 0 for value in left))
-
-    @cached_property
-    def allocated(self) -> frozenset[int]:
-        """The positions of devices that are taken whole."""
-        return frozenset(
-            offset + view.table.places[name]
-            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
-            for name in use.devices
-            if name in view.table.places
-        )
-
-    @cached_property
-    def counter_holders(self) -> dict[tuple[int, int], set[str]]:
-        """Who holds devices that draw on a counter, by view and counter."""
-        found: dict[tuple[int, int], set[str]] = {}
-        for number, (view, use) in enumerate(zip(self.views, self.uses, strict=True)):
-            for index, device in enumerate(view.devices if view.totals else ()):
-                for counter, _ in view.charges[index] if use.holders(device.name) else ():
-                    found.setdefault((number, counter), set()).update(use.holders(device.name))
-        return found
-
-    @cached_property
-    def consumed(self) -> dict[int, tuple[int, ...]]:
-        """What shares consume of the capacities of devices, by position."""
-        return {
-            offset + view.table.places[name]: aligned(view.devices[view.table.places[name]].shape, use.consumed(name))
-            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
-            for name in use.shares
-            if name in view.table.places
-        }
+        The search cannot tell it from a problem whose slices were published in this order.
+        """
+        places = [0] * len(order)
+        for place, position in enumerate(order):
+            places[position] = place
+        other = copy(self)
+        other.devices = [self.devices[position] for position in order]
+        other.view_of = [self.view_of[position] for position in order]
+        other.index_of = [self.index_of[position] for position in order]
+        other.allocated = frozenset([places[position] for position in self.allocated])
+        other.consumed = {places[position]: amounts for position, amounts in self.consumed.items()}
+        other.plans = [[[plan.moved(places) for plan in plans] for plans in claim] for claim in self.plans]
+        other._ready = True
+        return other
 
     def constraint_values(self, position: int, attribute: str) -> Values | None:
         """The values of a device that count for constraints on an attribute."""
         return attribute_values(self.devices[position].shape, attribute, self.features.ListTypeAttributes)
 
-    @cached_property
-    def sharing(self) -> bool:
-        """Whether some device can be given out several times at once."""
-        return self.features.ConsumableCapacity and any(view.table.shareable for view in self.views)
-
-    @cached_property
-    def counting(self) -> bool:
-        """Whether there are counters."""
-        return any(view.totals for view in self.views)
-
-    def shareable(self, position: int) -> bool:
-        """Whether the device can be given out several times at once."""
-        return self.sharing and self.devices[position].shape.shareable
-
-    def draws_no_more(self, position: int) -> bool:
-        """Whether another share of the device draws on no counter: it has shares, and keeps some whoever goes."""
-        if not (self.shareable(position) and position in self.consumed):
-            return False
-        return self.uses[self.view_of[position]].shared_throughout(self.devices[position].name)
-
     def usable(self, position: int, ask: SubRequest) -> bool:
-        """Whether nothing that stays as it is keeps the device from the ask: gates, taints."""
-        device = self.devices[position]
-        if device.consumes and not self._counters_usable(position):
-            return False
-        return not (self.features.DeviceTaints and device.taints and untolerated(device.taints, ask.tolerations))
-
-    def _counters_usable(self, position: int) -> bool:
-        """Nothing that consumes is given out with the gate off, or while the pool has less than nothing of a counter.
-
-        A shareable device that is in use has been charged already.
-        """
-        if not self.features.PartitionableDevices:
-            return False
-        return self.view_of[position] not in self.overdrawn or self.draws_no_more(position)
-
-    def fits_capacity(self, position: int, ask: SubRequest) -> bool:
-        """Whether the capacity asked for is there beside what shares consume already."""
-        if not self.features.ConsumableCapacity:
-            return True
-        return fits(self.devices[position].shape, ask.wanted, self.consumed.get(position))
-
-    def could_fit(self, position: int, ask: SubRequest) -> bool:
-        """Whether the capacity asked for would fit if nothing were consumed."""
-        return fits(self.devices[position].shape, ask.wanted, None)
-
-    def holders(self, position: int) -> tuple[str, ...]:
-        """The claims that hold the device or shares of it."""
-        return self.uses[self.view_of[position]].holders(self.devices[position].name)
+        """Tell whether the device can be had in mode All, as far as the search does not change that."""
+        return all(
+            condition.holds(self, position, ask)
+            for condition in SPOILING_CONDITIONS
+            if condition.can_fail_in(self, self.view_of[position], ask)
+        )
 
     def share(self, position: int, ask: SubRequest) -> tuple[tuple[int, str], ...]:
         """What the ask consumes of each capacity of a shareable device."""
@@ -208,43 +136,34 @@ class AllocationProblem(NodeDevices):
                     f"claim {claim.name}, request {ask.name}: asks for all devices, "
                     f"but resource pool {view.key} is currently {state}"
                 )
-            offset = self.offsets[numbers[id(view)]]
-            for index, verdict in enumerate(ask.selection.column(view)):
-                position = offset + index
+            number = numbers[id(view)]
+            meant = check_of(SELECTING_CONDITIONS, self, number, ask)
+            for position, verdict in enumerate(ask.selection.column(view), self.offsets[number]):
                 if isinstance(verdict, SelectionError):
                     raise AllocationError(describe(verdict, claim, ask))
-                if verdict and self.offered(position) and self._here(position) and self.fits_capacity(position, ask):
+                if verdict and (meant is None or meant(position)):
                     found.append(position)
         return found
 
     def _exact_candidates(
         self, claim: Claim, ask: SubRequest, offers: Sequence[Candidates], errors: dict[int, str]
     ) -> Iterator[int]:
-        for number, (view, offset, offer) in enumerate(zip(self.views, self.offsets, offers, strict=True)):
-            use, placed = self.uses[number], view.table.placed
-            taken = () if ask.admin else use.devices
-            overdrawn = self.features.PartitionableDevices and view.totals and number in self.overdrawn
-            special = bool(placed or overdrawn or use.shares)
+        for number, (offset, offer) in enumerate(zip(self.offsets, offers, strict=True)):
+            hiding = check_of(_HIDING, self, number, ask)
+            others = check_of(_NOT_HIDING, self, number, ask)
             for index in offer:
-                if taken and view.devices[index].name in taken:
-                    continue
                 position = offset + index
+                if hiding is not None and not hiding(position):
+                    continue
                 if index in offer.errors:
                     errors[position] = describe(offer.errors[index], claim, ask)
-                elif special and not (
-                    self._here(position) and self.fits_capacity(position, ask) and self.usable(position, ask)
-                ):
+                elif others is not None and not others(position):
                     continue
                 yield position
 
-    def offered(self, position: int) -> bool:
-        """Whether the gates allow a device with these binding conditions."""
-        binding = self.devices[position].binding
-        return self.features.DeviceBindingAndStatus or binding is None or not binding.conditions
 
-    def _here(self, position: int) -> bool:
-        placement = self.devices[position].placement
-        return placement is None or matches_node(placement, self.node)
+_HIDING = tuple(condition for condition in NODE_CONDITIONS if condition.hides_errors)
+_NOT_HIDING = tuple(condition for condition in NODE_CONDITIONS if not condition.hides_errors)
 
 
 def describe(error: SelectionError, claim: Claim, ask: SubRequest) -> str:

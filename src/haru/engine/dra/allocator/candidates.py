@@ -1,21 +1,20 @@
-"""The devices that an ask may have, found as far as the search gets.
+"""The devices that a request may get, found as far as the search looks.
 
-An `Offer` is what a table's devices say for themselves: selected, offered with the gates as they are, large enough,
-not tainted; nodes with equal devices share it. A `Plan` is an ask on one node: its candidates are the offered devices
-that are not taken. Both are filled device by device, for most searches end after the first few.
-Source: KEP-4381, 5007 (binding conditions), 5055 (taints), 5075 (capacity).
+`Candidates` are the devices of a table that meet every condition which a device meets by itself; nodes with equal
+devices share them. A `SubrequestPlan` is a request on one node: of these candidates, those that meet the conditions of
+the node. Both are filled device by device, because most searches end after the first few.
+Source: KEP-4381; the conditions are in `conditions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from haru.engine.dra.allocator.consumable_capacity import fits
+from haru.engine.dra.allocator.conditions import DEVICE_CONDITIONS
 from haru.engine.dra.model.claims import ALL, SubRequest
 from haru.engine.dra.model.model import Features
 from haru.engine.dra.pools.device_table import DeviceTable
 from haru.engine.dra.selectors.compiled_selectors import SelectionError, compiled_selector_of
-from haru.engine.dra.taints import untolerated
 
 _MAX_OFFERS = 256
 _FEW = 12
@@ -23,9 +22,9 @@ _FEW = 12
 
 
 class Candidates:
-    """Ascending places in a table: `found` as far as it was looked through; `errors` are those where a selector fails.
+    """The indexes of a table's candidates, ascending: `found` so far; `errors` are those where a selector fails.
 
-    An error counts when the search reaches it, whatever else speaks against the device.
+    An error counts when the search reaches it, even if the device breaks another condition (except `hides_errors`).
     """
 
     __slots__ = ("_rest", "complete", "errors", "found")
@@ -44,23 +43,19 @@ class Candidates:
             index += 1
 
     def _scan(self, table: DeviceTable, ask: SubRequest, features: Features) -> Iterator[int]:
-        judge = compiled_selector_of(ask.selection, table.tables.cache)
-        conditional, taints = features.DeviceBindingAndStatus, features.DeviceTaints
-        capacity, counters = features.ConsumableCapacity, features.PartitionableDevices
-        wanted, tolerations, found = ask.wanted, ask.tolerations, self.found
+        selector, found = compiled_selector_of(ask.selection, table.tables.cache), self.found
+        failing = [c for c in DEVICE_CONDITIONS if c.can_fail(table, ask, features)]
+        hiding = [c.met for c in failing if c.hides_errors]
+        others = [c.met for c in failing if not c.hides_errors]
         for index, device in enumerate(table.devices):
             if index == _FEW:
-                judge.learn(table)
-            verdict = judge.verdict(device.shape)
-            if verdict is False or not (conditional or device.binding is None or not device.binding.conditions):
+                selector.learn(table)
+            verdict = selector.verdict(device.shape)
+            if verdict is False or (hiding and not all(met(device, ask, features) for met in hiding)):
                 continue
             if verdict is not True:
                 self.errors[index] = verdict
-            elif (
-                (capacity and not fits(device.shape, wanted, None))
-                or (device.consumes and not counters)
-                or (taints and device.taints and untolerated(device.taints, tolerations))
-            ):
+            elif others and not all(met(device, ask, features) for met in others):
                 continue
             found.append(index)
             yield index
@@ -119,6 +114,14 @@ class SubrequestPlan:
             self.found.extend(self._rest)
             self._rest = None
         return self.found
+
+    def moved(self, places: Sequence[int]) -> SubrequestPlan:
+        """Return the plan with each candidate at another position."""
+        found = [places[position] for position in self.candidates]
+        if not self.takes_all:  # where all are taken, they are listed as ever
+            found.sort()
+        errors = {places[position]: text for position, text in self.errors.items()}
+        return SubrequestPlan(self.number, self.ask, self.constraints, found, None, errors)
 
     @property
     def faulty(self) -> bool:

@@ -1,11 +1,14 @@
-"""The devices that a node sees, by position: what an answer needs to be written down, and nothing else."""
+"""The devices that a node sees, by position, and what is allocated of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from haru.engine.dra.allocated_state import AllocatedState, PoolUse
+from haru.engine.dra.allocator.consumable_capacity import aligned
 from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, Slice
 from haru.engine.dra.pools.pools import PoolView
+from haru.engine.state.cached_property import cached_property
 
 
 class NodeDevices:
@@ -17,18 +20,85 @@ class NodeDevices:
         self.views = [v for v in views if v.status == "ok"]
         self.devices: list[Device] = []
         self.view_of: list[int] = []
+        self.index_of: list[int] = []
+        """By position: the number of the device's view, and its index in that view."""
         self.offsets: list[int] = []
         for number, view in enumerate(self.views):
             self.offsets.append(len(self.devices))
             self.devices += view.devices
             self.view_of += [number] * len(view.devices)
+            self.index_of += range(len(view.devices))
 
     def device_id(self, position: int) -> DeviceId:
-        """The identity of the device at a position."""
+        """Return the identity of the device at a position."""
         key = self.views[self.view_of[position]].key
         return DeviceId(key.driver, key.pool, self.devices[position].name)
 
     def slice_of(self, position: int) -> Slice:
-        """The slice that publishes the device at a position."""
-        number = self.view_of[position]
-        return self.views[number].slices[position - self.offsets[number]]
+        """Return the slice that publishes the device at a position."""
+        return self.views[self.view_of[position]].slices[self.index_of[position]]
+
+
+class AllocatedNodeDevices(NodeDevices):
+    """The devices that a node sees, with what is allocated of them before a search."""
+
+    def __init__(
+        self, views: Sequence[PoolView], allocated: AllocatedState, node: NodeView, features: Features
+    ) -> None:
+        super().__init__(views, node, features)
+        self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
+
+    def charge(self, position: int) -> tuple[tuple[int, int], ...]:
+        """Return what the device at a position takes of its view's counters."""
+        view = self.views[self.view_of[position]]
+        return view.charges[self.index_of[position]] if view.totals else ()
+
+    @cached_property
+    def counters_left(self) -> list[list[int]]:
+        """What is left of each view's counters."""
+        return [list(view.counters_left(use)) for view, use in zip(self.views, self.uses, strict=True)]
+
+    @cached_property
+    def overdrawn(self) -> frozenset[int]:
+        """The views of which more is taken than they have of some counter: no device that consumes is given out."""
+        return frozenset(number for number, left in enumerate(self.counters_left) if any(value < 0 for value in left))
+
+    @cached_property
+    def allocated(self) -> frozenset[int]:
+        """The positions of devices that are allocated whole."""
+        return frozenset(
+            offset + view.table.places[name]
+            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
+            for name in use.devices
+            if name in view.table.places
+        )
+
+    @cached_property
+    def consumed(self) -> dict[int, tuple[int, ...]]:
+        """What shares consume of the capacities of devices, by position."""
+        return {
+            offset + view.table.places[name]: aligned(view.devices[view.table.places[name]].shape, use.consumed(name))
+            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
+            for name in use.shares
+            if name in view.table.places
+        }
+
+    @cached_property
+    def sharing(self) -> bool:
+        """Whether some device can be given out several times at once."""
+        return self.features.ConsumableCapacity and any(view.table.shareable for view in self.views)
+
+    @cached_property
+    def counting(self) -> bool:
+        """Whether there are counters."""
+        return any(view.totals for view in self.views)
+
+    def shareable(self, position: int) -> bool:
+        """Tell whether the device can be given out several times at once."""
+        return self.sharing and self.devices[position].shape.shareable
+
+    def draws_no_more(self, position: int) -> bool:
+        """Tell whether another share of the device draws on no counter: it has shares, and keeps some whoever goes."""
+        if not (self.shareable(position) and position in self.consumed):
+            return False
+        return self.uses[self.view_of[position]].shared_throughout(self.devices[position].name)

@@ -29,7 +29,7 @@ RefusalType = Literal[
 StageName = Literal[
     "devices", "offered", "class", "selector", "node", "capacity", "taints", "free", "counters", "constraints"
 ]
-"""The conditions in the order in which they are counted:
+"""The stages of a funnel, in the order of the conditions (`allocator.conditions`):
 
 devices      in the complete, sound pools that the node sees
 offered      without binding conditions that a gate switches off, without counters that one does
@@ -42,6 +42,20 @@ free         not held by a claim
 counters     the counters that the device consumes suffice
 constraints  the most devices that can be had together under the claim's constraints
 """
+
+REFUSAL_TYPES: Mapping[str, RefusalType] = {
+    "devices": "NoDevices",
+    "offered": "BindingConditionsDisabled",
+    "class": "ClassMismatch",
+    "selector": "SelectorMismatch",
+    "node": "NoDevices",
+    "capacity": "CapacityExceeded",
+    "taints": "DeviceTainted",
+    "free": "DevicesTaken",
+    "counters": "CountersExhausted",
+    "constraints": "ConstraintUnsatisfied",
+}
+"""The refusal of a request for which too few devices are left after a stage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS
-from haru.engine.dra.diagnosis.reasons import DeviceRefusal, RefusalType, RequestFunnel, Stage, StageName
+from haru.engine.dra.allocator.conditions import SELECTING_CONDITIONS
+from haru.engine.dra.diagnosis.reasons import REFUSAL_TYPES, DeviceRefusal, RefusalType, RequestFunnel, Stage, StageName
 from haru.engine.dra.model.claims import Claim, SubRequest
 
-_TYPES: dict[StageName, RefusalType] = {
-    "devices": "NoDevices",
-    "offered": "BindingConditionsDisabled",
-    "class": "ClassMismatch",
-    "selector": "SelectorMismatch",
-    "node": "NoDevices",
-    "capacity": "CapacityExceeded",
-    "taints": "DeviceTainted",
-    "free": "DevicesTaken",
-    "counters": "CountersExhausted",
-    "constraints": "ConstraintUnsatisfied",
-}
-_SELECTING = ("devices", "offered", "class", "selector", "node", "capacity")
+_SELECTING = ("devices", "class", "selector", *(condition.stage for condition in SELECTING_CONDITIONS))
 
 
 def refusal_of(ask: SubRequest, needed: int | None, stages: Sequence[Stage]) -> DeviceRefusal | None:
@@ -39,7 +28,9 @@ def refusal_of(ask: SubRequest, needed: int | None, stages: Sequence[Stage]) -> 
         if stage.data.get("errors"):
             return DeviceRefusal("SelectorError", _sentence(ask, needed, before, stage), _data(ask, needed, stage))
         if stage.left < needed:
-            return DeviceRefusal(_TYPES[stage.name], _sentence(ask, needed, before, stage), _data(ask, needed, stage))
+            return DeviceRefusal(
+                REFUSAL_TYPES[stage.name], _sentence(ask, needed, before, stage), _data(ask, needed, stage)
+            )
     return None
 
 
