@@ -256,3 +256,35 @@ def test_members_of_mixed_priorities_are_placed_by_priority(seed: int) -> None:
     decision = run(objects, seed=seed)
     assert [m.pod.name for m in decision.members] == ["high", "middle", "low"]
     assert {m.pod.name: m.node for m in decision.placed} == {"high": "n2", "middle": "n1", "low": "n0"}
+
+
+# -- an attribute that one node's devices lack ------------------------------------------------------------------------
+
+
+def lacks_attribute(lacking: str, members: int, *, held: bool) -> list[Obj]:
+    """Of nodes a and b one has devices without `numa`; a gang whose claims want two devices of one `numa`."""
+    objects = [device_class(), pod_group("g", members, priority=9)]
+    for name in ("a", "b"):
+        attribute = "other" if name == lacking else "numa"
+        devices: list[Obj] = [{"name": f"gpu-{i}", "attributes": {attribute: {"int": 0}}} for i in range(2)]
+        objects += [node(name), resource_slice(name, devices)]
+        if held:
+            user = pod(f"low-{name}", node=name, claims=[f"held-{name}"], priority=0)
+            to = allocation(name, "gpu-0", "gpu-1")
+            objects += [user, allocated(claim(f"held-{name}", 2), to, user)]
+    for i in range(members):
+        member, own = member_with_claim(f"m{i}", "g", 2, priority=9)
+        own["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/numa"}]
+        objects += [member, own]
+    return objects
+
+
+@pytest.mark.parametrize("lacking", ["a", "b"])
+def test_node_without_compared_attribute_takes_no_member(lacking: str) -> None:
+    assert run(lacks_attribute(lacking, 2, held=False)).status == "unschedulable"
+
+
+@pytest.mark.parametrize(("lacking", "victim"), [("a", "low-b"), ("b", "low-a")])
+def test_node_without_compared_attribute_has_no_victims(lacking: str, victim: str) -> None:
+    decision = run(lacks_attribute(lacking, 1, held=True), preempt_for_groups=True)
+    assert (decision.status, [eviction.pod.name for eviction in decision.evictions]) == ("nominated", [victim])

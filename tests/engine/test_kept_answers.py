@@ -55,6 +55,9 @@ class History:
             {"name": f"gpu-{i}", "attributes": {"size": {"int": s}, "id": {"string": f"{name}-{i}" if own else "x"}}}
             for i, s in enumerate(sizes)
         ]
+        if self.rng.random() < 0.5:
+            for entry in devices:
+                entry["attributes"]["numa"] = {"int": self.rng.randint(0, 1)}
         slices = [resource_slice(name, devices)]
         how = self.rng.random()
         if how < 0.25:
@@ -103,7 +106,7 @@ class History:
         name, size = f"g{self.number}", self.rng.randint(1, 6)
         spec: Any = {"schedulingConstraints": {"topology": [{"key": RACK}]}} if self.rng.random() < 0.3 else {}
         objects = [pod_group(name, self.rng.randint(1, size), **spec)]
-        kind = self.rng.random()
+        kind, compares = self.rng.random(), self.rng.random() < 0.3
         if kind > 0.9:
             objects.append(claim(f"{name}-shared", 1))
         for i in range(size):
@@ -117,6 +120,8 @@ class History:
                 made = member_with_claim(f"{name}-{i}", name, 1 + int(kind > 0.7), cpu="1")
                 exact = made[1]["spec"]["devices"]["requests"][0]["exactly"]
                 exact["deviceClassName"] = "big" if kind > 0.5 else "gpu"
+                if compares:
+                    made[1]["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/numa"}]
                 if kind < 0.4:
                     exact["capacity"] = {"requests": {"memory": "1"}}
                 objects += made

@@ -15,7 +15,7 @@ from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.model.model import Features, Obj
 from haru.engine.dra.pools.inventory import DeviceSnapshot
-from haru.engine.equivalence.claim_visibility import ClaimVisibility
+from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
 
@@ -48,7 +48,7 @@ class ClaimQuery:
         self._step_budget = step_budget
         self._expired = expired
         self._scoring = scoring
-        self._sight: ClaimVisibility | None = None
+        self._sight: DeviceSignature | None = None
         self._answers: dict[Hashable, Answer] = {}
         self._seen: dict[Hashable, Answer] = {}
         self._dressed: dict[NodeDeviceClass, Answer] = {}
@@ -121,8 +121,8 @@ class ClaimQuery:
         except AllocationError:
             return self._ask(fleet, number)
         if self._sight is None:
-            self._sight = ClaimVisibility(self.claims, self._features, sized=self._scoring)
-        sight = self._sight.of(views, fleet.allocated)
+            self._sight = DeviceSignature(self.claims, self._features, sized=self._scoring)
+        sight = self._sight.of_views(views, fleet.allocated)
         found = self._seen.get(sight) if sight is not None else None
         if found is None:
             found = self._ask(fleet, number)

@@ -14,6 +14,7 @@ from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.placement import matches_node
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError
+from haru.engine.equivalence.device_signature import compared_value
 from haru.engine.equivalence.node_device_classes import SelectorFootprint
 from haru.engine.preemption.node_occupancy import NodeOccupancy
 from haru.engine.state.cache import Snapshot
@@ -84,9 +85,7 @@ class DeviceClassifier:
                 shape = device.shape
                 compared: tuple[Hashable, ...] = ()
                 if any(verdicts):
-                    values = [(name, shape.attribute(name)) for name in self._compared]
-                    # Of single values only their equality counts; lists may overlap.
-                    compared = tuple(values if self._lists else [numbers.setdefault(v, len(numbers)) for v in values])
+                    compared = tuple([compared_value(shape, n, self._lists, numbers) for n in self._compared])
                 here = device.placement is None or matches_node(device.placement, node)
                 charge = view.charges[index] if view.totals else ()
                 inner = (shape.shareable, shape.capacity, device.taints, device.binding)

@@ -17,7 +17,7 @@ from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
 from haru.engine.dra.model.claims import ALL, Claim, SubRequest
 from haru.engine.dra.model.model import NodeView
-from haru.engine.equivalence.node_signature import NodeDeviceSignature
+from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.framework.filter_plan import FilterPlan
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use, too_much
@@ -73,16 +73,15 @@ class MultiClassPacking:
         # Claims for extended resources differ between nodes; the signature must cover the claims of every node.
         claims_by_class = [self._decoder.claims(c.members[0][2].pending_anywhere()) for c in classes]
         self._counts_devices = counts_devices(overlay.snapshot, options)
-        self._node_signature = NodeDeviceSignature(
-            (claim for claims in claims_by_class for claim in claims), options.features, mapped=self._counts_devices
-        )
+        claims = [claim for claims in claims_by_class for claim in claims]
+        self._signature = DeviceSignature(claims, options.features, sized=True)
         self._needs_devices = any(claims_by_class)
         self._least = min(map(least_devices, claims_by_class), default=0)
         self._cache = overlay.snapshot.decision_cache.scope()
 
     def confined(self) -> bool:
         """Tell whether nodes are independent: no device that members request is visible from two of them."""
-        return self._node_signature.confined(
+        return self._signature.are_independent(
             self._overlay.snapshot, (_view(self._overlay.node(name)) for name in self._nodes)
         )
 
@@ -182,7 +181,8 @@ class MultiClassPacking:
     def _device_signature(self, node: NodeInfo) -> Hashable:
         if not self._needs_devices:
             return ()
-        return self._node_signature.signature(self._overlay.snapshot.devices, self._overlay.allocated, _view(node))
+        overlay, mapped = self._overlay, self._counts_devices
+        return self._signature.of_node(overlay.snapshot.devices, overlay.allocated, _view(node), mapped=mapped)
 
     def _max_of_class(self, node_passes: Sequence[NodeInfo], index: int) -> int:
         """Count how many members of one class the node takes."""
