@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from signer_driving import ISSUER, claims, payload, public
 
 from haru.cli.main import main
 from haru.errors import InputError
-from haru.jose import decode, encode, is_signed_by
+from haru.jose import decode, encode, is_signed_by, jwk, public_key
 from haru.signer import files as files_module
 from haru.signer.claims import RefusedClaims, check_claims
 from haru.signer.door import DoorError, _check_place
@@ -289,3 +290,15 @@ def test_stale_socket_file_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(DoorError):
         _check_place(tmp_path)
     assert issubclass(DoorError, InputError) and os.umask(0o022) == 0o022
+
+
+def test_key_whose_coordinates_begin_with_zero_is_padded_in_its_jwk() -> None:
+    curve = ec.SECP256R1()
+    short = next(
+        key
+        for key in (ec.generate_private_key(curve).public_key() for _ in range(10_000))
+        if min(key.public_numbers().x, key.public_numbers().y) < 1 << 248
+    )
+    told = jwk(public_key("k", short))
+    assert (told["kty"], told["crv"], told["alg"]) == ("EC", "P-256", "ES256")
+    assert {len(decode(told["x"])), len(decode(told["y"]))} == {32}
