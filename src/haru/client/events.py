@@ -12,11 +12,12 @@ import asyncio
 import logging
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+
+from cachetools import LRUCache
 
 from haru.client.api import ApiClient, Obj
 from haru.clock import utc_now
@@ -60,8 +61,8 @@ class Correlator:
     """Decides whether an event is written, and under which message (no clock of its own)."""
 
     def __init__(self) -> None:
-        self._similar: OrderedDict[tuple[str, ...], _Similar] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._similar: LRUCache[tuple[str, ...], _Similar] = LRUCache(_REMEMBERED)
+        self._buckets: LRUCache[str, _Bucket] = LRUCache(_REMEMBERED)
 
     def admit(self, uid: str, type: str, reason: str, message: str, now: float) -> str | None:
         """The message to write, or None for an object that causes too many events."""
@@ -70,25 +71,18 @@ class Correlator:
         if similar is None or now - similar.began > _SIMILAR_SECONDS:
             similar = _Similar(now)
         similar.messages.add(message)
-        _keep(self._similar, group, similar)
+        self._similar[group] = similar
         if len(similar.messages) > _SIMILAR:
             similar.messages = set(sorted(similar.messages)[: _SIMILAR + 1])
             message = f"(combined from similar events): {message}"
         bucket = self._buckets.get(uid) or _Bucket(_BURST, now)
         bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.at) * _REFILL_PER_SECOND)
         bucket.at = now
-        _keep(self._buckets, uid, bucket)
+        self._buckets[uid] = bucket
         if bucket.tokens < 1:
             return None
         bucket.tokens -= 1
         return message
-
-
-def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    cache[key] = value
-    cache.move_to_end(key)
-    if len(cache) > _REMEMBERED:
-        cache.popitem(last=False)
 
 
 class EventRecorder:
@@ -112,7 +106,7 @@ class EventRecorder:
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
         self._queue: asyncio.Queue[Obj] = asyncio.Queue(_QUEUE)
-        self._written: OrderedDict[tuple[str, ...], _Written] = OrderedDict()
+        self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self.dropped = 0
@@ -225,7 +219,7 @@ class EventRecorder:
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
         body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(self._now())}
         await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
-        _keep(self._written, key, _Written(name, 1, now))
+        self._written[key] = _Written(name, 1, now)
 
 
 def reference_of(obj: Mapping[str, Any]) -> Obj:

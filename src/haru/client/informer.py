@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any
+
+from cachetools import FIFOCache
 
 from haru.client.api import ApiClient, Obj
 from haru.client.backoff import Backoff
@@ -99,7 +100,7 @@ class Informer:
         self._indexers: dict[str, Callable[[Obj], Iterable[str]]] = {}
         self._indexes: dict[str, dict[str, dict[str, None]]] = {}
         self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
-        self._deleted_uids: OrderedDict[str, None] = OrderedDict()
+        self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self._synced = asyncio.Event()
         self._seen = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -181,8 +182,6 @@ class Informer:
 
     def _remember_deletion(self, obj: Obj) -> None:
         self._deleted_uids[obj["metadata"].get("uid", "")] = None
-        while len(self._deleted_uids) > _REMEMBERED_DELETIONS:
-            self._deleted_uids.popitem(last=False)
 
     # -- list and watch -----------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ Source: KEP-5055.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from cachetools import FIFOCache
 from prometheus_client import Histogram, Metric
 from prometheus_client.core import CounterMetricFamily
 
@@ -67,7 +67,7 @@ class DeviceTaintEvictionController(Controller):
         self.slices = self.informer(SLICES)
         self.rules: Informer | None = None
         self._pending: dict[str, Eviction] = {}
-        self._evicted: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._evicted: FIFOCache[str, frozenset[str]] = FIFOCache(_REMEMBERED)
         self._evicted_by: dict[str, int] = {}
         self._latency = Histogram(
             "device_taint_eviction_controller_pod_deletion_duration_seconds",
@@ -193,8 +193,6 @@ class DeviceTaintEvictionController(Controller):
                 self._evicted[uid_of(pod)] = due.rules
                 for rule in due.rules:
                     self._evicted_by[rule] = self._evicted_by.get(rule, 0) + 1
-                if len(self._evicted) > _REMEMBERED:
-                    self._evicted.popitem(last=False)
         self._settle(object_key(pod))
 
     def _settle(self, key: str) -> bool:

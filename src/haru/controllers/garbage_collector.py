@@ -11,9 +11,10 @@ Source: Kubernetes garbage collection.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
+
+from cachetools import FIFOCache
 
 from haru.client.discovery import served_kinds
 from haru.client.informer import Informer, object_key
@@ -77,7 +78,7 @@ class GarbageCollectorController(Controller):
         super().__init__(context)
         self._informers: dict[tuple[str, str], Informer] = {}
         self._known: dict[str, tuple[Informer, str]] = {}
-        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._absent: FIFOCache[str, None] = FIFOCache(_REMEMBERED_ABSENT)
 
     async def run(self) -> None:
         """Learn what is served, then work until cancelled."""
@@ -138,16 +139,11 @@ class GarbageCollectorController(Controller):
     def _deleted(self, obj: Obj) -> None:
         uid = uid_of(obj)
         self._known.pop(uid, None)
-        self._remember_absent(uid)
+        self._absent[uid] = None
         for dependent in self._dependents(uid):
             self.queue.add(uid_of(dependent))
         for owner in _owner_uids(obj):
             self.queue.add(owner)
-
-    def _remember_absent(self, uid: str) -> None:
-        self._absent[uid] = None
-        if len(self._absent) > _REMEMBERED_ABSENT:
-            self._absent.popitem(last=False)
 
     def _dependents(self, uid: str) -> list[Obj]:
         return [obj for informer in self._informers.values() for obj in informer.by_index("owner", uid)]
@@ -222,7 +218,7 @@ class GarbageCollectorController(Controller):
             return "solid"  # it can never be found: nothing may be deleted for that
         owner = await self.live(owner_kind, reference["name"], namespace_of(obj) if owner_kind.namespaced else "")
         if owner is None or uid_of(owner) != reference["uid"]:
-            self._remember_absent(reference["uid"])
+            self._absent[reference["uid"]] = None
             return "gone"
         return "solid"
 

@@ -8,10 +8,11 @@ Source: KEP-4381, KEP-5729.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from cachetools import FIFOCache
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -61,7 +62,7 @@ class ResourceClaimController(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._deleted_pods: OrderedDict[str, None] = OrderedDict()
+        self._deleted_pods: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self.pods = self.informer(PODS)
         self.claims = self.informer(CLAIMS)
         self.templates = self.informer(CLAIM_TEMPLATES)
@@ -105,8 +106,6 @@ class ResourceClaimController(Controller):
 
     def _pod_deleted(self, pod: Obj) -> None:
         self._deleted_pods[uid_of(pod)] = None
-        if len(self._deleted_pods) > _REMEMBERED_DELETIONS:
-            self._deleted_pods.popitem(last=False)
         self._consumer_gone(pod)
 
     def _consumer_gone(self, consumer: Obj) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
+from cachetools import LRUCache
 from yarl import URL
 
 from haru.apiserver.aggregation.options import AggregationOptions
@@ -61,7 +62,7 @@ class Link:
         self._options = options
         self._core = core
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
+        self._contexts: LRUCache[tuple[str, bool], ssl.SSLContext] = LRUCache(CONTEXTS_AT_MOST)
 
     async def stop(self) -> None:
         """Close the connections."""
@@ -102,8 +103,6 @@ class Link:
         key = (spec.get("caBundle") or "", bool(spec.get("insecureSkipTLSVerify")))
         found = self._contexts.get(key)
         if found is None:
-            if len(self._contexts) >= CONTEXTS_AT_MOST:
-                self._contexts.clear()
             found = self._contexts[key] = _context(*key, self._options)
         return found
 

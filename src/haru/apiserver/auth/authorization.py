@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cachetools import FIFOCache
+
 from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.context import ServerContext
@@ -25,6 +27,7 @@ Obj = dict[str, Any]
 MASTERS = "system:masters"
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+_REMEMBERED_USERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Authorizer:
         self._core = core
         self._followed = StoreReflector(core, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
-        self._users: dict[tuple[str, tuple[str, ...]], Bindings] = {}
+        self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
         self._nodes = NodeAuthorizer(core)
 
     async def start(self) -> None:
@@ -193,8 +196,6 @@ class Authorizer:
         key = (user.name, user.groups)
         bindings = self._users.get(key)
         if bindings is None:
-            if len(self._users) > 10_000:
-                self._users.clear()
             bindings = self._users[key] = self._bindings_of(user)
         yield from bindings.get("", ())
         if namespace:
@@ -226,7 +227,7 @@ class Authorizer:
 
     def _compile(self) -> None:
         roles = self._roles()
-        self._subjects, self._users = {}, {}
+        self._subjects, self._users = {}, FIFOCache(_REMEMBERED_USERS)
         for plural in ("clusterrolebindings", "rolebindings"):
             for record in self._followed.of(plural):
                 binding = shared(record)

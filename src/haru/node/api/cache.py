@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+from cachetools import TLRUCache
 
 Value = TypeVar("Value")
 MOST_ENTRIES = 4096
@@ -15,9 +16,7 @@ class Cache(Generic[Value]):
     """Answers by key; who asks for what is being asked already waits for that answer. `monotonic` is in seconds."""
 
     def __init__(self, monotonic: Callable[[], float], most: int = MOST_ENTRIES) -> None:
-        self._monotonic = monotonic
-        self._most = most
-        self._kept: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
+        self._kept: TLRUCache[Hashable, tuple[Value, float], float] = TLRUCache(most, _expires, monotonic)
         self._asked: dict[Hashable, asyncio.Future[Value]] = {}
 
     def __len__(self) -> int:
@@ -28,9 +27,8 @@ class Cache(Generic[Value]):
         everybody who waits, and is not kept."""
         while True:
             found = self._kept.get(key)
-            if found is not None and self._monotonic() < found[0]:
-                self._kept.move_to_end(key)
-                return found[1]
+            if found is not None:
+                return found[0]
             running = self._asked.get(key)
             if running is None:
                 return await self._ask(key, ask)
@@ -55,8 +53,9 @@ class Cache(Generic[Value]):
         finally:
             del self._asked[key]
         asked.set_result(value)
-        self._kept[key] = (self._monotonic() + seconds, value)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        self._kept[key] = (value, seconds)
         return value
+
+
+def _expires(_: Hashable, kept: tuple[Value, float], now: float) -> float:
+    return now + kept[1]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
+
+from cachetools import FIFOCache
 
 from haru.exposition import HistogramOf
 from haru.storage.kms.envelope import digest_of
@@ -36,8 +38,8 @@ class KmsMetrics:
         self._lock = threading.Lock()
         labels = ("grpc_status_code", "method_name", "provider_name")
         self._calls = HistogramOf(f"{_PREFIX}{_LATENCY}", "", labels, _BOUNDS)
-        self._used: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._used: FIFOCache[tuple[str, str], tuple[int, float]] = FIFOCache(LABELS)
+        self._told: FIFOCache[str, float] = FIFOCache(LABELS)
         self._invalid: Counter[str] = Counter()
         self.misses = 0
         """Values whose seed the service had to be asked for."""
@@ -51,20 +53,14 @@ class KmsMetrics:
     def used(self, way: str, key_id: str) -> None:
         """A value was read or written with a key."""
         with self._lock:
-            found = self._used.setdefault((way, digest_of(key_id)), [0.0, 0.0])
-            found[0] += 1
-            found[1] = time.time()
-            self._used.move_to_end((way, digest_of(key_id)))
-            if len(self._used) > LABELS:
-                self._used.popitem(last=False)
+            key = (way, digest_of(key_id))
+            # Setting moves a key to the end; reading, as a scrape does with all of them, does not.
+            self._used[key] = (self._used.get(key, (0, 0.0))[0] + 1, time.time())
 
     def told(self, key_id: str) -> None:
         """Status named a key."""
         with self._lock:
             self._told[digest_of(key_id)] = time.time()
-            self._told.move_to_end(digest_of(key_id))
-            if len(self._told) > LABELS:
-                self._told.popitem(last=False)
 
     def invalid(self, why: str) -> None:
         """Status named a key with an id that can not be used."""
@@ -81,7 +77,7 @@ class KmsMetrics:
             ]
             return {
                 _LATENCY: [line.removeprefix(f"{_PREFIX}{_LATENCY}") for line in self._calls.samples()],
-                "key_id_hash_total": [f"{labels} {int(values[0])}" for labels, values in used],
+                "key_id_hash_total": [f"{labels} {values[0]}" for labels, values in used],
                 "key_id_hash_last_timestamp_seconds": [f"{labels} {values[1]:.3f}" for labels, values in used],
                 "key_id_hash_status_last_timestamp_seconds": [
                     f'{{{of},key_id_hash="{key}",{own}}} {at:.3f}' for key, at in sorted(self._told.items())

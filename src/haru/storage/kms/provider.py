@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from cachetools import FIFOCache
+
 from haru.clock import utc_now
 from haru.kms import HEALTHY, VERSIONS, Encrypted, Status
 from haru.storage.ciphers import KeysAway, OutsideCipher, SealError
@@ -36,6 +38,7 @@ SEED_SECONDS = 24 * 3600.0
 SWEEP_SECONDS = 600.0
 RETRY_SECONDS = 1.0
 AT_ONCE = 16
+_REFUSED = 1000
 _LOG = logging.getLogger("haru.storage")
 
 
@@ -76,7 +79,7 @@ class KmsProvider(OutsideCipher):
         self._checking = asyncio.Lock()
         self._seeds: dict[bytes, _Kept] = {}
         self._swept = clock()
-        self._refused: dict[bytes, str] = {}
+        self._refused: FIFOCache[bytes, str] = FIFOCache(_REFUSED)
         self._keeper: asyncio.Task[None] | None = None
 
     # --- life
@@ -268,8 +271,6 @@ class KmsProvider(OutsideCipher):
         self.metrics.cached = len(self._seeds)
 
     def _refuse(self, source_id: bytes, why: str) -> None:
-        if len(self._refused) > 1000:
-            self._refused.clear()
         self._refused[source_id] = why
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from cachetools import FIFOCache
 
 from haru.apiserver.auth.tokens.claims import WARN_AFTER_SECONDS, Life, Reference, claims_of
 from haru.apiserver.auth.tokens.discovery import Documents
@@ -61,7 +62,7 @@ class AccountTokens:
         self._extended_seconds = EXTENDED_SECONDS
         self.documents = Documents(core, options.issuers[0], options.jwks_uri)
         self._checker = Checker(core, self.metrics, lookup=options.lookup)
-        self._proven: dict[bytes, _Proven] = {}
+        self._proven: FIFOCache[bytes, _Proven] = FIFOCache(REMEMBERED)
         self._external: ExternalKeys | None = None
         if options.endpoint:
             client = SignerClient(options.endpoint, self.metrics)
@@ -148,8 +149,6 @@ class AccountTokens:
             return None
         for key in await source.find(parts.key_id) if parts.key_id else source.keys():
             if is_signed_by(key, parts.algorithm, parts.signed, parts.signature):
-                if len(self._proven) >= REMEMBERED:
-                    del self._proven[next(iter(self._proven))]
                 self._proven[digest] = proven = _Proven(key, parts.payload)
                 return proven
         raise InvalidToken("no key of this server has signed the service account token")
