@@ -98,7 +98,7 @@ class Server:
 
     async def start(self) -> None:
         """With its policy and the binding."""
-        store = SqliteStore(":memory:")
+        self._store = store = SqliteStore(":memory:")
         await store.start()
         self._app = ApiServer(ServerConfig(store, tokens={_TOKEN: UserInfo("admin", ("system:masters",), "1")}))
         await self._app.start()
@@ -106,6 +106,11 @@ class Server:
             named = {"metadata": {"name": "benchmark"}}
             await self._post(f"{GROUP}/mutatingadmissionpolicies", {**named, "spec": POLICIES[self.name]})
             await self._post(f"{GROUP}/mutatingadmissionpolicybindings", {**named, "spec": {"policyName": "benchmark"}})
+
+    async def stop(self) -> None:
+        """With its store."""
+        await self._app.stop()
+        await self._store.stop()
 
     async def _post(self, path: str, body: Obj) -> None:
         await self._send(path, json.dumps(body).encode())
