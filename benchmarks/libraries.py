@@ -216,7 +216,6 @@ def requests() -> Iterator[Row]:
     from prometheus_client import CollectorRegistry, Histogram
 
     from benchmarks.mutating_policy import Server
-    from haru.apiserver.admission.dynamic import mutation_patches
     from haru.exposition import HistogramOf
 
     loop = asyncio.new_event_loop()
@@ -232,6 +231,7 @@ def requests() -> Iterator[Row]:
         from haru.kube.cloning import clone
 
         patched = started("that is a JSON patch of two operations")
+        mutation_patches: Any = sys.modules["haru.apiserver.admission.dynamic.mutation_patches"]
         own_patch: Any = mutation_patches.apply_json_patch
 
         def their_patch(obj: Obj, operations: list[Obj], **_: Any) -> Any:
@@ -268,7 +268,7 @@ def requests() -> Iterator[Row]:
 def cel() -> Iterator[Row]:
     """An expression on a pod, compiled and evaluated. The libraries convert the object first, as each request would."""
     from haru.cel.environment import Environment
-    from haru.cel.libraries.kubernetes import BASE
+    from haru.cel.libraries import BASE
     from haru.cel.program import Program, parse_and_check
     from haru.cel.types import DYN
 

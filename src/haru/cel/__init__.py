@@ -6,7 +6,7 @@ what an expression may speak of. `device` is the environment of DRA's selectors,
 with other variables:
 
     from haru.cel.environment import Environment
-    from haru.cel.libraries.kubernetes import BASE
+    from haru.cel.libraries import BASE
     from haru.cel.program import Program, parse_and_check
     from haru.cel.types import DYN
 

@@ -1,6 +1,7 @@
 from .authorization import Decide as Decide
 from .authorization import Decision as Decision
 from .authorization import Question as Question
+from .kubernetes import BASE as BASE
 from .patches import OBJECT as OBJECT
 from .patches import MisplacedError as MisplacedError
 from .patches import PatchValueError as PatchValueError
