@@ -33,9 +33,9 @@ from h2.settings import SettingCodes, Settings
 
 from haru import serving
 from haru.http2 import MAX_STREAMS
-from haru.http2.bounds import Calm
-from haru.http2.frames import ConnectionFault
-from haru.http2.heads import HeadError, read_head
+from haru.http2.frames import Http2ConnectionError
+from haru.http2.headers import MalformedRequestError, parse_request
+from haru.http2.limits import UselessFrameLimit
 from haru.serving import ABORT, ANSWER, WRITE_BODY
 
 RECEIVE_BYTES = 256 * 1024
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         self._application, self._state = config.loaded_app, server_state
         self.transport: Any = None
         self.loop = asyncio.get_running_loop()
-        self._calm = Calm(self.loop)
+        self._useless = UselessFrameLimit(self.loop)
         self._streams: dict[int, Stream] = {}
         self.blocked: set[Stream] = set()
         self.paused = self._is_scheduled = self._is_leaving = self._is_over = False
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._h2.max_inbound_frame_size = RECEIVE_BYTES
         self._h2.decoder.max_header_list_size = serving.HEAD_BYTES
 
-    def told(self) -> dict[str, Any]:
+    def extensions(self) -> dict[str, Any]:
         return {}
 
     def connection_made(self, transport: Any) -> None:
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self._state.connections.add(self)
         self._scope = {"server": get_local_addr(transport), "client": get_remote_addr(transport), "scheme": "https"}
-        self._extensions = self.told()
+        self._extensions = self.extensions()
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(RECEIVE_BYTES * self.max_streams - 65_535)
         self._flush()
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
                 self._take(event)
         except ProtocolError:
             self._end()
-        except ConnectionFault as fault:
+        except Http2ConnectionError as fault:
             self._h2.close_connection(int(fault.code))
             self._end()
         else:
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         elif isinstance(event, DataReceived):
             stream = self._streams.get(event.stream_id)
             if not event.data and event.stream_ended is None:
-                self._calm.count()
+                self._useless.count()
             if stream is None:
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             else:
@@ -252,22 +252,22 @@ class Connection(asyncio.Protocol):
         elif isinstance(event, WindowUpdated):
             self._wake()
         elif isinstance(event, StreamReset):
-            self._calm.count()
+            self._useless.count()
             if (stream := self._streams.pop(event.stream_id, None)) is not None:
                 stream.close()
         elif isinstance(event, RemoteSettingsChanged):
-            self._calm.count()
+            self._useless.count()
             self._wake()
         elif isinstance(event, _COUNTED):
-            self._calm.count()
+            self._useless.count()
         elif isinstance(event, ConnectionTerminated):
             self.shutdown()
 
     def _open(self, event: RequestReceived) -> None:
         try:
-            scope = read_head(event.headers).scope()
-        except HeadError:
-            self._calm.count()
+            scope = parse_request(event.headers).scope()
+        except MalformedRequestError:
+            self._useless.count()
             self._h2.reset_stream(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         stream = Stream(self, event.stream_id, scope)

@@ -21,7 +21,7 @@ Job = dict[str, Any]
 _OPENING = (
     frames.PREFACE
     + frames.settings({Setting.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW, Setting.ENABLE_PUSH: 0})
-    + frames.numbered(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.WINDOW)
+    + frames.number_frame(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.WINDOW)
 )
 
 
@@ -66,12 +66,12 @@ class Answers:
         """Type, flags, stream and payload of what is whole."""
         data = self._rest + data
         found, at, end = [], 0, len(data)
-        while end - at >= frames.HEAD_BYTES:
-            after = at + frames.HEAD_BYTES + (data[at] << 16 | data[at + 1] << 8 | data[at + 2])
+        while end - at >= frames.FRAME_HEADER_BYTES:
+            after = at + frames.FRAME_HEADER_BYTES + (data[at] << 16 | data[at + 1] << 8 | data[at + 2])
             if after > end:
                 break
             number = int.from_bytes(data[at + 5 : at + 9], "big")
-            found.append((data[at + 3], data[at + 4], number, data[at + frames.HEAD_BYTES : after]))
+            found.append((data[at + 3], data[at + 4], number, data[at + frames.FRAME_HEADER_BYTES : after]))
             at = after
         self._rest = data[at:]
         return found

@@ -1,9 +1,7 @@
-"""What every HTTP server of Haru is made of: a listening socket, uvicorn's settings, and a connection.
+"""Parts of every HTTP server of Haru: a listening socket, uvicorn's settings, and a connection of HTTP/1.1.
 
-The connection has bounds on the head of a request, and gives the application a way to cut the client off, two to write
-to it past the messages of ASGI, and one to take the connection over.
-
-uvicorn and httptools are imported when a server is made.
+The connection bounds the header of a request. ASGI extensions let the application cut the client off, write past the
+messages of ASGI, and take the connection over. uvicorn and httptools are imported when a server is made.
 """
 
 from __future__ import annotations
@@ -23,29 +21,28 @@ if TYPE_CHECKING:
     import uvicorn
 
 ABORT = "haru.abort"
-"""The ASGI extension by which an application cuts a connection whose client does not read."""
+"""ASGI extension: a function that cuts the connection of a client that does not read."""
 WRITE = "haru.write"
-"""The ASGI extension by which an application writes to the connection of an answer that it frames itself: a function of
-bytes, to whether they were taken. They are not while the client has yet to read what was sent before; `send` waits."""
+"""ASGI extension: a function that writes bytes of a response that the application frames itself, and tells whether they
+were taken. They are not while the client has to read first: `send` waits for that."""
 WRITE_BODY = "haru.write-body"
-"""As `WRITE`, where the connection frames what it is given: a function of a part of the body. What it does not take
-goes to `send`."""
+"""ASGI extension: as `WRITE`, for a part of a body that the connection frames."""
 ANSWER = "haru.answer"
-"""The ASGI extension by which an application sends an answer whole: a function of status, headers and body, to whether
-they were taken. They are not where the client has yet to read what was sent before, or is gone: `send` sees to that."""
+"""ASGI extension: a function of status, headers and body that sends a whole response, and tells whether it was taken.
+It is not while the client has to read first, or when it is gone: `send` handles both."""
 HEAD_BYTES = 1024 * 1024
-"""A request line with its headers may have as much, as in Go's server."""
+"""Bound of a request line with its headers, as in Go's server."""
 TICK_SECONDS = 1.0
-"""How often a server looks at the time, which its answers tell."""
+"""How often a server renews the date of its responses."""
 HEAD_SECONDS = 32.0
-"""So long a client may take for the head of a request, as for kube-apiserver."""
+"""The time that a client has for the header of a request, as for kube-apiserver."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 def listening_socket(host: str, port: int, flag: str) -> socket.socket:
-    """A bound socket; the address may have been in use until a moment ago.
+    """Bind a socket, also to an address that was in use a moment ago.
 
-    Raises OSError, which tells to choose another `flag`.
+    Raises OSError, which names the `flag` that chooses another address.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -61,7 +58,7 @@ def listening_socket(host: str, port: int, flag: str) -> socket.socket:
 
 
 def settings(app: Any, **more: Any) -> uvicorn.Config:
-    """Of a server in a process that has its loop, its signals and its logging already."""
+    """Configure uvicorn for a process that has its own event loop, signals and logging."""
     import uvicorn
 
     return uvicorn.Config(
@@ -81,7 +78,7 @@ def settings(app: Any, **more: Any) -> uvicorn.Config:
 
 @cache
 def server_class() -> Any:
-    """uvicorn's server of some sockets: it leaves signals to the process, and ends when `end` is called."""
+    """Make uvicorn's server class for given sockets: it leaves signals alone, and ends at `end`."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -90,7 +87,7 @@ def server_class() -> Any:
             self._ending = asyncio.Event()
 
         def end(self) -> None:
-            """Finish what is in flight and close."""
+            """Finish the requests in flight and close."""
             self.should_exit = True
             self._ending.set()
 
@@ -99,7 +96,7 @@ def server_class() -> Any:
             yield
 
         async def main_loop(self) -> None:
-            # A tick of 0 keeps the date of the answers.
+            # A tick of 0 renews the date of the responses.
             while not await self.on_tick(0):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
@@ -108,9 +105,9 @@ def server_class() -> Any:
 
 
 def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Head and body in one piece: one record of TLS, and none of the looks that uvicorn takes at each header.
+    """Send a response in one write: one TLS record, and none of uvicorn's checks of each header.
 
-    `headers` tell the length, and neither the connection nor the coding. ValueError for one that is more than a line.
+    `headers` have Content-Length, but neither Connection nor Transfer-Encoding. ValueError for a line break in one.
     """
     if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
         return False
@@ -119,7 +116,7 @@ def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], bod
         lines.append(b"connection: close\r\n")
     head = b"".join(lines)
     if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
-        raise ValueError(f"a header of an answer is more than a line: {head!r}")
+        raise ValueError(f"a header of a response is more than a line: {head!r}")
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
     cycle.transport.write(b"%b%b\r\n%b" % (_status_line(status), head, body))
@@ -137,13 +134,13 @@ def _status_line(status: int) -> bytes:
 
 
 def _is_no_upgrade_warning(record: logging.LogRecord) -> bool:
-    """Upgrades are for the application: uvicorn need not warn that it has no library for them."""
+    """Drop uvicorn's warning that it has no library for upgrades: the application handles them."""
     return not str(record.msg).startswith(("Unsupported upgrade request", "No supported WebSocket library"))
 
 
 @cache
 def connection_class() -> Any:
-    """uvicorn's class of one connection, with the bounds; `told` is there to be overridden."""
+    """Make uvicorn's connection class with bounds and extensions; subclasses override `extensions`."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade_warning)
@@ -151,18 +148,18 @@ def connection_class() -> Any:
     class Connection(HttpToolsProtocol):
         _in_head = True
         _head_bytes = 0
-        _patience: asyncio.TimerHandle | None = None
+        _head_timer: asyncio.TimerHandle | None = None
 
-        def told(self) -> dict[str, Any]:
-            """Further ASGI extensions of each request on this connection."""
+        def extensions(self) -> dict[str, Any]:
+            """ASGI extensions of the requests on this connection."""
             return {}
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._wait_for_head()
+            self._start_head_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._head_is_there()
+            self._stop_head_timer()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -173,8 +170,8 @@ def connection_class() -> Any:
             if self._head_bytes > HEAD_BYTES:
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
-            elif self._patience is None:
-                self._wait_for_head()
+            elif self._head_timer is None:
+                self._start_head_timer()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -184,11 +181,11 @@ def connection_class() -> Any:
             extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
             extensions[HIJACK] = lambda: take_over(self)
             extensions[WRITE] = self._write
-            self.scope["extensions"] = {**extensions, **self.told()}
+            self.scope["extensions"] = {**extensions, **self.extensions()}
 
         def on_headers_complete(self) -> None:
             self._in_head = False
-            self._head_is_there()
+            self._stop_head_timer()
             super().on_headers_complete()
             if self.cycle is not None and self.cycle.scope is self.scope:
                 extensions: Any = self.scope["extensions"]
@@ -196,19 +193,19 @@ def connection_class() -> Any:
 
         def _write(self, piece: bytes) -> bool:
             if self.transport.is_closing():
-                return True  # there is nobody to wait for
+                return True  # nobody is there to wait for
             if self.flow.write_paused:
                 return False
             self.transport.write(piece)
             return True
 
-        def _wait_for_head(self) -> None:
-            """A head that comes drop by drop, or not at all, does not hold the connection for ever."""
-            self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        def _start_head_timer(self) -> None:
+            """Cut the connection of a client that sends the header slowly, or not at all."""
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
-        def _head_is_there(self) -> None:
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
+        def _stop_head_timer(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
 
     return Connection

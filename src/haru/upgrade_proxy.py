@@ -1,7 +1,7 @@
-"""Taking over a connection: bytes go to and fro between a client and another server after the request's head.
+"""Proxy upgraded connections: after `101 Switching Protocols` bytes are copied between a client and another server.
 
-What is spoken after `101 Switching Protocols` (WebSocket, SPDY) is not looked at: it is between client and runtime. The
-HTTP server (uvicorn) gives a connection away; the other one is opened here.
+The protocol of those bytes (WebSocket, SPDY) is between client and runtime. The HTTP server (uvicorn) gives its
+connection away; the connection to the other server is opened here.
 """
 
 from __future__ import annotations
@@ -14,47 +14,73 @@ from dataclasses import dataclass
 from typing import Any
 
 HIJACK = "haru.hijack"
-"""The ASGI extension by which an application takes a connection over: a function without arguments, to `Ends`."""
+"""ASGI extension: a function that takes the connection over and returns it as `ByteStream`."""
 HEAD_BYTES = 64 * 1024
 BODY_BYTES = 64 * 1024
 _PIECE = 64 * 1024
-_LATE_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
 Headers = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """A connection."""
+class ByteStream:
+    """A connection as asyncio's streams."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def close(self) -> None:
-        """Close it, after what was written; cut it where the other side does not take that."""
+        """Close after what was written; cut a connection whose other side does not take that."""
         self.writer.close()
         try:
-            async with asyncio.timeout(_LATE_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.writer.wait_closed()
         except (OSError, TimeoutError):
             self.writer.transport.abort()
 
 
-class TunnelError(OSError):
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The server behind a proxy. `server_name`: the name in its certificate, if that is not `host`."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequest:
+    """A request for another protocol, with all its headers."""
+
+    method: str
+    target: str
+    headers: Headers
+
+    def encode(self) -> bytes:
+        """Return it as HTTP/1.1 has it. ValueError for a line break in a line."""
+        lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers)]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a line of the request has a line break in it")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class UpgradeError(OSError):
     """The other server could not be reached, or does not speak HTTP; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The other server's answer. With status 101 `ends` is the connection; with another `body` is what it said."""
+class UpgradeResponse:
+    """The other server's response: with status 101 `stream` is the connection, otherwise there is a `body`."""
 
     status: int
     head: bytes
     headers: dict[str, str]
-    ends: Ends
+    stream: ByteStream
     body: bytes = b""
 
 
-def take_over(connection: Any) -> Ends:
+def take_over(connection: Any) -> ByteStream:
     """Take a connection away from uvicorn's `HttpToolsProtocol` that is answering a request on it."""
     loop = asyncio.get_running_loop()
     transport = connection.transport
@@ -66,58 +92,47 @@ def take_over(connection: Any) -> Ends:
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
     transport.resume_reading()
-    return Ends(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return ByteStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 def wants_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request asks for another protocol."""
+    """Tell whether a request asks for another protocol."""
     found = [(name.lower(), value.lower()) for name, value in headers]
     tokens = {part.strip() for name, value in found if name == b"connection" for part in value.split(b",")}
     return b"upgrade" in tokens and any(name == b"upgrade" and value for name, value in found)
 
 
-async def open_tunnel(
-    host: str,
-    port: int,
-    method: str,
-    target: str,
-    headers: Headers,
-    *,
-    tls: ssl.SSLContext | None = None,
-    server_name: str = "",
-    seconds: float = 30.0,
-) -> Opened:
-    """Ask another server for another protocol. Raises `TunnelError`."""
-    name = (server_name or host) if tls is not None else None
-    where = f"{host}:{port}"
-    ends: Ends | None = None
+async def open_upgrade(upstream: Upstream, request: UpgradeRequest, seconds: float = 30.0) -> UpgradeResponse:
+    """Ask another server for another protocol. Raises `UpgradeError`."""
+    where = f"{upstream.host}:{upstream.port}"
+    stream: ByteStream | None = None
     try:
         async with asyncio.timeout(seconds):
-            ends = Ends(*await asyncio.open_connection(host, port, ssl=tls, limit=HEAD_BYTES, server_hostname=name))
-            ends.writer.write(_head(method, target, headers))
-            await ends.writer.drain()
-            head = await ends.reader.readuntil(b"\r\n\r\n")
-            status, answered = _parsed(head)
+            stream = await _connect(upstream)
+            stream.writer.write(request.encode())
+            await stream.writer.drain()
+            head = await stream.reader.readuntil(b"\r\n\r\n")
+            status, headers = _parsed(head)
             if status == 101:
-                opened, ends = Opened(status, head, answered, ends), None
+                opened, stream = UpgradeResponse(status, head, headers, stream), None
                 return opened
-            return Opened(status, head, answered, ends, await _body(ends.reader, answered))
+            return UpgradeResponse(status, head, headers, stream, await _body(stream.reader, headers))
     except TimeoutError:
-        raise TunnelError(f"{where}: no answer within {seconds:g} s") from None
+        raise UpgradeError(f"{where}: no answer within {seconds:g} s") from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-        raise TunnelError(f"{where}: it did not answer as HTTP: {error}") from error
+        raise UpgradeError(f"{where}: it did not answer as HTTP: {error}") from error
     except OSError as error:
-        raise TunnelError(f"{where}: {error}") from error
+        raise UpgradeError(f"{where}: {error}") from error
     finally:
-        if ends is not None:
-            ends.writer.close()
+        if stream is not None:
+            stream.writer.close()
 
 
-def _head(method: str, target: str, headers: Headers) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
-    if any("\r" in line or "\n" in line for line in lines):
-        raise ValueError("a line of the request has a line break in it")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+async def _connect(upstream: Upstream) -> ByteStream:
+    host, tls = upstream.host, upstream.tls
+    name = (upstream.server_name or host) if tls is not None else None
+    pair = await asyncio.open_connection(host, upstream.port, ssl=tls, limit=HEAD_BYTES, server_hostname=name)
+    return ByteStream(*pair)
 
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
@@ -130,7 +145,7 @@ def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-    """What an answer says, as far as it is short."""
+    """Read the body of a response, up to `BODY_BYTES`."""
     length = headers.get("content-length", "")
     if length.isdigit():
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -149,8 +164,8 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     return found
 
 
-async def splice(one: Ends, other: Ends) -> None:
-    """Pass everything on in both directions until one side ends or the task is cancelled; then both are closed."""
+async def splice(one: ByteStream, other: ByteStream) -> None:
+    """Copy bytes in both directions until one side ends or the task is cancelled; then close both."""
     tasks = [asyncio.create_task(_copy(one, other)), asyncio.create_task(_copy(other, one))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +176,7 @@ async def splice(one: Ends, other: Ends) -> None:
         await asyncio.gather(one.close(), other.close())
 
 
-async def _copy(source: Ends, sink: Ends) -> None:
+async def _copy(source: ByteStream, sink: ByteStream) -> None:
     with contextlib.suppress(OSError):
         while piece := await source.reader.read(_PIECE):
             sink.writer.write(piece)

@@ -17,8 +17,8 @@ from test_api_serving import trust
 
 from haru import serving
 from haru.apiserver.serving import HttpServer
-from haru.http2 import bounds, frames
-from haru.http2.frames import Code, frame, numbered
+from haru.http2 import frames, limits
+from haru.http2.frames import ErrorCode, frame, number_frame
 
 GREETING = frames.PREFACE + frames.settings({})
 HEAD = [(":method", "GET"), (":scheme", "https"), (":path", "/readyz"), (":authority", "x")]
@@ -145,7 +145,7 @@ async def test_malformed_requests_reset_only_their_stream(served: Kubectl) -> No
         number, sent = raw.get(fields)
         raw.writer.write(sent)
         _, refused, payload = await raw.next(frames.RST_STREAM)
-        assert (refused, int.from_bytes(payload, "big")) == (number, Code.PROTOCOL_ERROR), why
+        assert (refused, int.from_bytes(payload, "big")) == (number, ErrorCode.PROTOCOL_ERROR), why
     for fields in ([*HEAD, ("te", "trailers"), ("content-length", "0")], [*HEAD, ("host", "x")], _fields(authority="")):
         number, sent = raw.get(fields)
         raw.writer.write(sent)
@@ -185,14 +185,16 @@ def _bomb() -> bytes:
 @pytest.mark.parametrize(
     ("sent", "code", "is_answered"),
     [
-        (_continued(1, _block(2_000_000)), Code.ENHANCE_YOUR_CALM, True),
-        (frame(frames.HEADERS, ENDS, 1, _bomb()), Code.ENHANCE_YOUR_CALM, True),
-        (frame(frames.HEADERS, 1, 1, _block(1)) + frame(9, 0, 1) * 50_000, Code.ENHANCE_YOUR_CALM, False),
-        (frame(frames.HEADERS, ENDS, 1, b"\x20" * 100_000), Code.COMPRESSION_ERROR, False),
+        (_continued(1, _block(2_000_000)), ErrorCode.ENHANCE_YOUR_CALM, True),
+        (frame(frames.HEADERS, ENDS, 1, _bomb()), ErrorCode.ENHANCE_YOUR_CALM, True),
+        (frame(frames.HEADERS, 1, 1, _block(1)) + frame(9, 0, 1) * 50_000, ErrorCode.ENHANCE_YOUR_CALM, False),
+        (frame(frames.HEADERS, ENDS, 1, b"\x20" * 100_000), ErrorCode.COMPRESSION_ERROR, False),
     ],
     ids=["large", "a bomb", "CONTINUATION without end", "changes of the table"],
 )
-async def test_endless_request_head_is_refused(served: Kubectl, sent: bytes, code: Code, is_answered: bool) -> None:
+async def test_endless_request_head_is_refused(
+    served: Kubectl, sent: bytes, code: ErrorCode, is_answered: bool
+) -> None:
     raw = await Raw.open(served, GREETING + sent)
     try:
         if is_answered:
@@ -214,13 +216,15 @@ def _each(make: Callable[[int], bytes]) -> bytes:
 FLOODS = {
     "pings": GREETING + frame(frames.PING, 0, 0, b"12345678") * 20_000,
     "settings": GREETING + frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 7}) * 20_000,
-    "rapid resets": _each(lambda n: frame(frames.HEADERS, ENDS, n, GET) + numbered(frames.RST_STREAM, n, Code.CANCEL)),
-    "made you reset": _each(lambda n: frame(frames.HEADERS, ENDS, n, GET) + numbered(frames.WINDOW_UPDATE, n, 0)),
-    "window updates for nothing": GREETING + numbered(frames.WINDOW_UPDATE, 0, 1) * 20_000,
+    "rapid resets": _each(
+        lambda n: frame(frames.HEADERS, ENDS, n, GET) + number_frame(frames.RST_STREAM, n, ErrorCode.CANCEL)
+    ),
+    "made you reset": _each(lambda n: frame(frames.HEADERS, ENDS, n, GET) + number_frame(frames.WINDOW_UPDATE, n, 0)),
+    "window updates for nothing": GREETING + number_frame(frames.WINDOW_UPDATE, 0, 1) * 20_000,
     "window updates of a stream that has ended": GREETING
     + frame(frames.HEADERS, ENDS, 1, GET)
-    + numbered(frames.RST_STREAM, 1, Code.CANCEL)
-    + numbered(frames.WINDOW_UPDATE, 1, 1) * 20_000,
+    + number_frame(frames.RST_STREAM, 1, ErrorCode.CANCEL)
+    + number_frame(frames.WINDOW_UPDATE, 1, 1) * 20_000,
     "refused streams": _each(lambda n: frame(frames.HEADERS, frames.END_HEADERS, n, GET)),
     "priorities": GREETING + frame(frames.PRIORITY, 0, 1, bytes(5)) * 20_000,
     "unknown frames": GREETING + frame(200, 0, 1) * 20_000,
@@ -234,7 +238,7 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 async def test_frame_floods_end_the_connection(served: Kubectl, name: str) -> None:
     raw = await Raw.open(served, FLOODS[name])
-    assert await raw.farewell() == Code.ENHANCE_YOUR_CALM
+    assert await raw.farewell() == ErrorCode.ENHANCE_YOUR_CALM
     await raw.close()
     other = await Http2Client.open(served.server.port, trust(served))
     assert (await other.ask("GET", "/readyz")).body == b"ok"
@@ -242,32 +246,32 @@ async def test_frame_floods_end_the_connection(served: Kubectl, name: str) -> No
     await other.close()
 
 
-FAULTS: dict[str, tuple[bytes, Code]] = {
-    "another protocol": (b"GET / HTTP/1.1\r\n\r\n" + bytes(30), Code.PROTOCOL_ERROR),
-    "no settings first": (frames.PREFACE + frame(frames.PING, 0, 0, bytes(8)), Code.PROTOCOL_ERROR),
-    "a frame too long": (GREETING + frame(200, 0, 0, bytes(300_000)), Code.FRAME_SIZE_ERROR),
-    "a stream of the server's": (GREETING + frame(frames.HEADERS, ENDS, 2, GET), Code.PROTOCOL_ERROR),
-    "data on no stream": (GREETING + frame(frames.DATA, 0, 1, b"x"), Code.PROTOCOL_ERROR),
+FAULTS: dict[str, tuple[bytes, ErrorCode]] = {
+    "another protocol": (b"GET / HTTP/1.1\r\n\r\n" + bytes(30), ErrorCode.PROTOCOL_ERROR),
+    "no settings first": (frames.PREFACE + frame(frames.PING, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+    "a frame too long": (GREETING + frame(200, 0, 0, bytes(300_000)), ErrorCode.FRAME_SIZE_ERROR),
+    "a stream of the server's": (GREETING + frame(frames.HEADERS, ENDS, 2, GET), ErrorCode.PROTOCOL_ERROR),
+    "data on no stream": (GREETING + frame(frames.DATA, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),
     "another frame in a head": (
-        GREETING + frame(frames.HEADERS, 0, 1, GET) + frame(frames.PING, 0, 0, bytes(8)), Code.PROTOCOL_ERROR,
+        GREETING + frame(frames.HEADERS, 0, 1, GET) + frame(frames.PING, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR,
     ),
     "more padding than frame": (
-        GREETING + frame(frames.HEADERS, ENDS | frames.PADDED, 1, b"\xff" + GET), Code.PROTOCOL_ERROR,
+        GREETING + frame(frames.HEADERS, ENDS | frames.PADDED, 1, b"\xff" + GET), ErrorCode.PROTOCOL_ERROR,
     ),
-    "compressed by nobody": (GREETING + frame(frames.HEADERS, ENDS, 1, b"\xff" * 9), Code.COMPRESSION_ERROR),
+    "compressed by nobody": (GREETING + frame(frames.HEADERS, ENDS, 1, b"\xff" * 9), ErrorCode.COMPRESSION_ERROR),
     "a window beyond bounds": (
-        GREETING + numbered(frames.WINDOW_UPDATE, 0, 2**31 - 1), Code.FLOW_CONTROL_ERROR,
+        GREETING + number_frame(frames.WINDOW_UPDATE, 0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR,
     ),
-    "a window that does not grow": (GREETING + numbered(frames.WINDOW_UPDATE, 0, 0), Code.PROTOCOL_ERROR),
-    "a push": (GREETING + frame(frames.PUSH_PROMISE, 0, 1, bytes(9)), Code.PROTOCOL_ERROR),
+    "a window that does not grow": (GREETING + number_frame(frames.WINDOW_UPDATE, 0, 0), ErrorCode.PROTOCOL_ERROR),
+    "a push": (GREETING + frame(frames.PUSH_PROMISE, 0, 1, bytes(9)), ErrorCode.PROTOCOL_ERROR),
     "a setting that none may have": (
-        frames.PREFACE + frames.settings({frames.Setting.MAX_FRAME_SIZE: 1}), Code.PROTOCOL_ERROR,
+        frames.PREFACE + frames.settings({frames.Setting.MAX_FRAME_SIZE: 1}), ErrorCode.PROTOCOL_ERROR,
     ),
     "settings without end": (
-        frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"\0\4\0\0\0\7" * 101), Code.ENHANCE_YOUR_CALM,
+        frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"\0\4\0\0\0\7" * 101), ErrorCode.ENHANCE_YOUR_CALM,
     ),
-    "a short ping": (GREETING + frame(frames.PING, 0, 0, b"x"), Code.FRAME_SIZE_ERROR),
-    "a reset of no stream": (GREETING + numbered(frames.RST_STREAM, 1, 0), Code.PROTOCOL_ERROR),
+    "a short ping": (GREETING + frame(frames.PING, 0, 0, b"x"), ErrorCode.FRAME_SIZE_ERROR),
+    "a reset of no stream": (GREETING + number_frame(frames.RST_STREAM, 1, 0), ErrorCode.PROTOCOL_ERROR),
 }  # fmt: skip
 
 
@@ -293,7 +297,7 @@ async def test_streams_above_limit_are_refused(served: Kubectl) -> None:
     client.h2.remote_settings.acknowledge()
     watches = [client.begin("GET", "/api/v1/pods?watch=1") for _ in range(5)]
     refused = [await client.answer(number) for number in watches[3:]]
-    assert {answer.reset for answer in refused} == {Code.REFUSED_STREAM}
+    assert {answer.reset for answer in refused} == {ErrorCode.REFUSED_STREAM}
     client.h2.reset_stream(watches[0])
     assert (await client.ask("GET", "/readyz")).body == b"ok"
     await client.close()
@@ -328,7 +332,7 @@ async def test_reset_requests_count_as_running_until_they_end(served: Kubectl) -
         hold.clear()
         client.h2.reset_stream(client.begin("GET", "/"))
     client.flush()
-    assert await client.over() == Code.ENHANCE_YOUR_CALM
+    assert await client.over() == ErrorCode.ENHANCE_YOUR_CALM
     hold.set()
     await client.close()
     await server.stop()
@@ -374,7 +378,7 @@ async def test_idle_connection_is_closed_but_not_with_a_watch(served: Kubectl) -
     watch = watching.begin("GET", "/api/v1/pods?watch=1")
     idle = await Http2Client.open(served.server.port, trust(served))
     assert (await idle.ask("GET", "/readyz")).status == 200
-    assert await idle.over() == Code.NO_ERROR
+    assert await idle.over() == ErrorCode.NO_ERROR
     await asyncio.sleep(0.5)
     assert not watching.closed and not watching.answers[watch].ended
     await watching.close()
@@ -389,7 +393,7 @@ async def test_body_length_mismatch_resets_stream(served: Kubectl, told: int, se
     number, head = raw.get([*fields, ("content-length", str(told))], frames.END_HEADERS)
     raw.writer.write(head + frame(frames.DATA, frames.END_STREAM, number, sent))
     _, refused, payload = await raw.next(frames.RST_STREAM)
-    assert (refused, int.from_bytes(payload, "big")) == (number, Code.PROTOCOL_ERROR)
+    assert (refused, int.from_bytes(payload, "big")) == (number, ErrorCode.PROTOCOL_ERROR)
     await raw.close()
 
 
@@ -401,11 +405,11 @@ def test_useless_frames_are_counted_per_second() -> None:
             return self.now
 
     loop = Loop()
-    calm = bounds.Calm(loop)  # type: ignore[arg-type]
+    limit = limits.UselessFrameLimit(loop)  # type: ignore[arg-type]
     for _ in range(5):
-        for _ in range(bounds.CALM_FRAMES):
-            calm.count()
+        for _ in range(limits.USELESS_FRAMES):
+            limit.count()
         loop.now += 1.5
-    with pytest.raises(frames.ConnectionFault, match="lead nowhere"):
-        for _ in range(2 * bounds.CALM_FRAMES):
-            calm.count()
+    with pytest.raises(frames.Http2ConnectionError, match="useless"):
+        for _ in range(2 * limits.USELESS_FRAMES):
+            limit.count()

@@ -46,7 +46,7 @@ def told(port: int, ca: str) -> tuple[str | None, dict[int, int]]:
         block = b"\x82\x87\x04\x07/readyz"
         ends = frames.END_HEADERS | frames.END_STREAM
         connection.sendall(frames.PREFACE + frames.settings({}) + frames.frame(frames.HEADERS, ends, 1, block))
-        cutter, found, settings = frames.Frames(1 << 20), b"", {}
+        cutter, found, settings = frames.FrameReader(1 << 20), b"", {}
         list(cutter.feed(frames.PREFACE))
         while b"ok" not in found:
             for kind, flags, _, payload in cutter.feed(connection.recv(1 << 16)):

@@ -15,9 +15,10 @@ from typing import Any
 import hpack
 import pytest
 
-from haru.http2 import MAX_STREAMS, frames, sending
-from haru.http2.connection import RECEIVE_BYTES, Connection
-from haru.http2.frames import Code, Frames, frame, numbered
+from haru.http2 import MAX_STREAMS, frame_writer, frames
+from haru.http2.connection import Connection
+from haru.http2.frames import ErrorCode, FrameReader, frame, number_frame
+from haru.http2.stream import RECEIVE_BYTES
 from virtual_time import run as run_virtual
 
 ENDS = frames.END_HEADERS | frames.END_STREAM
@@ -60,7 +61,7 @@ def connected(application: Any) -> tuple[Connection, Transport]:
 
 def received(transport: Transport) -> list[tuple[int, int, int, bytes]]:
     """What the client has got."""
-    return list(Frames(1 << 24).feed(frames.PREFACE + bytes(transport.sent)))
+    return list(FrameReader(1 << 24).feed(frames.PREFACE + bytes(transport.sent)))
 
 
 async def echo(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
@@ -134,7 +135,7 @@ class Odd:
 
     def _window(self) -> bytes:
         r = self._r
-        return numbered(frames.WINDOW_UPDATE, r.choice([0, self._stream()]), r.choice([1, 100, 70_000]))
+        return number_frame(frames.WINDOW_UPDATE, r.choice([0, self._stream()]), r.choice([1, 100, 70_000]))
 
     def _control(self) -> bytes:
         r = self._r
@@ -143,7 +144,7 @@ class Odd:
             lambda: frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: r.choice([0, 10, 65_535, 1 << 20])}),
             lambda: frames.settings({frames.Setting.MAX_FRAME_SIZE: r.choice([16_384, 20_000])}),
             lambda: frame(frames.SETTINGS, frames.ACK, 0),
-            lambda: numbered(frames.RST_STREAM, self._stream(), r.randrange(14)),
+            lambda: number_frame(frames.RST_STREAM, self._stream(), r.randrange(14)),
             lambda: frame(frames.PRIORITY, 0, self._stream(), bytes(5)),
             lambda: frame(r.randrange(11, 256), r.randrange(256), self._stream(), bytes(5)),
         ])()  # fmt: skip
@@ -184,8 +185,8 @@ async def run_of(seed: int, caplog: pytest.LogCaptureFixture) -> None:
             data = data[cut:]
         if source.random() < 0.3:
             await settle()
-        assert len(connection._streams) <= MAX_STREAMS and connection._running <= MAX_STREAMS
-        assert sum(len(stream._body) for stream in connection._streams.values()) <= MAX_STREAMS * RECEIVE_BYTES
+        assert len(connection.streams) <= MAX_STREAMS and connection.handlers.running <= MAX_STREAMS
+        assert sum(len(stream.body) for stream in connection.streams.values()) <= MAX_STREAMS * RECEIVE_BYTES
         if transport.is_closed:
             break
     await settle()
@@ -197,7 +198,7 @@ async def run_of(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     connection.connection_lost(None)
     for _ in range(50):
         await settle()
-    assert not connection._running and not connection._state.tasks, "nobody waits for a client that is gone"
+    assert not connection.handlers.running and not connection._state.tasks, "nobody waits for a client that is gone"
     assert not caplog.records, caplog.text
 
 
@@ -264,11 +265,11 @@ async def test_request_bodies_are_echoed_with_any_window_sizes(seed: int) -> Non
             if number not in ended and opened[number] < window // 2:
                 more = source.choice([1, window])
                 opened[number] += more
-                connection.data_received(numbered(frames.WINDOW_UPDATE, number, more))
+                connection.data_received(number_frame(frames.WINDOW_UPDATE, number, more))
         if room < 30_000:
             room += 40_000
-            connection.data_received(numbered(frames.WINDOW_UPDATE, 0, 40_000))
-    assert taken == bodies and not connection._streams
+            connection.data_received(number_frame(frames.WINDOW_UPDATE, 0, 40_000))
+    assert taken == bodies and not connection.streams
     connection.connection_lost(None)
 
 
@@ -286,12 +287,12 @@ async def test_body_beyond_window_resets_stream() -> None:
         connection.data_received(frame(frames.DATA, 0, 1, bytes(100_000)))
     await settle()
     reset = [(number, payload) for kind, _, number, payload in received(transport) if kind == frames.RST_STREAM]
-    assert reset == [(1, int(Code.FLOW_CONTROL_ERROR).to_bytes(4, "big"))]
+    assert reset == [(1, int(ErrorCode.FLOW_CONTROL_ERROR).to_bytes(4, "big"))]
     connection.connection_lost(None)
 
 
 async def test_unread_replies_close_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "UNREAD_BYTES", 1000)
+    monkeypatch.setattr(frame_writer, "UNREAD_BYTES", 1000)
     connection, transport = connected(never)
     connection.data_received(frames.PREFACE + frames.settings({}))
     await settle()
@@ -320,7 +321,7 @@ def test_response_taken_byte_by_byte_is_reset(opened: int, is_reset: bool) -> No
         connection.data_received(frames.PREFACE + narrow + frame(frames.HEADERS, ENDS, 1, block))
         for _ in range(120):
             await asyncio.sleep(1)
-            connection.data_received(numbered(frames.WINDOW_UPDATE, 1, opened))
+            connection.data_received(number_frame(frames.WINDOW_UPDATE, 1, opened))
         resets = [number for kind, _, number, _ in received(transport) if kind == frames.RST_STREAM]
         assert resets == ([1] if is_reset else []) and not transport.is_closed
         connection.connection_lost(None)
@@ -333,7 +334,7 @@ async def test_data_after_connection_error_is_not_buffered() -> None:
     connection, transport = connected(never)
     for data in (b"GET / HTTP/1.1\r\n\r\n", *[bytes(100_000)] * 20):
         connection.data_received(data)
-    assert transport.is_closed and len(connection._frames._rest) < 100
+    assert transport.is_closed and len(connection._reader._rest) < 100
     connection.connection_lost(None)
 
 
@@ -354,6 +355,6 @@ async def test_application_exception_resets_stream_and_is_logged(caplog: pytest.
     found = {(kind, number): payload for kind, _, number, payload in received(transport)}
     assert dict(hpack.Decoder().decode(found[frames.HEADERS, 1]))[":status"] == "500"
     assert found[frames.DATA, 1] == b"Internal Server Error"
-    assert found[frames.RST_STREAM, 3] == int(Code.INTERNAL_ERROR).to_bytes(4, "big")
+    assert found[frames.RST_STREAM, 3] == int(ErrorCode.INTERNAL_ERROR).to_bytes(4, "big")
     assert "it failed" in caplog.text and "another length" in caplog.text
     connection.connection_lost(None)

@@ -21,7 +21,7 @@ from haru.node.api.log_files import read_log
 from haru.node.api.options import ServerOptions
 from haru.node.api.reviews import TOKENS, ReviewFailed
 from haru.node.api.sources import Asked, ContainerRef, LogOptions, StreamOptions
-from haru.upgrade_proxy import Opened, open_tunnel
+from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
@@ -90,19 +90,20 @@ class Source:
 
         return read_log(self.log(container), options, is_running)
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         return await self._open("exec", options, asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         return await self._open("attach", options, asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
         return await self._open("portForward", list(ports), asked)
 
-    async def _open(self, kind: str, options: Any, asked: Asked) -> Opened:
+    async def _open(self, kind: str, options: Any, asked: Asked) -> UpgradeResponse:
         self.opened.append((kind, options, asked))
         headers = [("host", "runtime"), *asked.headers]
-        return await open_tunnel("127.0.0.1", self.stream_port, asked.method, "/stream", headers)
+        upstream = Upstream("127.0.0.1", self.stream_port)
+        return await open_upgrade(upstream, UpgradeRequest(asked.method, "/stream", headers))
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
         return " ".join(command).encode()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.request.protocol import protocol_class
 from haru.http2 import MAX_STREAMS
-from haru.http2.choosing import offer
+from haru.http2.alpn import offer_protocols
 from haru.serving import listening_socket, server_class, settings
 
 if TYPE_CHECKING:
@@ -135,5 +135,5 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...], http2_strea
     if config.ssl is not None:
         for path in others:
             config.ssl.load_verify_locations(cafile=path)
-        offer(config.ssl, http2=http2_streams > 0)
+        offer_protocols(config.ssl, http2=http2_streams > 0)
     return server_class()(config)

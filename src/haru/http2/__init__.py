@@ -1,14 +1,16 @@
 """HTTP/2 for the ASGI applications of Haru's servers (RFC 9113).
 
-    frames      bytes to frames and back; what is wrong with either end
-    heads       header blocks (HPACK, RFC 7541) to ASGI's scope, and an answer's status and headers to a block
-    stream      one request: the channels of ASGI, and the short ways past them
-    connection  many of them on one connection: windows, bounds, the end
-    choosing    HTTP/1.1 or HTTP/2, as client and server agreed while TLS began (ALPN)
+    alpn           choose HTTP/1.1 or HTTP/2, as client and server agree in the TLS handshake
+    connection     one connection: which frame goes to which stream, settings, the end
+    stream         one request and its response: the channels of ASGI, flow control
+    limits         what a client may cost: useless frames, running handlers, time
+    frame_writer   frames to the client, gathered into few writes
+    frames         bytes to frames and back
+    headers        header blocks (HPACK, RFC 7541) to ASGI's scope; a response's status and headers to a block
 
-Frames and heads are pure. What is decompressed is left to `hpack`; the rest is a server's half of the protocol: it
-pushes nothing, orders nothing by priority, and takes no part in upgrades.
+`frames` and `headers` are pure. `hpack` decompresses; the rest is a server's half of the protocol: no server push, no
+priorities, no upgrades.
 """
 
 MAX_STREAMS = 100
-"""At once on a connection, as kube-apiserver has it unless it is told otherwise."""
+"""Concurrent streams of a connection, kube-apiserver's default."""

@@ -1,448 +1,428 @@
 """A connection of HTTP/2: many requests at once, each a stream, and what a client may cost.
 
-Nothing that a client sends is worked on without bound: streams and running requests are counted, heads and frames have
-a length and a time, and what costs without leading anywhere (resets, pings, settings, refused streams, empty frames) is
-counted by the second. A client that goes beyond is told to calm down, and the connection ends. What it does not read is
-not gathered: streams wait for its windows, all of them for the socket.
+Nothing that a client sends is handled without bound: streams and handlers are counted, header blocks and frames have a
+length and a time, and useless frames (resets, pings, settings, refused streams, empty frames) are counted by the
+second. A client beyond the bounds gets ENHANCE_YOUR_CALM, and the connection ends. What it does not read is not
+buffered: streams wait for its windows, and all of them for the socket. docs/security.md lists the attacks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from enum import Enum
+from typing import Any, NoReturn
 
 from haru import serving
 from haru.http2 import MAX_STREAMS, frames
-from haru.http2.bounds import Calm, Clock, HeadClock
-from haru.http2.frames import Code, ConnectionFault, Frames, Setting, StreamFault
-from haru.http2.heads import Decompressor, Fields, HeadError, HeadTooLargeError, answer_block, read_head
-from haru.http2.sending import Sending
-from haru.http2.stream import Stream
+from haru.http2.frame_writer import FrameWriter, ReceiveWindow
+from haru.http2.frames import ErrorCode, FrameReader, Http2ConnectionError, Http2StreamError, Setting
+from haru.http2.headers import (
+    Fields,
+    HeaderBlocks,
+    HeaderListTooLargeError,
+    MalformedRequestError,
+    parse_request,
+    response_block,
+)
+from haru.http2.limits import HandlerPool, HeaderDeadline, IdleDeadline, UselessFrameLimit
+from haru.http2.stream import RECEIVE_BYTES, Stream
 
 _LOG = logging.getLogger("haru.http2")
 
-RECEIVE_BYTES = 256 * 1024
-"""The longest frame, and what a stream may send before it is read: as in kube-apiserver."""
-QUEUES = 4
-"""So many times the streams may wait for requests to end that their clients have given up, as in Go's server."""
+
+class Phase(Enum):
+    """The life of a connection."""
+
+    OPEN = "open"
+    DRAINING = "draining"
+    """No new requests: GOAWAY was sent."""
+    CLOSED = "closed"
 
 
 class Connection(asyncio.Protocol):
-    """One connection, as uvicorn makes them; `told` is there to be overridden."""
+    """One connection, made by uvicorn; subclasses override `extensions`."""
 
     max_streams = MAX_STREAMS
 
     def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        self._application = config.loaded_app
-        self._keep_alive: float = config.timeout_keep_alive
-        self._state = server_state
+        loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
         self.transport: Any = None
-        self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
-        self._frames = Frames(RECEIVE_BYTES)
-        self._decompressor = Decompressor(serving.HEAD_BYTES)
-        self._streams: dict[int, Stream] = {}
-        self._waiting: deque[Stream] = deque()
-        """Streams that begin when others have ended."""
-        self._running = 0
+        self.writer = FrameWriter(loop)
+        self._receive_bytes = min(RECEIVE_BYTES * self.max_streams, frames.LARGEST_WINDOW)
+        worth_a_frame = min(self._receive_bytes // 2, RECEIVE_BYTES)
+        self.receive_window = ReceiveWindow(self.writer, 0, self._receive_bytes, worth_a_frame)
+        self.streams: dict[int, Stream] = {}
+        self.handlers = HandlerPool(loop, config.loaded_app, server_state.tasks, self.max_streams)
+        self._state = server_state
+        self._reader = FrameReader(RECEIVE_BYTES)
+        self._blocks = HeaderBlocks(serving.HEAD_BYTES)
         self._last = 0
         """The youngest stream."""
-        self._is_greeted = False
-        self._is_leaving = False
-        self._is_over = False
-        self._block: tuple[int, int, bytearray] | None = None
-        """A head of which more is to come: stream, flags, what there is."""
-        self._calm = Calm(self.loop)
-        self._head_clock = HeadClock(self.loop, self.abort)
-        self._idle_clock = Clock(self.loop, self._idle_left, self.shutdown)
-        self._idle_at = 0.0
-        self.out = Sending(self.loop)
-        self.stream_room = RECEIVE_BYTES
-        self._most_room = self._room = min(RECEIVE_BYTES * self.max_streams, frames.LARGEST_WINDOW)
-        self._owed = 0
+        self._phase = Phase.OPEN
+        self._useless = UselessFrameLimit(loop)
+        self._header_deadline = HeaderDeadline(loop, self.abort)
+        self._idle_deadline = IdleDeadline(loop, self.shutdown, config.timeout_keep_alive, self._is_busy)
         self._scope: dict[str, Any] = {}
-        self._told: dict[str, Any] = {}
+        """What the scopes of all requests share."""
 
-    def told(self) -> dict[str, Any]:
-        """Further ASGI extensions of the requests on this connection."""
+    def extensions(self) -> dict[str, Any]:
+        """ASGI extensions of the requests on this connection."""
         return {}
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
-        """Of every answer."""
+        """Headers of every response."""
         found: list[tuple[bytes, bytes]] = self._state.default_headers
         return found
 
-    # --- as asyncio calls it
+    @property
+    def _is_closed(self) -> bool:
+        return self._phase is Phase.CLOSED
+
+    # --- asyncio's side
 
     def connection_made(self, transport: Any) -> None:
-        """Say what is offered, and wait for the client to begin."""
+        """Send the settings, and wait for the client's."""
         from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
         self.transport = transport
-        self.out.begin(transport)
+        self.writer.connect(transport)
         self._state.connections.add(self)
-        scheme = "https" if is_ssl(transport) else "http"
-        self._scope = {"server": get_local_addr(transport), "client": get_remote_addr(transport), "scheme": scheme}
-        self._told = self.told()
-        self._idle_at = self.loop.time()
-        self._idle_clock.start()
-        self._note_begun()
+        self._scope = {
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if is_ssl(transport) else "http",
+            "extensions": self.extensions(),
+        }
+        self._idle_deadline.start()
+        self._await_rest()
         offered = {
             Setting.MAX_CONCURRENT_STREAMS: self.max_streams,
             Setting.INITIAL_WINDOW_SIZE: RECEIVE_BYTES,
             Setting.MAX_FRAME_SIZE: RECEIVE_BYTES,
             Setting.MAX_HEADER_LIST_SIZE: serving.HEAD_BYTES,
         }
-        self.out.write(frames.settings(offered))
-        if self._most_room > frames.WINDOW:
-            self.out.write(frames.numbered(frames.WINDOW_UPDATE, 0, self._most_room - frames.WINDOW))
+        self.writer.write(frames.settings(offered))
+        if self._receive_bytes > frames.WINDOW:
+            self.writer.write(frames.number_frame(frames.WINDOW_UPDATE, 0, self._receive_bytes - frames.WINDOW))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the requests."""
-        self._is_over = True
+        """Tell the handlers."""
+        self._phase = Phase.CLOSED
         self._state.connections.discard(self)
         self._close_streams()
-        self._head_clock.stop()
-        self._idle_clock.stop()
+        self._header_deadline.stop()
+        self._idle_deadline.stop()
 
     def data_received(self, data: bytes) -> None:
-        """Take frames in."""
-        if self._is_over:
-            return  # what was under way while it ended
+        """Handle frames."""
+        if self._is_closed:
+            return  # it was on its way when the connection ended
         try:
-            for kind, flags, number, payload in self._frames.feed(data):
-                if self._is_over:
+            for kind, flags, number, payload in self._reader.feed(data):
+                if self._is_closed:
                     return
-                self._take(kind, flags, number, payload)
-        except ConnectionFault as fault:
-            self._fail(fault)
+                self._receive(kind, flags, number, payload)
+        except Http2ConnectionError as error:
+            self._fail(error)
         else:
-            self._note_begun()
+            self._await_rest()
 
     def eof_received(self) -> None:
-        """Nothing more comes: there is nobody to answer."""
+        """Close: nobody is there to answer."""
 
     def pause_writing(self) -> None:
-        """The socket has enough."""
-        self.out.paused = True
+        """Note that the socket's buffer is full."""
+        self.writer.paused = True
 
     def resume_writing(self) -> None:
-        """It takes more."""
-        self.out.paused = False
-        self.out.wake_all()
+        """Let the responses go on."""
+        self.writer.paused = False
+        self.writer.wake_all()
 
     def shutdown(self) -> None:
         """Take no new requests, finish those that are there, close."""
-        if self._is_leaving or self._is_over:
-            return
-        self._is_leaving = True
-        self.out.write(frames.goaway(self._last, Code.NO_ERROR, ""))
-        self._close_if_done()
+        if self._phase is Phase.OPEN:
+            self._phase = Phase.DRAINING
+            self.writer.write(frames.goaway(self._last, ErrorCode.NO_ERROR, ""))
+            self._close_if_drained()
 
     def abort(self) -> None:
         """Cut the connection."""
-        self._is_over = True
+        self._phase = Phase.CLOSED
         self.transport.abort()
-
-    def consumed(self, size: int) -> None:
-        """What the client has sent is not kept any more: it may send as much again, once that is worth a frame."""
-        self._owed += size
-        if self._owed >= min(self._most_room // 2, RECEIVE_BYTES):
-            self.open_window(0, self._owed)
-            self._room += self._owed
-            self._owed = 0
-
-    def open_window(self, number: int, size: int) -> None:
-        """Let the client send as much more on a stream, or on all."""
-        self.out.write(frames.numbered(frames.WINDOW_UPDATE, number, size))
 
     # --- frames
 
-    def _take(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if self._block is not None and (kind != frames.CONTINUATION or number != self._block[0]):
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a head that is not gone on with")
-        if not self._is_greeted:
-            if kind != frames.SETTINGS or flags & frames.ACK:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, "settings come first")
-            self._is_greeted = True
-        take = _TAKE.get(kind)
-        if take is None:  # what is not known is passed over
-            self._calm.count()
+    def _receive(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._blocks.stream is not None and (kind != frames.CONTINUATION or number != self._blocks.stream):
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a header block is not continued")
+        if self._reader.count == 1 and (kind != frames.SETTINGS or flags & frames.ACK):
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "settings come first")
+        receive = _RECEIVERS.get(kind)
+        if receive is None:  # extensions are ignored
+            self._useless.count()
         else:
-            take(self, flags, number, payload)
+            receive(self, flags, number, payload)
 
-    def _take_data(self, flags: int, number: int, payload: bytes) -> None:
+    def _receive_data(self, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
-        self._room -= size
-        if self._room < 0:
-            raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the window")
-        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
+        if not self.receive_window.take(size):
+            raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
+        data = frames.without_padding(payload, flags) if flags & frames.PADDED else payload
         ends = bool(flags & frames.END_STREAM)
         if not data and not ends:
-            self._calm.count()
+            self._useless.count()
         stream = self._known(number)
         if stream is None:
-            self._calm.count()
-            self.consumed(size)
+            self._useless.count()
+            self.receive_window.release(size)
             return
         try:
-            stream.take(data, size, ends=ends)
-        except StreamFault as fault:
-            self.consumed(size)
-            self._refuse(number, fault.code)
+            stream.body.add(data, size, ends=ends)
+        except Http2StreamError as error:
+            self.receive_window.release(size)
+            self._refuse(number, error.code)
 
-    def _take_headers(self, flags: int, number: int, payload: bytes) -> None:
+    def _receive_headers(self, flags: int, number: int, payload: bytes) -> None:
         if not number & 1:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a stream that no client may open")
-        block = frames.unpadded(payload, flags, with_priority=True)
-        if flags & frames.END_HEADERS:
-            self._take_head(flags, number, block)
-        else:
-            self._block = number, flags, bytearray(block)
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a stream that no client may open")
+        block = frames.without_padding(payload, flags, with_priority=True)
+        self._take_block(number, lambda: self._blocks.begin(flags, number, block))
 
-    def _take_continuation(self, flags: int, number: int, payload: bytes) -> None:
-        if self._block is None:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a head is gone on with that has not begun")
-        self._calm.count()
-        _, begun, block = self._block
-        block += payload
-        if len(block) > serving.HEAD_BYTES:
-            self._refuse_head(number)
-        if flags & frames.END_HEADERS:
-            self._block = None
-            self._take_head(begun, number, bytes(block))
+    def _receive_continuation(self, flags: int, number: int, payload: bytes) -> None:
+        if self._blocks.stream is None:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a continuation without a header block")
+        self._useless.count()
+        self._take_block(number, lambda: self._blocks.go_on(flags, payload))
 
-    def _take_head(self, flags: int, number: int, block: bytes) -> None:
+    def _take_block(self, number: int, read: Callable[[], tuple[int, Fields] | None]) -> None:
         try:
-            fields = self._decompressor.fields(block)
-        except HeadTooLargeError:
-            self._refuse_head(number)
+            block = read()
+        except HeaderListTooLargeError:
+            self._refuse_block(number)
+        if block is None:
             return
+        flags, fields = block
         ends = bool(flags & frames.END_STREAM)
-        stream = self._streams.get(number)
+        stream = self.streams.get(number)
         try:
             if stream is not None:
-                # Trailers: nobody here has a use for what they say.
-                if stream.ended or not ends:
-                    raise StreamFault(Code.STREAM_CLOSED if stream.ended else Code.PROTOCOL_ERROR, "a second head")
-                stream.end()
+                self._take_trailers(stream, ends)
             elif number > self._last:
                 self._last = number
                 self._open(number, fields, ends)
             else:
-                self._calm.count()  # trailers of what was answered before they came
-        except StreamFault as fault:
-            self._refuse(number, fault.code)
+                self._useless.count()  # trailers of a request whose response was complete before
+        except Http2StreamError as error:
+            self._refuse(number, error.code)
+
+    def _take_trailers(self, stream: Stream, ends: bool) -> None:
+        """End a request; nobody uses the fields of trailers."""
+        if stream.body.ended or not ends:
+            code = ErrorCode.STREAM_CLOSED if stream.body.ended else ErrorCode.PROTOCOL_ERROR
+            raise Http2StreamError(code, "a second header block")
+        stream.body.end()
 
     def _open(self, number: int, fields: Fields, ends: bool) -> None:
-        if self._is_leaving:
-            self._calm.count()  # the client was told that it will not be worked on
+        if self._phase is Phase.DRAINING:
+            self._useless.count()  # GOAWAY has said that it will not be handled
             return
-        if len(self._streams) >= self.max_streams:
-            raise StreamFault(Code.REFUSED_STREAM, "too many streams")
+        if len(self.streams) >= self.max_streams:
+            raise Http2StreamError(ErrorCode.REFUSED_STREAM, "too many streams")
         try:
-            head = read_head(fields)
-        except HeadError as error:
-            raise StreamFault(Code.PROTOCOL_ERROR, str(error)) from None
-        stream = Stream(self, number, head, self.out.stream_window, ended=ends)
-        stream.scope.update(self._scope, state={}, extensions=stream.extensions(self._told))
-        self._streams[number] = stream
-        if self._running < self.max_streams:
-            self._start(stream)
-            return
-        self._waiting.append(stream)
-        if len(self._waiting) > QUEUES * self.max_streams:
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many requests that were given up at once")
+            head = parse_request(fields)
+        except MalformedRequestError as error:
+            raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, str(error)) from None
+        stream = Stream(self, number, head, ended=ends)
+        extensions = {**stream.shortcuts(), **self._scope["extensions"]}
+        stream.scope.update(self._scope, state={}, extensions=extensions)
+        self.streams[number] = stream
+        self.handlers.start(stream)
 
-    def _start(self, stream: Stream) -> None:
-        self._running += 1
-        task = self.loop.create_task(stream.run(self._application))
-        task.add_done_callback(self._state.tasks.discard)
-        self._state.tasks.add(task)
-
-    def _take_reset(self, _: int, number: int, payload: bytes) -> None:
-        frames.number_in(payload)
-        self._calm.count()
+    def _receive_reset(self, _: int, number: int, payload: bytes) -> None:
+        frames.read_number(payload)
+        self._useless.count()
         stream = self._known(number)
         if stream is not None:
-            del self._streams[number]
+            del self.streams[number]
             stream.close()
 
-    def _take_settings(self, flags: int, number: int, payload: bytes) -> None:
+    def _receive_settings(self, flags: int, number: int, payload: bytes) -> None:
         if number:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "settings of a stream")
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "settings of a stream")
         if flags & frames.ACK:
             if payload:
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "an acknowledgement that says more")
+                raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement with settings")
             return
-        self._calm.count()
+        self._useless.count()
         for name, value in frames.read_settings(payload):
             if name == Setting.HEADER_TABLE_SIZE:
-                self.out.keeps_no_table()
+                self.writer.acknowledge_table_size()
             elif name == Setting.MAX_FRAME_SIZE:
-                self.out.frame_bytes = value
+                self.writer.frame_bytes = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
-                more, self.out.stream_window = value - self.out.stream_window, value
-                for stream in self._streams.values():
-                    stream.window += more
-                    if stream.window > frames.LARGEST_WINDOW:
-                        raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window beyond all bounds")
-        self.out.reply(frames.frame(frames.SETTINGS, frames.ACK, 0))
-        self.out.wake_all()
+                self._change_windows(value)
+        self.writer.reply(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        self.writer.wake_all()
 
-    def _take_ping(self, flags: int, number: int, payload: bytes) -> None:
+    def _change_windows(self, initial: int) -> None:
+        """Change the send windows of all streams by what their initial size has changed."""
+        more, self.writer.stream_window = initial - self.writer.stream_window, initial
+        for stream in self.streams.values():
+            stream.window += more
+            if stream.window > frames.LARGEST_WINDOW:
+                raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "a window beyond its bound")
+
+    def _receive_ping(self, flags: int, number: int, payload: bytes) -> None:
         if number or len(payload) != 8:
-            code = Code.PROTOCOL_ERROR if number else Code.FRAME_SIZE_ERROR
-            raise ConnectionFault(code, "a ping is eight bytes for the connection")
-        self._calm.count()
+            code = ErrorCode.PROTOCOL_ERROR if number else ErrorCode.FRAME_SIZE_ERROR
+            raise Http2ConnectionError(code, "a ping is eight bytes for the connection")
+        self._useless.count()
         if not flags & frames.ACK:
-            self.out.reply(frames.frame(frames.PING, frames.ACK, 0, payload))
+            self.writer.reply(frames.frame(frames.PING, frames.ACK, 0, payload))
 
-    def _take_window_update(self, _: int, number: int, payload: bytes) -> None:
-        more = frames.number_in(payload) & frames.LARGEST_WINDOW
-        if self.out.expected_updates:
-            self.out.expected_updates -= 1
+    def _receive_window_update(self, _: int, number: int, payload: bytes) -> None:
+        more = frames.read_number(payload) & frames.LARGEST_WINDOW
+        writer = self.writer
+        if writer.expected_updates:
+            writer.expected_updates -= 1
         else:
-            self._calm.count()
+            self._useless.count()
         if not number:
-            self.out.window += more
-            if not more or self.out.window > frames.LARGEST_WINDOW:
-                code = Code.FLOW_CONTROL_ERROR if more else Code.PROTOCOL_ERROR
-                raise ConnectionFault(code, f"a window that grows by {more}")
-            self.out.wake_all()
+            writer.window += more
+            if not more or writer.window > frames.LARGEST_WINDOW:
+                raise Http2ConnectionError(_code_of_increment(more), f"a window that grows by {more}")
+            writer.wake_all()
             return
         stream = self._known(number)
         if stream is None:
             return
         stream.window += more
         if not more or stream.window > frames.LARGEST_WINDOW:
-            self._refuse(number, Code.FLOW_CONTROL_ERROR if more else Code.PROTOCOL_ERROR)
+            self._refuse(number, _code_of_increment(more))
             return
-        self.out.blocked.pop(stream, None)
+        writer.blocked.pop(stream, None)
         stream.wake_writer()
 
-    def _take_priority(self, _: int, number: int, payload: bytes) -> None:
+    def _receive_priority(self, _: int, number: int, payload: bytes) -> None:
         if not number:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a priority of no stream")
-        self._calm.count()
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a priority of no stream")
+        self._useless.count()
         if len(payload) != 5:
-            # Of a stream that is not open yet, too; but one must not be reset before it is.
+            # The stream may not be open yet, and then it must not be reset.
             if not number & 1 or number > self._last:
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a priority of a wrong size")
-            self._refuse(number, Code.FRAME_SIZE_ERROR)
+                raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "a priority of a wrong size")
+            self._refuse(number, ErrorCode.FRAME_SIZE_ERROR)
 
-    def _take_goaway(self, _: int, number: int, payload: bytes) -> None:
+    def _receive_goaway(self, _: int, number: int, payload: bytes) -> None:
         if number or len(payload) < 8:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a farewell that says nothing")
-        self._calm.count()
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a GOAWAY of a wrong size, or of a stream")
+        self._useless.count()
         self.shutdown()
 
-    def _take_push(self, _: int, number: int, payload: bytes) -> None:
-        raise ConnectionFault(Code.PROTOCOL_ERROR, "clients push nothing")
+    def _receive_push(self, _: int, number: int, payload: bytes) -> None:
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "clients do not push")
 
     def _known(self, number: int) -> Stream | None:
-        """A stream that is open, None for one that was. ConnectionFault for one that never was."""
-        stream = self._streams.get(number)
+        """Find an open stream; None for one that was. Http2ConnectionError for one that never was."""
+        stream = self.streams.get(number)
         if stream is None and (not number & 1 or number > self._last):
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a stream that was not opened")
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a stream that was not opened")
         return stream
 
     # --- bounds
 
-    def _refuse_head(self, number: int) -> None:
-        """431, and the end: what follows can not be decompressed."""
+    def _refuse_block(self, number: int) -> NoReturn:
+        """Answer 431 and end the connection: what follows can not be decompressed."""
         if number > self._last:
             self._last = number
-            block = answer_block(431, [*self.default_headers, (b"content-length", b"0")])
-            self.out.write(frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, number, block))
-        raise ConnectionFault(Code.ENHANCE_YOUR_CALM, f"a head of more than {serving.HEAD_BYTES} bytes")
+            block = response_block(431, [*self.default_headers, (b"content-length", b"0")])
+            self.writer.write(frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, number, block))
+        text = f"a header block of more than {serving.HEAD_BYTES} bytes"
+        raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, text)
 
-    def _note_begun(self) -> None:
-        """Remember since when the client owes the rest of a head, or of a frame that is no data."""
-        if self._block is not None:
-            self._head_clock.owes((True, self._block[0]))
-        elif not self._is_greeted:
-            self._head_clock.owes((False, -1))
-        elif self._frames.unfinished not in (None, frames.DATA):
-            self._head_clock.owes((False, self._frames.count))
+    def _await_rest(self) -> None:
+        """Bound the time for the rest of a header block, or of a frame other than DATA."""
+        if self._blocks.stream is not None:
+            self._header_deadline.await_rest_of((True, self._blocks.stream))
+        elif not self._reader.count:
+            self._header_deadline.await_rest_of((False, -1))
+        elif self._reader.partial not in (None, frames.DATA):
+            self._header_deadline.await_rest_of((False, self._reader.count))
         else:
-            self._head_clock.owes(None)
+            self._header_deadline.await_rest_of(None)
 
-    def _idle_left(self) -> float:
-        """For how many seconds a connection without requests is still kept."""
-        busy = self._streams or self._running
-        return self._keep_alive if busy else self._idle_at + self._keep_alive - self.loop.time()
+    def _is_busy(self) -> bool:
+        return bool(self.streams or self.handlers.running)
 
-    # --- the end of streams, and of all
+    # --- the end of streams and of the connection
 
-    def _refuse(self, number: int, code: Code) -> None:
-        """End a stream because of what the client did."""
-        self._calm.count()
-        self.out.reply(frames.numbered(frames.RST_STREAM, number, code))
-        stream = self._streams.pop(number, None)
+    def _refuse(self, number: int, code: ErrorCode) -> None:
+        """Reset a stream because of what the client did."""
+        self._useless.count()
+        self.writer.reply(frames.number_frame(frames.RST_STREAM, number, code))
+        stream = self.streams.pop(number, None)
         if stream is not None:
             stream.close()
 
-    def reset(self, stream: Stream, code: Code) -> None:
-        """End a stream because of what happened here."""
-        if self._streams.pop(stream.number, None) is not None:
-            self.out.write(frames.numbered(frames.RST_STREAM, stream.number, code))
+    def reset(self, stream: Stream, code: ErrorCode) -> None:
+        """Reset a stream because of what happened here."""
+        if self.streams.pop(stream.number, None) is not None:
+            self.writer.write(frames.number_frame(frames.RST_STREAM, stream.number, code))
         stream.close()
 
-    def answered(self, stream: Stream) -> None:
-        """All of an answer was sent; the client need not send the rest of its request."""
-        if self._streams.pop(stream.number, None) is not None and not stream.ended:
-            self.out.write(frames.numbered(frames.RST_STREAM, stream.number, Code.NO_ERROR))
+    def responded(self, stream: Stream) -> None:
+        """Forget a stream whose response was sent; its client need not send the rest of the request."""
+        if self.streams.pop(stream.number, None) is not None and not stream.body.ended:
+            self.writer.write(frames.number_frame(frames.RST_STREAM, stream.number, ErrorCode.NO_ERROR))
 
-    def finished(self, stream: Stream) -> None:
-        """The application has ended with a stream: another one that waits may begin."""
+    def finished(self) -> None:
+        """Note that a handler has ended."""
         self._state.total_requests += 1
-        self._running -= 1
-        self._idle_at = self.loop.time()
-        while self._waiting and self._running < self.max_streams:
-            following = self._waiting.popleft()
-            if not following.closed:
-                self._start(following)
-        self._close_if_done()
+        self._idle_deadline.restart()
+        self.handlers.finished()
+        self._close_if_drained()
 
-    def _close_if_done(self) -> None:
-        if self._is_leaving and not self._streams and not self._running and not self._is_over:
-            self.out.flush()
-            self._is_over = True
+    def _close_if_drained(self) -> None:
+        if self._phase is Phase.DRAINING and not self._is_busy():
+            self.writer.flush()
+            self._phase = Phase.CLOSED
             self.transport.close()
 
-    def _fail(self, fault: ConnectionFault) -> None:
-        if self._is_over:
-            return
-        _LOG.info("a connection of HTTP/2 from %s ends: %s", self._scope["client"], fault)
-        self.out.write(frames.goaway(self._last, fault.code, str(fault)))
-        self.out.flush()
-        self._is_over = True
+    def _fail(self, error: Http2ConnectionError) -> None:
+        _LOG.info("a connection of HTTP/2 from %s ends: %s", self._scope["client"], error)
+        self.writer.write(frames.goaway(self._last, error.code, str(error)))
+        self.writer.flush()
+        self._phase = Phase.CLOSED
         self._close_streams()
-        if self.out.paused:
-            self.transport.abort()  # who does not read would not see the farewell, either
+        if self.writer.paused:
+            self.transport.abort()  # a client that does not read would not see GOAWAY
         else:
             self.transport.close()
 
     def _close_streams(self) -> None:
-        streams, self._streams = self._streams, {}
-        for stream in (*streams.values(), *self._waiting):
+        streams, self.streams = self.streams, {}
+        for stream in streams.values():
             stream.close()
-        self._waiting.clear()
+        self.handlers.close()
 
 
-_TAKE: dict[int, Callable[[Connection, int, int, bytes], None]] = {
-    frames.DATA: Connection._take_data,
-    frames.HEADERS: Connection._take_headers,
-    frames.PRIORITY: Connection._take_priority,
-    frames.RST_STREAM: Connection._take_reset,
-    frames.SETTINGS: Connection._take_settings,
-    frames.PUSH_PROMISE: Connection._take_push,
-    frames.PING: Connection._take_ping,
-    frames.GOAWAY: Connection._take_goaway,
-    frames.WINDOW_UPDATE: Connection._take_window_update,
-    frames.CONTINUATION: Connection._take_continuation,
+def _code_of_increment(more: int) -> ErrorCode:
+    return ErrorCode.FLOW_CONTROL_ERROR if more else ErrorCode.PROTOCOL_ERROR
+
+
+_RECEIVERS: dict[int, Callable[[Connection, int, int, bytes], None]] = {
+    frames.DATA: Connection._receive_data,
+    frames.HEADERS: Connection._receive_headers,
+    frames.PRIORITY: Connection._receive_priority,
+    frames.RST_STREAM: Connection._receive_reset,
+    frames.SETTINGS: Connection._receive_settings,
+    frames.PUSH_PROMISE: Connection._receive_push,
+    frames.PING: Connection._receive_ping,
+    frames.GOAWAY: Connection._receive_goaway,
+    frames.WINDOW_UPDATE: Connection._receive_window_update,
+    frames.CONTINUATION: Connection._receive_continuation,
 }

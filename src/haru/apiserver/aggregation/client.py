@@ -24,7 +24,7 @@ from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.context import Obj, ServerContext
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
-from haru.upgrade_proxy import Opened, open_tunnel
+from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 CONNECT_SECONDS = 10.0
 CONTEXTS_AT_MOST = 64
@@ -89,13 +89,13 @@ class Link:
             allow_redirects=False,
         )
 
-    async def tunnel(self, service: Obj, method: str, target: str, headers: Headers, seconds: float) -> Opened:
+    async def tunnel(self, service: Obj, method: str, target: str, headers: Headers, seconds: float) -> UpgradeResponse:
         """A connection that speaks another protocol from then on. Raises StatusError, TunnelError, ValueError."""
         reference, tls = reference_of(service), self._tls(service)
         address, port = await endpoint_behind(self._core, *reference)
         whole = [("host", f"{reference.host}:{reference.port}"), *headers]
-        name = reference.host
-        return await open_tunnel(address, port, method, target, whole, tls=tls, server_name=name, seconds=seconds)
+        upstream = Upstream(address, port, tls, reference.host)
+        return await open_upgrade(upstream, UpgradeRequest(method, target, whole), seconds)
 
     def _tls(self, service: Obj) -> ssl.SSLContext:
         """Whose certificates are believed; ValueError for a bundle that is none."""

@@ -22,7 +22,7 @@ from haru.apiserver.peers.routes import target_of
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.kube.errors import StatusError, bad_request_error
-from haru.upgrade_proxy import HIJACK, TunnelError, wants_upgrade
+from haru.upgrade_proxy import HIJACK, UpgradeError, wants_upgrade
 
 HEAD_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
@@ -67,7 +67,7 @@ class Passing:
             raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
         try:
             opened = await self._link.tunnel(service, request.method, target, headers, HEAD_SECONDS)
-        except (TunnelError, StatusError, ValueError) as error:
+        except (UpgradeError, StatusError, ValueError) as error:
             return _unreached(request, service, error)
         if opened.status != 101:
             if 300 <= opened.status < 400:

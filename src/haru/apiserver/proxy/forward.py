@@ -23,7 +23,7 @@ from haru.apiserver.proxy.links import Links, Page
 from haru.apiserver.proxy.targets import Place, Wanted, place_of
 from haru.apiserver.request.http import Request, Response
 from haru.kube.errors import StatusError, bad_request_error
-from haru.upgrade_proxy import HIJACK, TunnelError, open_tunnel, wants_upgrade
+from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
 
 CONNECT_SECONDS = 10.0
 _CORS = frozenset(f"access-control-allow-{name}" for name in ("credentials", "headers", "methods", "origin"))
@@ -107,10 +107,9 @@ class Proxy:
         headers: Sequence[tuple[str, str]] = [("host", place.netloc), *passed_headers(request, keeps_upgrade=True)]
         tls = self._tls if place.scheme == "https" else None
         try:
-            opened = await open_tunnel(
-                place.address, place.port, request.method, target, headers, tls=tls, seconds=HEAD_SECONDS
-            )
-        except TunnelError as error:
+            upstream = Upstream(place.address, place.port, tls)
+            opened = await open_upgrade(upstream, UpgradeRequest(request.method, target, headers), HEAD_SECONDS)
+        except UpgradeError as error:
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
         if opened.status != 101:
             return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))

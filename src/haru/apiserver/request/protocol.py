@@ -7,7 +7,7 @@ from typing import Any
 
 from haru.apiserver.auth.authentication import PEER
 from haru.apiserver.peers.request_header import fingerprint
-from haru.http2.choosing import by_agreement
+from haru.http2.alpn import negotiated_protocol
 from haru.serving import connection_class
 
 
@@ -39,12 +39,12 @@ def protocol_class(max_streams: int) -> Any:
     class Connection(connection_class()):  # type: ignore[misc]
         _peer: dict[str, Any] | None = None
 
-        def told(self) -> dict[str, Any]:
+        def extensions(self) -> dict[str, Any]:
             if self._peer is None:
                 self._peer = peer_of(self.transport)
             return self._peer
 
-    return by_agreement(Connection, _http2_class(max_streams)) if max_streams else Connection
+    return negotiated_protocol(Connection, _http2_class(max_streams)) if max_streams else Connection
 
 
 def _http2_class(streams: int) -> Any:
@@ -53,7 +53,7 @@ def _http2_class(streams: int) -> Any:
     class ManyStreams(Connection):
         max_streams = streams
 
-        def told(self) -> dict[str, Any]:
+        def extensions(self) -> dict[str, Any]:
             return peer_of(self.transport)
 
     return ManyStreams

@@ -26,7 +26,7 @@ from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE
 from haru.node.stats.kubelet.collector import Collector, Places
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.proto import cri_pb2 as cri
-from haru.upgrade_proxy import Opened
+from haru.upgrade_proxy import UpgradeResponse
 
 _STUCK_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
@@ -86,15 +86,15 @@ class AgentView:
         """A container's log. Raises `HttpError`."""
         return await self._streams().read(pod, container, options)
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A command in a container. Raises `HttpError`, OSError."""
         return await self._streams().open_exec(container, options, asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A container's own process. Raises `HttpError`, OSError."""
         return await self._streams().open_attach(container, options, asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
         """Ports of a pod. Raises `HttpError`, OSError."""
         return await self._streams().open_ports(container, ports, asked)
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote
 
 import orjson
 
-from haru.upgrade_proxy import Ends
+from haru.upgrade_proxy import ByteStream
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -93,7 +93,7 @@ class Answer:
     content_type: str = TEXT
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     pieces: AsyncGenerator[bytes, None] | None = None
-    upgraded: Callable[[Callable[[], Ends]], Awaitable[None]] | None = None
+    upgraded: Callable[[Callable[[], ByteStream]], Awaitable[None]] | None = None
 
 
 def text_answer(text: str, status: int = 200, content_type: str = TEXT) -> Answer:

@@ -16,7 +16,7 @@ def protocol_class() -> Any:
     """The class of one connection."""
 
     class Connection(connection_class()):  # type: ignore[misc]
-        def told(self) -> dict[str, Any]:
+        def extensions(self) -> dict[str, Any]:
             tls = self.transport.get_extra_info("ssl_object")
             return {CERTIFICATE: tls.getpeercert(True) if tls is not None else None}
 

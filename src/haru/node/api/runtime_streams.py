@@ -16,7 +16,7 @@ from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
 from haru.proto import cri_pb2 as cri
-from haru.upgrade_proxy import Opened, open_tunnel
+from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 
 class RuntimeStreams:
@@ -68,7 +68,7 @@ class RuntimeStreams:
 
     # -- ways into containers -----------------------------------------------------------------------------------------
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A command in a container. Raises `HttpError`, OSError."""
         request = cri.ExecRequest(
             container_id=await self._running(container),
@@ -80,7 +80,7 @@ class RuntimeStreams:
         )
         return await _open(await self._url(self._runtime.exec_url(request)), asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A container's own process. Raises `HttpError`, OSError."""
         id_ = await self._running(container)
         tty = any(
@@ -94,7 +94,7 @@ class RuntimeStreams:
         )
         return await _open(await self._url(self._runtime.attach_url(request)), asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
         """Ports of a pod. Raises `HttpError`, OSError."""
         try:
             found = await self._runtime.sandboxes({POD_UID: container.pod["metadata"]["uid"]})
@@ -156,7 +156,7 @@ def _why(pod: Obj, container: str) -> str:
     return "ContainerCreating"
 
 
-async def _open(url: str, asked: Asked) -> Opened:
+async def _open(url: str, asked: Asked) -> UpgradeResponse:
     parts = urlsplit(url)
     host, tls = parts.hostname or "", None
     if parts.scheme == "https":
@@ -166,4 +166,4 @@ async def _open(url: str, asked: Asked) -> Opened:
     port = parts.port or (443 if tls else 80)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     headers = [("host", parts.netloc), *asked.headers]
-    return await open_tunnel(host, port, asked.method, target, headers, tls=tls)
+    return await open_upgrade(Upstream(host, port, tls), UpgradeRequest(asked.method, target, headers))

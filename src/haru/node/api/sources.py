@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from haru.upgrade_proxy import Opened
+from haru.upgrade_proxy import UpgradeResponse
 
 Obj = dict[str, Any]
 
@@ -49,13 +49,13 @@ class Logs(Protocol):
 class Streams(Protocol):
     """Ways into containers. All raise `HttpError`, and OSError where the runtime can not be reached."""
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A command in a container."""
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
         """A container's own process."""
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
         """Ports of a pod."""
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from haru.node.api.http import Answer, HttpError, Request, json_answer, text_answer
 from haru.node.api.sources import Asked, ContainerRef, StreamOptions, Streams
-from haru.upgrade_proxy import Ends, Opened, splice, wants_upgrade
+from haru.upgrade_proxy import ByteStream, UpgradeResponse, splice, wants_upgrade
 
 Find = Callable[[str, str, str, str | None], ContainerRef]
 _NOT_PASSED = frozenset({"host", "authorization", "content-length", "transfer-encoding", "cookie", "expect"})
@@ -76,7 +76,7 @@ class Streaming:
             raise HttpError(404, "404 page not found")
         return self._find(parts[0], parts[1], parts[2] if len(parts) == 4 else "", parts[-1])
 
-    async def _connect(self, request: Request, opening: Callable[[Asked], Awaitable[Opened]]) -> Answer:
+    async def _connect(self, request: Request, opening: Callable[[Asked], Awaitable[UpgradeResponse]]) -> Answer:
         if not wants_upgrade(request.scope["headers"]):
             raise HttpError(400, "Upgrade request required")
         if self._open >= self._most:
@@ -94,14 +94,14 @@ class Streaming:
             if not taken:
                 self._open -= 1
 
-        async def upgraded(take_over: Callable[[], Ends]) -> None:
+        async def upgraded(take_over: Callable[[], ByteStream]) -> None:
             try:
                 client = take_over()
                 client.writer.write(opened.head)
-                await splice(client, opened.ends)
+                await splice(client, opened.stream)
             finally:
                 self._open -= 1
-                opened.ends.writer.close()
+                opened.stream.writer.close()
 
         return Answer(101, upgraded=upgraded)
 

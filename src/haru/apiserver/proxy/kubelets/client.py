@@ -19,7 +19,7 @@ from yarl import URL
 from haru.apiserver.context import ServerContext
 from haru.apiserver.proxy.kubelets.options import KubeletOptions
 from haru.kube.errors import StatusError
-from haru.upgrade_proxy import Headers, Opened, TunnelError, open_tunnel
+from haru.upgrade_proxy import Headers, UpgradeError, UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 Obj = dict[str, Any]
 
@@ -89,15 +89,14 @@ class Kubelets:
             allow_redirects=False,
         )
 
-    async def tunnel(self, endpoint: Endpoint, method: str, target: str, headers: Headers) -> Opened:
+    async def tunnel(self, endpoint: Endpoint, method: str, target: str, headers: Headers) -> UpgradeResponse:
         """Ask for another protocol. 500 where the kubelet can not be reached."""
         given = [("host", endpoint.netloc), *headers]
-        seconds = 30.0
         try:
-            return await open_tunnel(
-                endpoint.host, endpoint.port, method, target, given, tls=self._checked, seconds=seconds
+            return await open_upgrade(
+                Upstream(endpoint.host, endpoint.port, self._checked), UpgradeRequest(method, target, given)
             )
-        except TunnelError as error:
+        except UpgradeError as error:
             raise StatusError(500, "InternalError", f"error dialing backend: {error}") from error
 
     @property

@@ -21,7 +21,7 @@ from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.request.http import Request, Response
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
-from haru.upgrade_proxy import HIJACK, Opened, splice, wants_upgrade
+from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy(/.*)?", re.DOTALL)
@@ -153,7 +153,7 @@ async def _tunnel(
 class Tunnel:
     """A connection that was taken over, until one side ends it or the server stops."""
 
-    def __init__(self, core: ServerContext, opened: Opened) -> None:
+    def __init__(self, core: ServerContext, opened: UpgradeResponse) -> None:
         self._core, self._opened = core, opened
         self._work: asyncio.Task[None] | None = None
 
@@ -166,7 +166,7 @@ class Tunnel:
         """Pass everything on."""
         client = request.scope["extensions"][HIJACK]()
         client.writer.write(self._opened.head)
-        self._work = asyncio.create_task(splice(client, self._opened.ends))
+        self._work = asyncio.create_task(splice(client, self._opened.stream))
         self._core.streams.add(self)
         if self._core.stopping:
             self.close()

@@ -1,8 +1,8 @@
-"""Heads of requests and answers.
+"""Headers of requests and responses.
 
-What clients send is decompressed by `hpack` and held against the rules for requests. What is answered is written as
-literals that no table keeps: each field costs a few dozen bytes more on the wire and a microsecond less than a
-compressor in Python, and no state is shared between answers.
+`hpack` decompresses what clients send; `parse_request` checks it against the rules for requests. Responses are written
+as literals without indexing: each field costs a few dozen bytes more on the wire and a microsecond less than a
+compressor in Python, and responses share no state.
 Source: RFC 9113, section 8; RFC 7541.
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import hpack
 
-from haru.http2.frames import Code, ConnectionFault
+from haru.http2.frames import END_HEADERS, ErrorCode, Http2ConnectionError
 
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -28,49 +28,71 @@ _TARGET = re.compile(rb"/[!-~]*").fullmatch
 _AUTHORITY = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*").fullmatch
 """A host and a port, without the user that a URL may have before them."""
 _DIGITS = re.compile(rb"[0-9]{1,18}").fullmatch
-_OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-"""Fields that say something about one connection of HTTP/1.1: none may be sent in HTTP/2."""
+_CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+"""Fields of HTTP/1.1 connections: HTTP/2 forbids them."""
 _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 _ENTRY_BYTES = 32
-"""So much a field counts beside its name and value."""
+"""What a field counts beside its name and value."""
 _INDEXED_STATUS = {200: 8, 204: 9, 206: 10, 304: 11, 400: 12, 404: 13, 500: 14}
 _INDEXED_NAMES = {
     b"cache-control": 24, b"content-encoding": 26, b"content-length": 28, b"content-type": 31, b"date": 33,
     b"etag": 34, b"last-modified": 44, b"location": 46, b"retry-after": 53, b"server": 54, b"vary": 59,
 }  # fmt: skip
 _TABLE_UPDATES = 2
-"""More of them one after the other have no meaning."""
+"""At the begin of a block: the smallest size in between, and the last (RFC 7541, 4.2)."""
 _ERRORS = (hpack.HPACKError, IndexError, TypeError, ValueError)
 
 
-class HeadError(ValueError):
-    """A request that is none; the message says why."""
+class MalformedRequestError(ValueError):
+    """A malformed request (RFC 9113, 8.1.1); the message says why."""
 
 
-class HeadTooLargeError(Exception):
-    """A head beyond the limit: what comes after it can not be decompressed any more."""
+class HeaderListTooLargeError(Exception):
+    """A header block beyond the limit: later blocks can not be decompressed any more."""
 
 
-class Decompressor:
-    """Blocks of one connection to fields, of at most `limit` bytes a block."""
+class HeaderBlocks:
+    """Decompresses the header blocks of a connection, each of at most `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._decoder = hpack.Decoder(max_header_list_size=limit)
+        self._flags = 0
+        self._partial = bytearray()
+        self.stream: int | None = None
+        """The stream whose block is to be continued."""
 
-    def fields(self, block: bytes) -> Fields:
-        """The fields of a block. Raises HeadTooLargeError, ConnectionFault."""
+    def begin(self, flags: int, stream: int, block: bytes) -> tuple[int, Fields] | None:
+        """Take a HEADERS frame; its flags and the fields, if it is complete. Raises as `decode`."""
+        if flags & END_HEADERS:
+            return flags, self.decode(block)
+        self.stream, self._flags, self._partial = stream, flags, bytearray(block)
+        return None
+
+    def go_on(self, flags: int, block: bytes) -> tuple[int, Fields] | None:
+        """Take a CONTINUATION frame; the flags of HEADERS and the fields, if it is the last. Raises as `decode`."""
+        self._partial += block
+        if len(self._partial) > self._limit:
+            raise HeaderListTooLargeError
+        if not flags & END_HEADERS:
+            return None
+        self.stream = None
+        return self._flags, self.decode(bytes(self._partial))
+
+    def decode(self, block: bytes) -> Fields:
+        """Decompress a block. Raises HeaderListTooLargeError, Http2ConnectionError."""
         if block and block[0] & 0xE0 == 0x20 and _updates(block) > _TABLE_UPDATES:
-            raise ConnectionFault(Code.COMPRESSION_ERROR, "a block that changes the size of its table again and again")
+            raise Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, "a block with too many changes of its table's size")
         try:
             return list(self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError:
-            raise HeadTooLargeError from None
+            raise HeaderListTooLargeError from None
         except _ERRORS as error:
-            raise ConnectionFault(Code.COMPRESSION_ERROR, f"a block that can not be decompressed: {error}") from None
+            raise Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, f"a block that is no HPACK: {error}") from None
 
 
 def _updates(block: bytes) -> int:
-    """How many changes of the table's size a block begins with."""
+    """Count the changes of the table's size at the begin of a block."""
     found = at = 0
     while at < len(block) and block[at] & 0xE0 == 0x20 and found <= _TABLE_UPDATES:
         found += 1
@@ -81,17 +103,17 @@ def _updates(block: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What a request begins with."""
+class RequestHead:
+    """The header of a request."""
 
     method: str
     target: bytes
     headers: list[tuple[bytes, bytes]]
     length: int | None
-    """Of the body, if it is told."""
+    """Content-Length, if there is one."""
 
     def scope(self) -> dict[str, Any]:
-        """As ASGI has it, as far as the head tells."""
+        """Make ASGI's scope, without what the connection knows."""
         raw, _, query = self.target.partition(b"?")
         path = raw.decode("ascii")
         return {
@@ -107,52 +129,52 @@ class Head:
         }
 
 
-def read_head(fields: Fields) -> Head:
-    """The head of a request. Raises HeadError for one that is malformed."""
+def parse_request(fields: Fields) -> RequestHead:
+    """Check and split the fields of a request. Raises MalformedRequestError."""
     pseudo: dict[bytes, bytes] = {}
     headers: list[tuple[bytes, bytes]] = []
     length: int | None = None
     for name, value in fields:
         if _BAD_VALUE(value):
-            raise HeadError("a value with characters that none may have")
+            raise MalformedRequestError("invalid characters in a value")
         if name[:1] == b":":
             if headers or name in pseudo or name not in _PSEUDO:
-                raise HeadError("fields of the request line that are unknown, repeated or too late")
+                raise MalformedRequestError("a pseudo-header field that is unknown, repeated or too late")
             pseudo[name] = value
             continue
-        if not _NAME(name) or name in _OF_CONNECTIONS or (name == b"te" and value != b"trailers"):
-            raise HeadError("a field that HTTP/2 does not have")
+        if not _NAME(name) or name in _CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
+            raise MalformedRequestError("a field that HTTP/2 forbids")
         if name == b"content-length":
             length = _length(value, length)
         headers.append((name, value))
     method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
     if not _METHOD(method) or not _TARGET(target) or b"#" in target or not pseudo.get(b":scheme"):
-        raise HeadError("no method, scheme or path")
+        raise MalformedRequestError("no method, scheme or path")
     if method == b"CONNECT":
-        raise HeadError("CONNECT has neither a scheme nor a path")
+        raise MalformedRequestError("CONNECT has neither a scheme nor a path")
     _add_host(headers, pseudo.get(b":authority"))
-    return Head(method.decode("ascii"), target, headers, length)
+    return RequestHead(method.decode("ascii"), target, headers, length)
 
 
 def _add_host(headers: list[tuple[bytes, bytes]], authority: bytes | None) -> None:
-    """Put the host first if only the authority tells it. HeadError where two of them are told."""
+    """Add Host from :authority. MalformedRequestError for two hosts, or one that is none."""
     hosts = [value for name, value in headers if name == b"host"]
     if authority is not None and not hosts:
         headers.insert(0, (b"host", authority))
     elif len(hosts) > 1 or (authority is not None and hosts != [authority]):
-        raise HeadError("two hosts")
+        raise MalformedRequestError("two hosts")
     if not _AUTHORITY(authority or b"") or not all(map(_AUTHORITY, hosts)):
-        raise HeadError("a host that is none")
+        raise MalformedRequestError("a host that is none")
 
 
 def _length(value: bytes, before: int | None) -> int:
     if not _DIGITS(value) or before not in (None, int(value)):
-        raise HeadError("a length that is none, or two of them")
+        raise MalformedRequestError("an invalid Content-Length, or two of them")
     return int(value)
 
 
-def answer_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The block of an answer's head. Raises ValueError for a header that is more than a line."""
+def response_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Make the header block of a response. Raises ValueError for a header that is more than a line."""
     index = _INDEXED_STATUS.get(status)
     parts = [bytes((0x80 | index,)) if index is not None else b"\x08\x03%d" % status]
     for name, value in headers:
@@ -162,7 +184,7 @@ def answer_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         if _BAD_VALUE(value):
             value = value.strip(b" \t")
             if _BAD_VALUE(value):
-                raise ValueError(f"a header of an answer is more than a line: {name!r}: {value!r}")
+                raise ValueError(f"a header of a response is more than a line: {name!r}: {value!r}")
         size = len(value)
         parts.append(b"%b%c%b" % (written, size, value) if size < 0x7F else written + _number(size, 7) + value)
     return b"".join(parts)
@@ -170,9 +192,9 @@ def answer_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 @lru_cache(maxsize=512)
 def _named(name: bytes) -> bytes:
-    """The first part of a literal that is not kept: its name; nothing for fields of connections of HTTP/1.1."""
+    """Make the first part of a literal without indexing: its name; empty for fields of HTTP/1.1 connections."""
     name = name.lower()
-    if name in _OF_CONNECTIONS:
+    if name in _CONNECTION_FIELDS:
         return b""
     if not _NAME(name):
         raise ValueError(f"the name of a header is none: {name!r}")
@@ -181,7 +203,7 @@ def _named(name: bytes) -> bytes:
 
 
 def _number(value: int, bits: int) -> bytes:
-    """A number as HPACK writes it, in the low bits of the first byte and more bytes where it must."""
+    """Encode an integer with a prefix of `bits` (RFC 7541, 5.1)."""
     most = (1 << bits) - 1
     if value < most:
         return bytes((value,))
