@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of
+from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of, status_of
 from haru.kube.quota.claims import covers
-from haru.kube.quota.counting import status_of
 from haru.kube.quota.limited import Limited
 from haru.kube.quota.usage import Surroundings
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from haru.kube.yaml import dump, load
 from haru.lint import documents
-from haru.lint.editing import EditError, apply_edit
+from haru.lint.editing import EditError, apply_edit, edited
 from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
-from haru.lint.objects import edited
 from haru.lint.paths import get, resolve
 
 BEFORE = """\

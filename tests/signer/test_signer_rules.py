@@ -19,10 +19,10 @@ from haru.cli.main import main
 from haru.errors import InputError
 from haru.jose import decode, encode, is_signed_by, jwk, public_key
 from haru.signer import files as files_module
-from haru.signer.claims import RefusedClaims, check_claims
 from haru.signer.door import DoorError, _check_place
 from haru.signer.files import FileKeys, KeyStoreError
 from haru.signer.schedule import Pace, Record, published, signing, state, with_new
+from haru.signer.service import RefusedClaims, check_claims
 
 PACE = Pace(refresh_hint=60, max_expiration=3600)
 

@@ -47,8 +47,8 @@ from haru.apiserver.registry.verbs import HANDLERS, Handler
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.request.limits import InFlight, RequestTimeout, is_heartbeat
-from haru.kube.deprecation import deprecation_warning
 from haru.kube.errors import StatusError, internal_error, method_not_allowed_error
+from haru.kube.lifecycle import deprecation_warning
 from haru.kube.selectors import parse_field_selector
 from haru.storage import StoreError
 from haru.upgrade_proxy import wants_upgrade

@@ -23,8 +23,7 @@ from haru.client.asgi import AsgiApp, AsgiTransport
 from haru.client.credentials import BearerToken, CredentialError, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
-from haru.client.responses import failure, next_before, retry_after, split_lines
-from haru.client.transport import Request, Response, Transport
+from haru.client.transport import Request, Response, Transport, failure, next_before, retry_after, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 

@@ -20,9 +20,8 @@ from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVI
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of, namespace_of
-from haru.kube.quota.checking import evaluator_of
+from haru.kube.quota.checking import evaluator_of, status_of, wanted_evaluators
 from haru.kube.quota.claims import covers, extended_names, is_special, owning_pod
-from haru.kube.quota.counting import status_of, wanted_evaluators
 from haru.kube.quota.usage import Evaluator, Surroundings
 from haru.kube.quota.volumes import changes_quota
 

@@ -1,13 +1,46 @@
-"""Which resources a version of Kubernetes has: those of 1.36, less what came after the version.
+"""In which releases an API version is served, and from when on clients are warned that it is deprecated.
 
 The table of kinds is 1.36's. A server that takes the place of an older version offers what that one had of it, no more;
-what 1.36 has removed (scheduling.k8s.io/v1alpha1) is not offered by anybody.
-Source: the lifecycle markers of the API types (introduced in which release) of Kubernetes 1.36.
+what 1.36 has removed (scheduling.k8s.io/v1alpha1) is not offered by anybody. Beta and alpha versions are deprecated
+three releases after they came and removed three releases later.
+Source: the lifecycle markers of the API types of Kubernetes 1.36; its deprecation warnings, as behaviour.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from haru.kube.kinds import Kind
+
+_RELEASE = 36
+_RESOURCE_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+# (apiVersion, kind) -> deprecated in 1.x, unavailable in 1.x (0: not foreseen), use instead.
+_LIVES: dict[tuple[str, str], tuple[int, int, str]] = {
+    ("v1", "ComponentStatus"): (19, 0, ""),
+    ("v1", "Endpoints"): (33, 0, "discovery.k8s.io/v1 EndpointSlice"),
+    **{("resource.k8s.io/v1beta1", kind): (35, 38, f"resource.k8s.io/v1 {kind}") for kind in _RESOURCE_KINDS},
+    **{("resource.k8s.io/v1beta2", kind): (36, 39, f"resource.k8s.io/v1 {kind}") for kind in _RESOURCE_KINDS},
+    ("resource.k8s.io/v1beta2", "DeviceTaintRule"): (39, 42, ""),
+    ("resource.k8s.io/v1alpha3", "DeviceTaintRule"): (36, 39, ""),
+    ("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest"): (39, 42, ""),
+}
+
+
+def deprecation_warning(kind: Kind) -> str:
+    """The warning that goes with every answer about the kind in this version; empty when there is none."""
+    return kind.custom.warning if kind.custom is not None else _of_built_in(kind)
+
+
+@cache
+def _of_built_in(kind: Kind) -> str:
+    deprecated, removed, instead = _LIVES.get((kind.api_version, kind.kind), (0, 0, ""))
+    if not deprecated or deprecated > _RELEASE:
+        return ""
+    text = f"{kind} is deprecated in v1.{deprecated}+"
+    if removed:
+        text += f", unavailable in v1.{removed}+"
+    return text + (f"; use {instead}" if instead else "")
+
 
 _INTRODUCED: dict[tuple[str, str, str], int] = {
     ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy"): 36,

@@ -18,10 +18,35 @@ from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.patch import managers
 from haru.kube.patch.fieldset import FieldSet, path_text
-from haru.kube.patch.fresh import entries_of
 from haru.kube.patch.managers import Holding, Holdings, Owner
-from haru.kube.patch.typed import compare, field_set, merge, prune, shape_of
+from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
+
+
+def entries_of(obj: Obj, owner: Owner, now: str, shape: Shape, ignored: FieldSet) -> list[Obj]:
+    """The managedFields list after `owner` has made an object of which nobody held anything."""
+    fields = _without(_without(new_fields(obj, shape), ignored, whole=True), managers.SERVER_OWNED, whole=False)
+    return [managers.entry(owner, now, fields)] if fields else []
+
+
+def _without(fields: Obj, gone: FieldSet, *, whole: bool) -> Obj:
+    """The fields (FieldsV1) less a set: its members alone, or with everything below them (`whole`)."""
+    if not gone:
+        return fields
+    found: Obj = {}
+    for element, inner in fields.items():
+        is_gone, child = element in gone.members, gone.children.get(element)
+        if not is_gone and (child is None or not inner):
+            found[element] = inner
+        elif inner and not (is_gone and whole):
+            below = _without(inner, child, whole=whole) if child else dict(inner)
+            is_member = below.pop(".", None) is not None and not is_gone
+            if below:
+                found[element] = {".": {}, **below} if is_member else below
+            elif is_member:
+                found[element] = {}
+    return found
+
 
 Obj = dict[str, Any]
 

@@ -1,6 +1,6 @@
-"""A write against the quotas of its namespace: what they will have used, or why it is refused.
+"""Check a write against the quotas of its namespace, and count all objects of a namespace for a quota's status.
 
-Source: admission plugin ResourceQuota, as behaviour; its words as in 1.36.
+Source: admission plugin ResourceQuota, as behaviour, its words as in 1.36; `resourcequota-controller`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,46 @@ from haru.kube.quota.claims import Claims
 from haru.kube.quota.limited import Limited, uncovered
 from haru.kube.quota.pods import Pods
 from haru.kube.quota.scopes import selectors_of
-from haru.kube.quota.services import Services
-from haru.kube.quota.usage import UNCOUNTED, ZERO, Evaluator, Surroundings, Usage
+from haru.kube.quota.usage import ONE, UNCOUNTED, ZERO, Evaluator, Surroundings, Usage, add
 from haru.kube.quota.volumes import VolumeClaims
+
+_NAMES = ("services", "services.nodeports", "services.loadbalancers")
+
+
+class Services(Evaluator):
+    """The evaluator of Services."""
+
+    updates = True
+
+    def __init__(self) -> None:
+        super().__init__("", "services")
+
+    def names(self, hard: Iterable[str], around: Surroundings) -> list[str]:
+        """See Evaluator."""
+        return [name for name in hard if name == self.count or name in _NAMES]
+
+    def usage(self, obj: Obj, around: Surroundings) -> Usage:
+        """See Evaluator."""
+        spec = obj.get("spec") or {}
+        ports = spec.get("ports") or ()
+        nodeports, balancers = 0, 0
+        if spec.get("type") == "NodePort":
+            nodeports = len(ports)
+        elif spec.get("type") == "LoadBalancer":
+            balancers = 1
+            every = spec.get("allocateLoadBalancerNodePorts") is not False
+            nodeports = len(ports) if every else sum(1 for port in ports if port.get("nodePort"))
+        return {
+            self.count: ONE,
+            "services": ONE,
+            "services.nodeports": parse_quantity(nodeports) if nodeports else ZERO,
+            "services.loadbalancers": ONE if balancers else ZERO,
+        }
+
+    def handles(self, operation: str, subresource: str, new: Obj, old: Obj | None) -> bool:
+        """A service may become one of another type."""
+        return not subresource
+
 
 Obj = dict[str, Any]
 
@@ -149,3 +186,25 @@ def _require_room(quota: Obj, asked: Usage, total: Usage, used: Mapping[str, Qua
 
 def _listed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
     return ",".join(f"{name}={amounts[name]}" for name in sorted(names) if name in amounts)
+
+
+def wanted_evaluators(quota: Obj, evaluators: Iterable[Evaluator], around: Surroundings) -> list[Evaluator]:
+    """Those whose objects a quota counts."""
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    return [evaluator for evaluator in evaluators if evaluator.names(hard, around)]
+
+
+def status_of(quota: Obj, objects: Sequence[tuple[Evaluator, Iterable[Obj]]], around: Surroundings) -> Obj:
+    """The status of a quota: its limits, and what `objects` use of those that somebody counts."""
+    hard: Mapping[str, Any] = (quota.get("spec") or {}).get("hard") or {}
+    used: Usage = {}
+    for evaluator, listed in objects:
+        names = evaluator.names(hard, around)
+        add(used, dict.fromkeys(names, ZERO))
+        for obj in listed if names else ():
+            if in_scopes(evaluator, quota, obj):
+                usage = evaluator.usage(obj, around)
+                add(used, {name: usage[name] for name in names if name in usage})
+    before = (quota.get("status") or {}).get("used") or {}
+    kept = {name: value for name, value in before.items() if name in hard}
+    return {"hard": dict(hard), "used": {**kept, **{name: str(amount) for name, amount in used.items()}}}

@@ -20,7 +20,6 @@ from haru.kube.validation import (
     limits,
     pods,
     policies,
-    registration_mutations,
     registration_policies,
     registrations,
     scheduling,
@@ -114,8 +113,8 @@ CREATE: Mapping[tuple[str, str], Create] = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _alone(registration_policies.validate_policy),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _alone(registration_policies.validate_binding),
-    (_ADMISSION, "MutatingAdmissionPolicy"): _alone(registration_mutations.validate_mutating_policy),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _alone(registration_mutations.validate_mutating_binding),
+    (_ADMISSION, "MutatingAdmissionPolicy"): _alone(registration_policies.validate_mutating_policy),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _alone(registration_policies.validate_mutating_binding),
 }
 
 UPDATE: Mapping[tuple[str, str], Update] = {
@@ -160,8 +159,8 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _pair(registration_policies.validate_policy_update),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _again(registration_policies.validate_binding),
-    (_ADMISSION, "MutatingAdmissionPolicy"): _pair(registration_mutations.validate_mutating_policy_update),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _again(registration_mutations.validate_mutating_binding),
+    (_ADMISSION, "MutatingAdmissionPolicy"): _pair(registration_policies.validate_mutating_policy_update),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _again(registration_policies.validate_mutating_binding),
 }
 
 STATUS: Mapping[tuple[str, str], Status] = {

@@ -1,7 +1,7 @@
 """What a client is warned of whose object is accepted, but may not mean what its author thinks.
 
 Objects are looked at as they are stored: defaulted, admitted, judged. Pods are looked at when they are made and not
-when they change, workloads when their spec changes. `haru.kube.deprecation` tells of API versions on their way out.
+when they change, workloads when their spec changes. `haru.kube.lifecycle` tells of API versions on their way out.
 Source: the warnings of the kinds' strategies in 1.36, as behaviour (KEP-1693).
 """
 
