@@ -6,6 +6,7 @@ import pytest
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
+from haru.client.backoff import Backoff
 from haru.client.informer import Informer, SharedInformers, object_key
 from haru.kube import kinds
 
@@ -77,7 +78,7 @@ def informer_of(client, pauses=None, **options):
             pauses.append(seconds)
         await asyncio.sleep(0)
 
-    return Informer(client, PODS, rng=random.Random(1), sleep=sleep, **options)
+    return Informer(client, PODS, backoff=Backoff(rng=random.Random(1), sleep=sleep), **options)
 
 
 async def test_handlers_receive_changes_in_order(api, client):
@@ -209,7 +210,7 @@ async def test_index_follows_updates(client, api):
         await heard.until("delete b")
         assert informer.by_index("node", "n1") == []
         assert [object_key(o) for o in informer.by_index("node", "n2")] == ["ns/a"]
-        assert set(informer._indexes["node"]) == {"n2"}
+        assert set(informer._indexes["node"].by_value) == {"n2"}
 
 
 async def test_list_failures_are_retried_with_exponential_backoff(client, api):

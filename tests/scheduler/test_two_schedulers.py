@@ -15,7 +15,7 @@ import virtual_time
 from faulty_api import FaultyApi
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.engine.framework import DEFAULT_PROFILE, FitStrategy
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
@@ -36,7 +36,7 @@ class Kubelets:
         self.refused: Counter[str] = Counter()
         self._bench = bench
         self._bound: asyncio.Queue[Obj] = asyncio.Queue()
-        self._pods = Informer(bench.api, PODS, field_selector="spec.nodeName!=")
+        self._pods = Informer(bench.api, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_handler(self._bound.put_nowait, lambda old, new: None)
 
     async def run(self) -> None:

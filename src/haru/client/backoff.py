@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from haru.client.api import ApiClient, Obj
@@ -16,20 +16,29 @@ _ATTEMPTS = 8
 
 
 class Backoff:
-    """Pauses that grow from `base` to `cap`, each lengthened by up to `jitter` of itself so that clients spread out."""
+    """Pauses that double from `base` to `cap` seconds, each lengthened at random so that clients spread out."""
 
     def __init__(
-        self, base: float = 0.8, cap: float = 30.0, factor: float = 2.0, jitter: float = 1.0, rng: Any = random
+        self,
+        base: float = 0.8,
+        cap: float = 30.0,
+        rng: Any = random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._base, self._cap, self._factor, self._jitter = base, cap, factor, jitter
+        self._base, self._cap = base, cap
         self._rng = rng
+        self._sleep = sleep
         self._next = base
 
     def next(self) -> float:
         """The next pause in seconds."""
         pause = self._next
-        self._next = min(self._cap, self._next * self._factor)
-        return float(min(self._cap, pause * (1 + self._jitter * self._rng.random())))
+        self._next = min(self._cap, self._next * 2)
+        return float(min(self._cap, pause * (1 + self._rng.random())))
+
+    async def pause(self) -> None:
+        """Sleep for the next pause."""
+        await self._sleep(self.next())
 
     def reset(self) -> None:
         """Begin with the shortest pause again."""
@@ -59,5 +68,5 @@ async def update_with_retry(
         except StatusError as error:
             if error.reason != "Conflict" or attempt == _ATTEMPTS:
                 raise
-        await asyncio.sleep(pauses.next())
+        await pauses.pause()
     raise AssertionError("unreachable")

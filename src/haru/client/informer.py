@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachetools import FIFOCache
 
@@ -67,38 +67,66 @@ def only_metadata(kind: Kind) -> Callable[[Obj], Obj]:
     return transform
 
 
-def metadata_informer(client: ApiClient, kind: Kind, **options: Any) -> Informer:
+def metadata_informer(client: ApiClient, kind: Kind, backoff: Backoff | None = None) -> Informer:
     """An informer that asks for metadata alone and keeps the identifying part of it."""
-    return Informer(client.metadata_only(), kind, transform=only_metadata(kind), **options)
+    return Informer(client.metadata_only(), kind, transform=only_metadata(kind), backoff=backoff)
+
+
+class Selection(NamedTuple):
+    """Which objects of a kind: of a namespace, with labels, with fields; where one is empty, all of them."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+
+EVERYTHING = Selection()
+
+
+class _Index:
+    """Keys of objects by the values that a function yields for an object."""
+
+    __slots__ = ("_values", "by_value")
+
+    def __init__(self, values: Callable[[Obj], Iterable[str]]) -> None:
+        self._values = values
+        self.by_value: dict[str, dict[str, None]] = {}
+
+    def keys(self, value: str) -> Iterable[str]:
+        return self.by_value.get(value, ())
+
+    def add(self, key: str, obj: Obj) -> None:
+        for value in self._values(obj):
+            self.by_value.setdefault(value, {})[key] = None
+
+    def remove(self, key: str, obj: Obj) -> None:
+        for value in self._values(obj):
+            keys = self.by_value.get(value)
+            if keys is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del self.by_value[value]
 
 
 class Informer:
-    """A local copy of `kind`, restricted by namespace and selectors."""
+    """A local copy of the selected objects of `kind`."""
 
     def __init__(
         self,
         client: ApiClient,
         kind: Kind,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
+        selection: Selection = EVERYTHING,
         *,
         transform: Callable[[Obj], Obj] = strip_managed_fields,
-        rng: random.Random | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        longest_pause: float = 30.0,
+        backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
         self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        self._selection = selection
         self._transform = transform
-        self._sleep = sleep
-        self._backoff = Backoff(cap=longest_pause, rng=rng or random.Random())
+        self._backoff = backoff or Backoff(rng=random.Random())
         self._store: dict[str, Obj] = {}
-        self._indexers: dict[str, Callable[[Obj], Iterable[str]]] = {}
-        self._indexes: dict[str, dict[str, dict[str, None]]] = {}
+        self._indexes: dict[str, _Index] = {}
         self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
         self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self._synced = asyncio.Event()
@@ -133,16 +161,15 @@ class Informer:
 
     def add_index(self, name: str, values: Callable[[Obj], Iterable[str]]) -> None:
         """Keep objects findable by the values that `values(obj)` yields; adding the same name again is harmless."""
-        if name in self._indexers:
+        if name in self._indexes:
             return
-        self._indexers[name] = values
-        self._indexes[name] = {}
+        index = self._indexes[name] = _Index(values)
         for key, obj in self._store.items():
-            self._index(name, key, obj)
+            index.add(key, obj)
 
     def by_index(self, name: str, value: str) -> list[Obj]:
         """The objects that have `value` in the index, in the order in which they came."""
-        return [self._store[key] for key in self._indexes[name].get(value, ())]
+        return [self._store[key] for key in self._indexes[name].keys(value)]
 
     def add_handler(
         self, on_add: OnAdd | None = None, on_update: OnUpdate | None = None, on_delete: OnDelete | None = None
@@ -177,11 +204,8 @@ class Informer:
             return
         known = self._store.get(object_key(obj))
         if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
-            self._remember_deletion(obj)
+            self._deleted_uids[obj["metadata"].get("uid", "")] = None
             self._remove(object_key(obj), known)
-
-    def _remember_deletion(self, obj: Obj) -> None:
-        self._deleted_uids[obj["metadata"].get("uid", "")] = None
 
     # -- list and watch -----------------------------------------------------------------------------------------------
 
@@ -202,14 +226,14 @@ class Informer:
                         continue
                 else:
                     _log.warning("%s: %s", self.kind.plural, error)
-                await self._sleep(self._backoff.next())
+                await self._backoff.pause()
             except (OSError, ValueError, KeyError, TypeError) as error:  # the last three: an answer that makes no sense
                 _log.warning("%s: %s: %s", self.kind.plural, type(error).__name__, error)
                 self.interrupted = True
-                await self._sleep(self._backoff.next())
+                await self._backoff.pause()
 
     async def _list(self) -> None:
-        listed = await self._client.list(self.kind, self._namespace, self._label_selector, self._field_selector)
+        listed = await self._client.list(self.kind, *self._selection)
         # Not optional: an answer without it is no list, and must not be taken for an empty one.
         revision = str(listed["metadata"]["resourceVersion"])
         horizon = int(revision) if revision.isdigit() else 0
@@ -241,14 +265,8 @@ class Informer:
         return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, **item}
 
     async def _watch(self) -> None:
-        events = self._client.watch(
-            self.kind,
-            self._namespace,
-            self.resource_version,
-            self._label_selector,
-            self._field_selector,
-            opened=self._resume,
-        )
+        namespace, labels, fields = self._selection
+        events = self._client.watch(self.kind, namespace, self.resource_version, labels, fields, opened=self._resume)
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False
         async with aclosing(events) as stream:
@@ -259,7 +277,7 @@ class Informer:
                 self._hear(type_, obj)
         # A server that ends every watch at once must not be asked in a tight loop.
         if not heard and loop.time() - began < _SHORT_WATCH_SECONDS:
-            await self._sleep(self._backoff.next())
+            await self._backoff.pause()
 
     def _resume(self) -> None:
         self.interrupted = False
@@ -304,8 +322,8 @@ class Informer:
         if known is not None:
             self._unindex(key, known)
         self._store[key] = obj
-        for name in self._indexers:
-            self._index(name, key, obj)
+        for index in self._indexes.values():
+            index.add(key, obj)
         for on_add, on_update, _ in self._handlers:
             if known is None and on_add is not None:
                 self._call(on_add, obj)
@@ -325,19 +343,9 @@ class Informer:
         except Exception:
             _log.exception("%s: a handler failed for %s", self.kind.plural, object_key(args[-1]))
 
-    def _index(self, name: str, key: str, obj: Obj) -> None:
-        for value in self._indexers[name](obj):
-            self._indexes[name].setdefault(value, {})[key] = None
-
     def _unindex(self, key: str, obj: Obj) -> None:
-        for name, values in self._indexers.items():
-            index = self._indexes[name]
-            for value in values(obj):
-                keys = index.get(value)
-                if keys is not None:
-                    keys.pop(key, None)
-                    if not keys:
-                        del index[value]
+        for index in self._indexes.values():
+            index.remove(key, obj)
 
 
 class SharedInformers:
@@ -353,7 +361,7 @@ class SharedInformers:
         transforms: Mapping[Kind, Callable[[Obj], Obj]] | None = None,
     ) -> None:
         self._client = client
-        self._rng = rng
+        self._rng = rng or random.Random()
         self._transforms = dict(transforms or {})
         self._informers: dict[tuple[str, str, str, str], Informer] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -364,9 +372,8 @@ class SharedInformers:
         informer = self._informers.get(key)
         if informer is None:
             transform = self._transforms.get(kind, strip_managed_fields)
-            informer = Informer(
-                self._client, kind, namespace, label_selector, field_selector, transform=transform, rng=self._rng
-            )
+            selection = Selection(namespace, label_selector, field_selector)
+            informer = Informer(self._client, kind, selection, transform=transform, backoff=Backoff(rng=self._rng))
             self._informers[key] = informer
             if self._group is not None:
                 self._start(informer)
@@ -380,7 +387,7 @@ class SharedInformers:
         key = (f"{kind.api_version}/{kind.plural}", "", "metadata", "")
         informer = self._informers.get(key)
         if informer is None:
-            informer = metadata_informer(self._client, kind, rng=self._rng)
+            informer = metadata_informer(self._client, kind, backoff=Backoff(rng=self._rng))
             self._informers[key] = informer
             if self._group is not None:
                 self._start(informer)

@@ -168,7 +168,7 @@ class ControllerManager:
                 return await _served(self._client)
             except (StatusError, OSError) as error:
                 log.warning("the API server does not say what it serves: %s", error)
-                await asyncio.sleep(pauses.next())
+                await pauses.pause()
 
     async def _keep_running(self, name: str, context: Context) -> None:
         pauses = Backoff(rng=self._rng)
@@ -178,7 +178,7 @@ class ControllerManager:
                 return
             except Exception:
                 log.exception("%s failed and is started again", name)
-            await asyncio.sleep(pauses.next())
+            await pauses.pause()
             self.running[name] = CONTROLLERS[name](self._own(name, context))
 
     def _own(self, name: str, context: Context) -> Context:

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from haru.client.api import ApiClient
+from haru.client.backoff import Backoff
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
@@ -83,7 +84,7 @@ class Fleet:
         self._next_number = 0
         self._awaited = set(self._wanted)
         # What a node controller writes is to be seen soon after an outage.
-        self._stored_nodes = Informer(client, NODES, longest_pause=_LONGEST_PAUSE)
+        self._stored_nodes = Informer(client, NODES, backoff=Backoff(cap=_LONGEST_PAUSE))
         self._stored_nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         read = self._stored_nodes.get
         self._keeper = NodeKeeper(self._as_node, self._nodes, read, clock.now, renew_seconds=renew_seconds)
@@ -98,7 +99,7 @@ class Fleet:
         self._deferred: set[str] = set()
         self.prepared = PreparedClaims()
         self.ready = asyncio.Event()
-        self._pods = Informer(client, PODS, field_selector="spec.nodeName!=")
+        self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.drivers.library import pools
 from haru.drivers.library.pools import Pool, Taints
@@ -53,7 +53,7 @@ class SlicePublisher:
         selector = f"spec.driver={who.driver}"
         if who.node_name:
             selector += f",spec.nodeName={who.node_name}"
-        self._slices = Informer(client, SLICES, field_selector=selector)
+        self._slices = Informer(client, SLICES, Selection(field_selector=selector))
         self._slices.add_index(_POOL, lambda obj: [obj["spec"]["pool"]["name"]] if self._is_mine(obj) else [])
         self._slices.add_handler(self._changed, lambda old, new: self._changed(new), self._changed)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.drivers.library import DriverOptions, DriverServer
 from haru.drivers.simulated.driver import NODES, install_device_classes
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
@@ -122,7 +122,7 @@ async def withdraw(server: DriverServer, keep_slices: bool) -> None:
 async def _listen(client: ApiClient, node: str, server: DriverServer, devices: list[str]) -> None:
     """Follow the annotations that say how the devices are; what cannot be read leaves everything as it was."""
     changed = asyncio.Event()
-    nodes = Informer(client, NODES, field_selector=f"metadata.name={node}")
+    nodes = Informer(client, NODES, Selection(field_selector=f"metadata.name={node}"))
     nodes.add_handler(lambda obj: changed.set(), lambda old, new: changed.set())
     async with asyncio.TaskGroup() as group:
         group.create_task(nodes.run())

@@ -52,7 +52,6 @@ class Structural:
     open: bool = False
     items: Structural | None = None
     nullable: bool = False
-    has_default: bool = False
     default: Any = None
     preserves_unknown: bool = False
     embedded: bool = False
@@ -64,6 +63,11 @@ class Structural:
     """Keywords that judge values, as published; the schemas of combinations are parsed: they may name types."""
     rules: tuple[Obj, ...] = ()
     """`x-kubernetes-validations`."""
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default; null is none."""
+        return self.default is not None
 
     @property
     def is_map(self) -> bool:
@@ -90,7 +94,6 @@ def parse(raw: Mapping[str, Any]) -> Structural:
         open=additional is True,
         items=parse(items) if isinstance(items, dict) else None,
         nullable=bool(raw.get("nullable")),
-        has_default="default" in raw and raw["default"] is not None,
         default=raw.get("default"),
         preserves_unknown=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
         embedded=bool(raw.get("x-kubernetes-embedded-resource")),

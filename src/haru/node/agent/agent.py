@@ -15,7 +15,7 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.node_room import admission_problem
@@ -100,7 +100,7 @@ class Agent:
             self._registration = Registration(
                 self._client, runtime, options, context.machine, context.addresses, self._port
             )
-            self.pods = Informer(self._client, PODS, field_selector=f"spec.nodeName={options.name}")
+            self.pods = Informer(self._client, PODS, Selection(field_selector=f"spec.nodeName={options.name}"))
             try:
                 await self._work(context, self.pods, self._registration)
             finally:

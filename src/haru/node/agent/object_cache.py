@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.clock import utc_now
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.names import parse_time
@@ -86,7 +86,7 @@ class Objects:
     def _watch(self, kind: Kind, namespace: str, name: str) -> _Watched:
         key = (kind, namespace, name)
         if key not in self._watched:
-            informer = Informer(self._client, kind, namespace, field_selector=f"metadata.name={name}")
+            informer = Informer(self._client, kind, Selection(namespace, field_selector=f"metadata.name={name}"))
             task = asyncio.create_task(informer.run(), name=f"watch {kind.plural}/{name}")
             entry = self._watched[key] = _Watched(informer, task)
 

@@ -161,7 +161,7 @@ class HealthWatcher:
                 why = str(error)
             _LOG.info("health of DRA driver %s: %s", instance.driver, why)
             self._tell(self._cache.forget(instance.driver))
-            await asyncio.sleep(backoff.next())
+            await backoff.pause()
 
     def _tell(self, devices: Iterable[Key]) -> None:
         changed = set(devices)

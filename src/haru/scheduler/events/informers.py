@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer, strip_managed_fields
+from haru.client.informer import Informer, Selection, strip_managed_fields
 from haru.engine import SchedulerCache
 from haru.kube.kinds import Kind, known_kind
 from haru.scheduler.queue import queueing_hints
@@ -132,7 +132,7 @@ class Watchers:
         for name, kind in kinds.items():
             transform = self._take_slice if name == "ResourceSlice" else _TRANSFORMS.get(name, strip_managed_fields)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
-            informer = Informer(client, kind, field_selector=selector, transform=transform)
+            informer = Informer(client, kind, Selection(field_selector=selector), transform=transform)
             self.informers[name] = informer
             self._connect(name, informer)
         if "PodGroup" in kinds:

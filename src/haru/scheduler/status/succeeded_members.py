@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.engine.podgroup import as_needed
 from haru.kube.kinds import Kind
 
@@ -29,7 +29,7 @@ class FinishedMembers:
     """How many members of each group have succeeded; `changed` hears the path of a group whose number changed."""
 
     def __init__(self, client: ApiClient, pods: Kind, changed: Callable[[str], None]) -> None:
-        self.informer = Informer(client, pods, field_selector="status.phase=Succeeded", transform=_slim)
+        self.informer = Informer(client, pods, Selection(field_selector="status.phase=Succeeded"), transform=_slim)
         self._by_group: dict[str, set[str]] = {}
         self._changed = changed
         self.informer.add_handler(self._add, on_delete=self._remove)

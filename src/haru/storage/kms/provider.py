@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 import uuid
@@ -59,6 +60,49 @@ class _Kept:
     at: float
 
 
+class _SeedCache:
+    """Decrypted seeds and keys by their source, until unused for a day; and why others were refused."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seeds: dict[bytes, _Kept] = {}
+        self._refused: FIFOCache[bytes, str] = FIFOCache(_REFUSED)
+        self._swept = clock()
+
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def find(self, source_id: bytes) -> Seed | DataKey | None:
+        """The seed or key of a source."""
+        kept = self._seeds.get(source_id)
+        return kept.cipher if kept is not None else None
+
+    def use(self, source_id: bytes) -> bool:
+        """Keep a seed for another day; False if it is not known."""
+        kept = self._seeds.get(source_id)
+        if kept is not None:
+            kept.at = self._clock()
+        return kept is not None
+
+    def keep(self, source_id: bytes, cipher: Seed | DataKey, own: Seed | None) -> None:
+        """Keep a seed. `own` is the one that values are written with: it stays however old it is."""
+        now = self._clock()
+        self._refused.pop(source_id, None)
+        self._seeds[source_id] = _Kept(cipher, now)
+        if now - self._swept > SWEEP_SECONDS:
+            self._swept = now
+            known = self._seeds.items()
+            self._seeds = {k: v for k, v in known if now - v.at <= SEED_SECONDS or v.cipher is own}
+
+    def refuse(self, source_id: bytes, why: str) -> None:
+        """The plugin does not decrypt this source."""
+        self._refused[source_id] = why
+
+    def refusal(self, source_id: bytes) -> str | None:
+        """Why the plugin did not decrypt a source."""
+        return self._refused.get(source_id)
+
+
 class KmsProvider(OutsideCipher):
     """The provider `kms` with apiVersion v2; `socket` is a path, or `@NAME`; calls take `seconds` at most."""
 
@@ -75,11 +119,9 @@ class KmsProvider(OutsideCipher):
         self._state: State | None = None
         self._version = ""
         self._error = "it has not been asked yet"
-        self._checked, self._good_for = -SEED_SECONDS, 0.0
+        self._check_again = -math.inf
         self._checking = asyncio.Lock()
-        self._seeds: dict[bytes, _Kept] = {}
-        self._swept = clock()
-        self._refused: FIFOCache[bytes, str] = FIFOCache(_REFUSED)
+        self._seeds = _SeedCache(clock)
         self._keeper: asyncio.Task[None] | None = None
 
     # --- life
@@ -108,11 +150,10 @@ class KmsProvider(OutsideCipher):
     async def check(self) -> str:
         """What is wrong with the plugin, asked at most every few seconds; empty: nothing."""
         async with self._checking:
-            if self._clock() - self._checked < self._good_for:
+            if self._clock() < self._check_again:
                 return self._error
             before, self._error = self._error, await self._problem()
-            self._checked = self._clock()
-            self._good_for = BAD_HEALTH_SECONDS if self._error else GOOD_HEALTH_SECONDS
+            self._check_again = self._clock() + (BAD_HEALTH_SECONDS if self._error else GOOD_HEALTH_SECONDS)
             if self._error and self._error != before:
                 _LOG.warning("%s", self._error)
             return self._error
@@ -196,11 +237,12 @@ class KmsProvider(OutsideCipher):
     def open(self, sealed: bytes, path: bytes) -> bytes:
         """Decrypt what `prepare` was given before. Raises ValueError."""
         made = envelope.read_object(sealed)
-        kept = self._seeds.get(made.source_id)
-        if kept is None:
-            why = self._refused.get(made.source_id, self._error) or "the plugin was not asked"
+        cipher = self._seeds.find(made.source_id)
+        if cipher is None:
+            refusal = self._seeds.refusal(made.source_id)
+            why = (self._error if refusal is None else refusal) or "the plugin was not asked"
             raise ValueError(f"failed to decrypt DEK, error: {why}")
-        value = kept.cipher.open(made.data, path)
+        value = cipher.open(made.data, path)
         self.metrics.used(FROM_STORAGE, made.key_id)
         return value
 
@@ -218,19 +260,16 @@ class KmsProvider(OutsideCipher):
         A seed that the plugin refuses to decrypt is left to `open`, which says so of the value.
         """
         wanted: dict[bytes, EncryptedObject] = {}
-        now = self._clock()
         for each in sealed:
             try:
                 made = envelope.read_object(each)
             except ValueError:
                 continue  # `open` says it of the value
-            if (kept := self._seeds.get(made.source_id)) is not None:
-                kept.at = now
-            else:
+            if not self._seeds.use(made.source_id):
                 wanted.setdefault(made.source_id, made)
         if not wanted:
             return
-        deadline, places = now + patience, asyncio.Semaphore(AT_ONCE)
+        deadline, places = self._clock() + patience, asyncio.Semaphore(AT_ONCE)
 
         async def fetch(source_id: bytes, made: EncryptedObject) -> None:
             async with places:
@@ -250,28 +289,18 @@ class KmsProvider(OutsideCipher):
                 return
             except KmsError as error:
                 if not error.away:
-                    self._refuse(source_id, str(error))
+                    self._seeds.refuse(source_id, str(error))
                     return
                 if self._clock() + RETRY_SECONDS > deadline:
                     raise KeysAway(f'the KMS provider "{self.name}" does not decrypt: {error}') from None
             except ValueError as error:
-                self._refuse(source_id, str(error))
+                self._seeds.refuse(source_id, str(error))
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
     def _keep_seed(self, source_id: bytes, cipher: Seed | DataKey) -> None:
-        now = self._clock()
-        self._refused.pop(source_id, None)
-        self._seeds[source_id] = _Kept(cipher, now)
-        if now - self._swept > SWEEP_SECONDS:
-            self._swept, own = now, self._state
-            known = self._seeds.items()
-            stays = {k: v for k, v in known if now - v.at <= SEED_SECONDS or (own is not None and v.cipher is own.seed)}
-            self._seeds = stays
+        self._seeds.keep(source_id, cipher, self._state.seed if self._state is not None else None)
         self.metrics.cached = len(self._seeds)
-
-    def _refuse(self, source_id: bytes, why: str) -> None:
-        self._refused[source_id] = why
 
 
 def _object(source: Encrypted, data: bytes) -> EncryptedObject:
