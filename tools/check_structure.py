@@ -86,15 +86,18 @@ def deep_imports(root: Path) -> Iterator[str]:
         for path in sources_in(root / folder):
             parts = path.relative_to(root).parts
             inside = parts[2] if folder == "src" and len(parts) > 2 else parts[1] if folder == "tests" else ""
+            own = TESTS_OF.get(inside, inside)
             for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, ast.ImportFrom) or not node.module or node.level:
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names = [node.module]
+                else:
                     continue
-                steps = node.module.split(".")
-                package = steps[1] if steps[0] == "haru" and len(steps) > 1 else ""
-                own = TESTS_OF.get(inside, inside)
-                if package in WITH_FACADES and own != package and len(steps) > 3:
-                    where = f"{path.relative_to(root)}:{node.lineno}"
-                    yield f"{where}: {node.module} is inside of {'.'.join(steps[:3])}: import from there"
+                for steps in (name.split(".") for name in names):
+                    if len(steps) > 3 and steps[0] == "haru" and steps[1] in WITH_FACADES and steps[1] != own:
+                        where = f"{path.relative_to(root)}:{node.lineno}"
+                        yield f"{where}: {'.'.join(steps)} is inside of {'.'.join(steps[:3])}: import from there"
 
 
 def cycles(graph: Mapping[str, set[str]]) -> Iterator[str]:
@@ -159,9 +162,13 @@ def retired_words(root: Path) -> Iterator[str]:
     """Retired names in code, retired words in the prose of comments, docstrings and docs."""
     names, words = read_words(root / "tools" / "retired_words.txt")
     prose = re.compile(rf"(?<![\w/.-])({'|'.join(map(re.escape, sorted(words)))})(?![\w/-])", re.IGNORECASE)
+    code = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     for folder in CODE:
         for path in sources_in(root / folder):
-            for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            text = path.read_text()
+            if not code.search(text) and not prose.search(text):
+                continue
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
                 where = f"{path.relative_to(root)}:{token.start[0]}"
                 if token.type == tokenize.NAME and token.string in names:
                     yield f"{where}: {token.string} is a retired name: {names[token.string]}"
