@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,15 @@ from haru.accounting.ledger import total
 from haru.accounting.report import usage_over
 from haru.client.api import ApiClient
 from haru.kube.kinds import known_kind
+from waiting import until
 
 POD = known_kind("v1", "Pod")
 
 
-async def until(holds: Callable[[], object]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not become true")
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a look takes on a loaded machine, the next one follows at once."""
+    monkeypatch.setattr(keeping, "_PAUSE_PER_LOOK", 0.0)
 
 
 async def made(client: ApiClient, *objects: Obj) -> None:

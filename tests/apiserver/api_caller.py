@@ -63,7 +63,7 @@ class Stream:
     ended: bool = False
     seen: list[Any] = field(default_factory=list)
 
-    async def next(self, timeout: float = 2.0) -> Any:
+    async def next(self, timeout: float = 60.0) -> Any:
         """The next line as JSON; None at the end of the stream."""
         while b"\n" not in self.rest:
             if self.ended:
@@ -91,7 +91,7 @@ class Stream:
 
     async def close(self) -> None:
         self.gone.set()
-        await asyncio.wait_for(self.task, 2)
+        await asyncio.wait_for(self.task, 60)
 
 
 class Caller:
@@ -168,7 +168,7 @@ class Caller:
 
         named = {k.replace("_", "-"): v for k, v in headers.items()}
         task = asyncio.create_task(self.app(self._scope("GET", url, named), receive, send))
-        head = await asyncio.wait_for(started, 2)
+        head = await asyncio.wait_for(started, 60)
         got = {k.decode(): v.decode() for k, v in head["headers"]}
         return Stream(head["status"], got, queue, gone, task)
 

@@ -22,6 +22,7 @@ from api_caller import Caller
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.auth import certificates
 from haru.apiserver.peers.options import FrontProxyOptions
+from waiting import until
 
 Obj = dict[str, Any]
 Odd = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -198,15 +199,6 @@ def api_service(**spec: Any) -> Obj:
 
 def wagon(name: str) -> Obj:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Wagon", "metadata": {"name": name}, "spec": {"seats": 4}}
-
-
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
-    """Ask until it is so."""
-    for _ in range(int(seconds / 0.02)):
-        if await condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"it did not become so within {seconds:g} s")
 
 
 async def told(api: Caller, status: str, reason: str, name: str = NAME) -> str:

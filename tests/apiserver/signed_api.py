@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -74,10 +72,3 @@ async def metric(api: Caller, line: str) -> float:
     """The value of a metric, 0 if it is not there."""
     text = (await api("GET", "/metrics")).body.decode()
     return next((float(each.rpartition(" ")[2]) for each in text.splitlines() if each.startswith(f"{line} ")), 0.0)
-
-
-async def until(what: str, holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)

@@ -26,7 +26,6 @@ from extension_server import (
     register,
     service,
     told,
-    until,
     wagon,
 )
 
@@ -34,6 +33,7 @@ from haru.apiserver.aggregation import proxy, remote
 from haru.apiserver.auth import certificates
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
+from waiting import until
 
 Obj = dict[str, Any]
 SERVICE = "/api/v1/namespaces/default/services"

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import stat
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from haru.apiserver.registry import watch_encoder
 from haru.apiserver.serving import HttpServer
 from haru.files import write_whole
 from haru.kube import yaml
+from waiting import until
 
 
 @pytest.fixture
@@ -76,12 +76,11 @@ async def test_stopping_server_ends_watches(served: Kubectl) -> None:
     url = f"{served.server.url}/api/v1/pods?watch=1"
     async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
         assert answer.status == 200
-        started = time.monotonic()
         reading = asyncio.create_task(answer.content.read())
         await asyncio.sleep(0.05)
-        await served.server.stop()
-        assert await asyncio.wait_for(reading, 5) == b""
-        assert time.monotonic() - started < 5
+        async with asyncio.timeout(60):
+            await served.server.stop()
+            assert await reading == b""
 
 
 async def test_disconnected_client_releases_its_watch(served: Kubectl) -> None:
@@ -90,11 +89,7 @@ async def test_disconnected_client_releases_its_watch(served: Kubectl) -> None:
         assert answer.status == 200
         assert len(served.app.core.watches) == 1
         answer.close()
-    for _ in range(100):
-        if not served.app.core.watches:
-            break
-        await asyncio.sleep(0.02)
-    assert not served.app.core.watches
+    await until(lambda: not served.app.core.watches)
 
 
 async def test_client_that_does_not_read_its_watch_is_disconnected(
@@ -108,11 +103,7 @@ async def test_client_that_does_not_read_its_watch_is_disconnected(
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
     assert b"200 OK" in await reader.readline()
     await fill(server.url, 30)
-    for _ in range(200):
-        if not served.app.metrics.watches:
-            break
-        await asyncio.sleep(0.02)
-    assert not served.app.metrics.watches
+    await until(lambda: not served.app.metrics.watches)
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await reader.readexactly(100_000_000)
     writer.close()
@@ -155,10 +146,8 @@ async def test_client_that_does_not_read_a_large_response_is_disconnected(
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
     assert b"200 OK" in await reader.readline()
     assert server._server is not None
-    for _ in range(1500):
-        if not server._server.server_state.connections:
-            break
-        await asyncio.sleep(0.02)
+    state = server._server.server_state
+    await until(lambda: not state.connections)
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await reader.readexactly(18_000_000)
     writer.close()
@@ -174,9 +163,10 @@ async def test_idle_connection_does_not_delay_stop(served: Kubectl) -> None:
         return connection
 
     connection = await asyncio.to_thread(connect_and_ask)
-    started = time.monotonic()
-    await served.server.stop()
-    assert time.monotonic() - started < 2
+    assert served.server._server is not None
+    served.server._server.config.timeout_graceful_shutdown = 600
+    async with asyncio.timeout(60):
+        await served.server.stop()
     connection.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import sqlite3
 import sys
@@ -24,6 +23,7 @@ from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
 from haru.storage.kms import KmsProvider, provider
 from kms_plugin import Plugin
+from waiting import until
 
 Obj = dict[str, Any]
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -231,13 +231,6 @@ async def test_encryption_keys_are_rotated_without_data_loss(tmp_path: Path) -> 
     async with Running(path, config(entry(["secrets"], {"identity": {}}, second))) as api:
         await api("PATCH", f"{SECRETS}/s", {}, type="application/merge-patch+json")
     assert kept(path)["s"].startswith(b'{"apiVersion":"v1"')
-
-
-async def until(holds: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not await holds():
-        assert time.monotonic() < end, "it did not come to pass"
-        await asyncio.sleep(0.02)
 
 
 async def test_server_with_kms_plugin_encrypts_and_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,11 @@ import pytest
 from api_caller import PODS, pod
 from cryptography.hazmat.primitives.asymmetric import ec
 from fake_signer import FakeSigner, TestKey, ec_key, rsa_key, socket_of
-from signed_api import ACCOUNTS, CONFIGURATION, ISSUER, JWKS, ask, is_good, metric, server, signed_by, token_of, until
+from signed_api import ACCOUNTS, CONFIGURATION, ISSUER, JWKS, ask, is_good, metric, server, signed_by, token_of
 
 from haru.apiserver.auth.tokens import signer_client
 from haru.errors import HaruError
+from waiting import until
 
 KINDS: dict[str, Callable[[], TestKey]] = {
     "RS256": lambda: rsa_key("k"),
@@ -99,7 +100,7 @@ async def test_extended_expiration_is_limited_by_signer(tmp_path: Path) -> None:
 async def test_server_waits_for_late_signer(tmp_path: Path) -> None:
     signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
     starting = asyncio.create_task(_start_and_ask(signer.endpoint))
-    done, _ = await asyncio.wait([starting], timeout=0.5)
+    done, _ = await asyncio.wait([starting], timeout=0.1)
     assert not done, "it waits"
     await signer.start()
     try:
@@ -143,7 +144,7 @@ async def test_slow_signer_does_not_block_other_requests(tmp_path: Path) -> None
         token = await token_of(api)
         signer.held = asyncio.Event()
         asking = asyncio.create_task(ask(api))
-        await until("the signer is asked", lambda: signer.calls["Sign"] == 2)
+        await until(lambda: signer.calls["Sign"] == 2, "the signer is asked")
         assert await is_good(api, token) and not asking.done()
         signer.held.set()
         assert (await asyncio.wait_for(asking, 30)).status == 201

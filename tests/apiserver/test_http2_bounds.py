@@ -19,6 +19,7 @@ from haru import serving
 from haru.apiserver.serving import HttpServer
 from haru.http2 import frames, limits
 from haru.http2.frames import ErrorCode, frame, number_frame
+from waiting import until
 
 GREETING = frames.PREFACE + frames.settings({})
 HEAD = [(":method", "GET"), (":scheme", "https"), (":path", "/readyz"), (":authority", "x")]
@@ -86,11 +87,7 @@ class Raw:
 
 async def all_gone(served: Kubectl) -> None:
     """Wait until the server has no connection left."""
-    for _ in range(200):
-        if not served.server.connections:
-            break
-        await asyncio.sleep(0.02)
-    assert not served.server.connections
+    await until(lambda: not served.server.connections)
 
 
 async def test_settings_equal_those_of_kube_apiserver(served: Kubectl) -> None:
@@ -323,7 +320,8 @@ async def test_reset_requests_count_as_running_until_they_end(served: Kubectl) -
     for _ in range(10):
         client.h2.reset_stream(client.begin("GET", "/"))
     last = client.begin("GET", "/")
-    await asyncio.sleep(0.2)
+    await until(lambda: running == 4)
+    await asyncio.sleep(0.05)
     assert (running, most) == (4, 4)
     hold.set()
     assert (await client.answer(last)).status == 204
@@ -376,10 +374,11 @@ async def test_idle_connection_is_closed_but_not_with_a_watch(served: Kubectl) -
     served.server._server.config.timeout_keep_alive = 0.3
     watching = await Http2Client.open(served.server.port, trust(served))
     watch = watching.begin("GET", "/api/v1/pods?watch=1")
+    await watching.until(lambda: watching.answers[watch].headers)
     idle = await Http2Client.open(served.server.port, trust(served))
     assert (await idle.ask("GET", "/readyz")).status == 200
     assert await idle.over() == ErrorCode.NO_ERROR
-    await asyncio.sleep(0.5)
+    # The other one was silent for longer.
     assert not watching.closed and not watching.answers[watch].ended
     await watching.close()
     await idle.close()

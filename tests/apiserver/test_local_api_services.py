@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from api_caller import USER, Caller, Clock, make_config
@@ -13,21 +11,13 @@ from haru.apiserver.aggregation import local
 from haru.apiserver.server import ApiServer
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
+from waiting import until
 
 Obj = dict[str, Any]
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 MANAGED = "kube-aggregator.kubernetes.io/automanaged"
 LOCAL = ("Available", "True", "Local", "Local APIServices are always available")
 CUSTOM = f"{SERVICES}/v1.ml.example.com"
-
-
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
-    """Ask until it is so."""
-    for _ in range(int(seconds / 0.01)):
-        if await condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"it did not become so within {seconds:g} s")
 
 
 async def answered(api: Caller, path: str, status: int) -> Obj:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.storage import Event, Record, SqliteStore
 from haru.storage.history import FEW_WATCHERS, LONGEST_PAUSE
+from waiting import until
 
 Obj = dict[str, Any]
 OTHERS = MAPS.replace("default", "kube-system")
@@ -96,14 +97,6 @@ async def server(api: Caller) -> AsyncIterator[Server]:
     await server.close()
 
 
-async def wait_until(holds: Callable[[], bool], what: str) -> None:
-    for _ in range(3_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(what)
-
-
 async def burst(api: Caller, choose: random.Random, count: int) -> Seen:
     """Changes of a few objects in two namespaces; what a watcher of everything should see of them."""
     there: set[tuple[str, str]] = set()
@@ -149,7 +142,7 @@ async def test_event_bursts_reach_all_watchers_in_order(api: Caller, server: Ser
     for (path, each), seen in zip(watchers, found, strict=True):
         assert seen == expected[path]
         each.transport.abort()
-    await wait_until(lambda: not api.app.core.watches, "no watch is left")
+    await until(lambda: not api.app.core.watches, "no watch is left")
 
 
 async def _namespaces(api: Caller, since: int) -> dict[int, str]:

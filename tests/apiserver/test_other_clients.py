@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from custom_objects import definition, training
 from kubectl_runner import Kubectl, require_kubectl
+
+from waiting import until
 
 OPERATOR = Path(__file__).with_name("operator_of_trainings.py")
 Obj = dict[str, Any]
@@ -34,15 +35,6 @@ def training_definition() -> Obj:
     status = {**schema["properties"]["status"], "x-kubernetes-preserve-unknown-fields": True}
     schema["properties"] = {**schema["properties"], "status": status}
     return made
-
-
-async def eventually(holds: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := await holds():
-            return found
-        await asyncio.sleep(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 async def test_kopf_operator_runs(server: Kubectl) -> None:
@@ -72,7 +64,7 @@ async def test_kopf_operator_runs(server: Kubectl) -> None:
             shown = await status()
             return shown.get("phase") == "created for llm" and shown.get("created") == {"seen": 3}
 
-        await eventually(was_created)
+        await until(was_created)
         finalizers = "jsonpath={.metadata.finalizers}"
         assert "example.com/operator" in await server.ok("get", "tr", "first", "-o", finalizers)
         await server.ok("patch", "tr", "first", "--type=merge", "-p", '{"spec":{"replicas":5}}')
@@ -80,12 +72,12 @@ async def test_kopf_operator_runs(server: Kubectl) -> None:
         async def was_updated() -> bool:
             return (await status()).get("phase") == "from 3 to 5"
 
-        await eventually(was_updated)
+        await until(was_updated)
 
         async def has_ticked() -> bool:
             return int((await status()).get("replicas") or 0) > 2
 
-        await eventually(has_ticked)
+        await until(has_ticked)
         await server.ok("delete", "tr", "first", "--timeout=30s")
         assert "NotFound" in (await server.run("get", "tr", "first")).err
     finally:
@@ -124,7 +116,7 @@ async def test_lightkube_client_works(server: Kubectl) -> None:
                 return
 
     watching = asyncio.create_task(watch())
-    await eventually(lambda: asyncio.sleep(0, ("ADDED", "a") in seen))
+    await until(lambda: asyncio.sleep(0, ("ADDED", "a") in seen))
     await client.delete(Pod, "a", grace_period=0)
     await asyncio.wait_for(watching, 30)
     with pytest.raises(ApiError) as caught:

@@ -20,6 +20,7 @@ from haru.apiserver.peers.excluded import GRACE, Excluded
 from haru.apiserver.peers.identity import PREFIX, Identity
 from haru.apiserver.server import ApiServer, ServerConfig
 from haru.storage import Delete, Put, SqliteStore
+from waiting import until
 
 Obj = dict[str, Any]
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -185,13 +186,6 @@ async def test_malformed_peer_endpoint_is_unresolved(core: Core, value: bytes) -
         await places.resolve("x")
 
 
-async def eventually(holds: Any) -> None:
-    """Wait, bounded, for what another task does."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.005)
-
-
 async def test_lagging_lease_watch_reads_leases_again(core: Core) -> None:
     peer = Peer(core)
     gone = await arrive(core, "apiserver-gone")
@@ -202,9 +196,9 @@ async def test_lagging_lease_watch_reads_leases_again(core: Core) -> None:
     await arrive(core, "apiserver-new")
     await core.store.compact(core.store.revision)
     following = asyncio.create_task(peer.known.follow())
-    await eventually(lambda: peer.known.documents(set()).keys() == {"apiserver-new"})
+    await until(lambda: peer.known.documents(set()).keys() == {"apiserver-new"})
     await arrive(core, "apiserver-newer")
-    await eventually(lambda: len(peer.known.documents(set())) == 2)
+    await until(lambda: len(peer.known.documents(set())) == 2)
     generation = peer.known.generation
     assert generation == 4  # learned, forgotten, learned twice
     await peer.known.stop()
@@ -222,7 +216,7 @@ async def test_peer_with_expired_lease_is_forgotten(core: Core, monkeypatch: pyt
     clock = core.clock
     assert isinstance(clock, Clock)
     clock.now += timedelta(seconds=3601)
-    await eventually(lambda: not peer.known.serving(("a.b", "v1", "widgets"), set()))
+    await until(lambda: not peer.known.serving(("a.b", "v1", "widgets"), set()))
     await peer.known.stop()
     await asyncio.wait_for(following, 30)
 

@@ -9,6 +9,7 @@ from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, SharedInformers, object_key
 from haru.kube import kinds
+from waiting import until
 
 PODS = kinds.lookup("", "v1", "pods")
 NODES = kinds.lookup("", "v1", "nodes")
@@ -35,18 +36,10 @@ class Heard:
         self.changed.set()
 
     async def until(self, entry, count=1):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.entries.count(entry) < count:
                 self.changed.clear()
                 await self.changed.wait()
-
-
-async def eventually(holds):
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it did not come to pass")
 
 
 @asynccontextmanager
@@ -54,7 +47,7 @@ async def running(*informers):
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
     try:
         for informer in informers:
-            await asyncio.wait_for(informer.wait_synced(), 5)
+            await asyncio.wait_for(informer.wait_synced(), 60)
         yield
     finally:
         for task in tasks:
@@ -106,7 +99,7 @@ async def test_watch_resumes_after_server_closes_it(api, client):
         await client.create(PODS, pod("a"))
         await heard.until("add a")
         api.end_watches.set()
-        await eventually(lambda: not api.open_watches)
+        await until(lambda: not api.open_watches)
         api.end_watches.clear()
         await client.create(PODS, pod("b"))
         await heard.until("add b")
@@ -120,7 +113,7 @@ async def test_relist_after_410_delivers_differences(api, client):
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
-        await eventually(lambda: api.open_watches)
+        await until(lambda: api.open_watches)
         heard.entries.clear()
         # What happens while the watch is away is not to be had from the history any more.
         api.history, keep = [], api.history
@@ -136,7 +129,7 @@ async def test_relist_after_410_delivers_differences(api, client):
         del keep
         api.oldest = api.revision
         api.end_watches.set()
-        await eventually(lambda: not api.open_watches)
+        await until(lambda: not api.open_watches)
         api.end_watches.clear()
         await heard.until("delete goes")
         assert sorted(heard.entries) == ["add new", "delete goes", "update changes"]
@@ -248,9 +241,9 @@ async def test_informers_are_shared_and_can_be_requested_after_start(client, api
     assert shared.get(PODS) is pods
     assert shared.get(PODS, "ns") is not pods
     task = asyncio.create_task(shared.run())
-    await asyncio.wait_for(shared.wait_synced(), 5)
+    await asyncio.wait_for(shared.wait_synced(), 60)
     nodes = shared.get(NODES)
-    await asyncio.wait_for(nodes.wait_synced(), 5)
+    await asyncio.wait_for(nodes.wait_synced(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -95,7 +95,7 @@ async def test_renewal_ends_when_another_holder_has_the_lease(client):
     lease_now = await client.get(LEASES, "x", "kube-system")
     lease_now["spec"]["holderIdentity"] = "thief"
     await client.update(LEASES, lease_now)
-    assert await asyncio.wait_for(a.renew(), 5) == "thief has it"
+    assert await asyncio.wait_for(a.renew(), 60) == "thief has it"
     await a.release()
     assert (await lease(client))["holderIdentity"] == "thief"
 
@@ -106,7 +106,7 @@ async def test_renewal_ends_after_deadline_without_server(client, api):
     await a.acquire()
     for _ in range(100):
         api.fail("GET /apis/coordination", 500)
-    assert await asyncio.wait_for(a.renew(), 5) == "not renewed for 10 s"
+    assert await asyncio.wait_for(a.renew(), 60) == "not renewed for 10 s"
     assert clock.time == 10.0
     assert a.seconds_left() == 5.0
 
@@ -116,7 +116,7 @@ async def test_renewal_pauses_while_not_allowed_and_ends_after_deadline(client):
     a = elector(client, "a", clock)
     await a.acquire()
     # It hangs for eight seconds, which is no loss, and then for good.
-    why = await asyncio.wait_for(a.renew(lambda: 8 <= clock.time < 20), 5)
+    why = await asyncio.wait_for(a.renew(lambda: 8 <= clock.time < 20), 60)
     assert why == "not renewed for 10 s: whoever works under it hangs"
     assert clock.time == 28.0
     assert a.seconds_left() == 5.0
@@ -126,7 +126,7 @@ async def test_malformed_response_counts_as_failed_attempt(client, api):
     a = elector(client, "a", Clock())
     api.fail("GET /apis/coordination", 200, {}, b"[]")
     api.fail("GET /apis/coordination", 200, {}, b"{}")
-    await asyncio.wait_for(a.acquire(), 5)
+    await asyncio.wait_for(a.acquire(), 60)
     assert a.is_leader()
 
 

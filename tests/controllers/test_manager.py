@@ -75,7 +75,7 @@ async def test_cancelled_manager_leaves_no_tasks(cluster):
     before = asyncio.all_tasks()
     manager = ControllerManager(cluster.client, cluster.gates)
     task = asyncio.create_task(manager.run())
-    await asyncio.wait_for(manager.wait_started(), 10)
+    await asyncio.wait_for(manager.wait_started(), 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_metadata_informer_is_shared_with_full_informer(cluster):
     slim = informers.metadata(NAMESPACES)
     assert informers.metadata(NAMESPACES) is slim
     task = asyncio.create_task(informers.run())
-    await asyncio.wait_for(informers.wait_synced(), 5)
+    await asyncio.wait_for(informers.wait_synced(), 60)
     namespace = slim.get("ns")
     assert set(namespace) == {"apiVersion", "kind", "metadata"}
     assert namespace["metadata"]["uid"]

@@ -6,8 +6,9 @@ import dataclasses
 from datetime import UTC, datetime
 
 import pytest
-from controller_cluster import pod_body
+from controller_cluster import in_virtual_time, pod_body
 
+import virtual_time
 from haru.client.backoff import Backoff
 from haru.controllers.objects import CLAIMS, LEASES, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
 from haru.kube.meta import get_condition
@@ -299,19 +300,19 @@ async def test_pods_on_tainted_node_are_evicted_after_toleration_seconds(cluster
     assert (condition["status"], condition["reason"]) == ("True", "DeletionByTaintManager")
 
 
-async def test_taint_removed_in_time_evicts_no_pod(cluster):
-    taint = {"key": "k", "effect": "NoExecute", "timeAdded": format_time(datetime.now(UTC))}
-    await running(
-        cluster, "p", tolerations=[{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
-    )
-    await cluster.start(TAINTS)
-    await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
-    await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
+def test_taint_removed_in_time_evicts_no_pod():
+    async def scenario(cluster):
+        taint = {"key": "k", "effect": "NoExecute", "timeAdded": format_time(virtual_time.now())}
+        minute = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+        await running(cluster, "p", tolerations=[minute])
+        await cluster.start(TAINTS)
+        await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await asyncio.sleep(50)
+        await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
+        await asyncio.sleep(3600)
+        assert not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
 
-    async def stays():
-        return not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
-
-    await cluster.always(stays, 1.5)
+    in_virtual_time(scenario)
 
 
 async def test_pods_of_deleted_nodes_are_deleted(cluster):
@@ -395,18 +396,19 @@ async def test_no_execute_device_taint_evicts_pods_using_device(cluster):
     assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
 
 
-async def test_device_taint_removed_in_time_evicts_no_pod(cluster):
-    await cluster.create(SLICES, device_slice({"key": "bad", "effect": "NoExecute"}))
-    await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}])
-    await cluster.start(DEVICES)
-    live = await cluster.get(SLICES, "s")
-    live["spec"]["devices"][0].pop("taints")
-    await cluster.client.update(SLICES, live)
+def test_device_taint_removed_in_time_evicts_no_pod():
+    async def scenario(cluster):
+        await cluster.create(SLICES, device_slice({"key": "bad", "effect": "NoExecute"}))
+        await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}])
+        await cluster.start(DEVICES)
+        await asyncio.sleep(50)
+        live = await cluster.get(SLICES, "s")
+        live["spec"]["devices"][0].pop("taints")
+        await cluster.client.update(SLICES, live)
+        await asyncio.sleep(3600)
+        assert not await evicted(cluster)
 
-    async def nobody():
-        return not await evicted(cluster)
-
-    await cluster.always(nobody, 4.5)
+    in_virtual_time(scenario)
 
 
 @pytest.mark.parametrize(

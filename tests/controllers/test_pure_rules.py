@@ -12,7 +12,7 @@ from haru.controllers.deployment import find_new
 from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
 from haru.controllers.replica_set import deletion_order
-from haru.engine.dra import claim_eviction, published_taints, rule_selects
+from haru.engine.dra import DeviceId, claim_eviction, published_taints, rule_selects
 from haru.engine.plugins import eviction_time
 from haru.kube.names import format_time, is_dns1123_subdomain
 
@@ -326,7 +326,7 @@ def test_taints_come_only_from_newest_pool_generation():
     ],
 )
 def test_device_selector_of_taint_rule_matches_device(selector, expected):
-    assert rule_selects(rule(selector), "d", "p", "a") is expected
+    assert rule_selects(rule(selector), DeviceId("d", "p", "a")) is expected
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from controller_cluster import Cluster, pod_body, service_account_key
+from controller_cluster import VirtualCluster, in_virtual_time, pod_body
 
-import virtual_time
-from haru.apiserver.config import ServerConfig, UserInfo
-from haru.apiserver.server import ApiServer
-from haru.client.api import ApiClient
-from haru.controllers.objects import NAMESPACES, NODES, POD_GROUPS, PODS, SERVICE_ACCOUNTS
+from haru.controllers.objects import POD_GROUPS, PODS
 from haru.controllers.stale_gang_rules import (
     AFTER,
     CONDITION,
@@ -22,10 +18,8 @@ from haru.controllers.stale_gang_rules import (
     policy_of,
 )
 from haru.kube import kinds
-from haru.kube.gates import FeatureGates
 from haru.kube.meta import get_condition
 from haru.kube.names import format_time
-from haru.storage import SqliteStore
 
 EVENTS = kinds.lookup("", "v1", "events")
 NAME = "stale-gang-controller"
@@ -139,11 +133,8 @@ def test_message_counts_present_and_succeeded_members():
 # -- in virtual time --------------------------------------------------------------------------------------------------
 
 
-class VirtualCluster(Cluster):
-    """The API server and controllers of one scenario; its time is that of the loop."""
-
-    def _now(self):
-        return virtual_time.now()
+class GangCluster(VirtualCluster):
+    """A cluster with one gang."""
 
     async def gang(self, count=3, **annotations):
         spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
@@ -172,31 +163,7 @@ class VirtualCluster(Cluster):
 
 
 def play(scenario):
-    async def run():
-        loop = asyncio.get_running_loop()
-        gates = FeatureGates.accelerator_defaults()
-        config = ServerConfig(
-            store=SqliteStore(":memory:", clock=loop.time),
-            gates=gates,
-            runtime_config={"api/all": True},
-            tokens={"admin": UserInfo("admin", ("system:masters",))},
-            service_account_key_pem=service_account_key(),
-            clock=virtual_time.now,
-        )
-        server = ApiServer(config)
-        await server.start()
-        cluster = VirtualCluster(server, ApiClient.in_process(server, "admin", "tests"), gates)
-        await cluster.create(NAMESPACES, {"metadata": {"name": "ns"}})
-        await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})
-        await cluster.create(NODES, {"metadata": {"name": "n1"}})
-        try:
-            await scenario(cluster)
-        finally:
-            await cluster.kill()
-            assert await cluster.forbidden() == 0
-            await server.stop()
-
-    virtual_time.run(run())
+    in_virtual_time(scenario, GangCluster)
 
 
 def test_gang_below_min_count_is_reported_and_not_evicted():

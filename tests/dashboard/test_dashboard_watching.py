@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from engine_objects import Obj, node, pod, pod_group, resource_slice
@@ -12,16 +11,9 @@ from fake_api import FakeApi
 from haru.client.api import ApiClient
 from haru.cluster_view import Watching
 from haru.kube.kinds import known_kind
+from waiting import until
 
 NODE, POD, EVENT = known_kind("v1", "Node"), known_kind("v1", "Pod"), known_kind("v1", "Event")
-
-
-async def until(holds: Callable[[], object]) -> None:
-    for _ in range(2000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not become true")
 
 
 async def made(client: ApiClient, *objects: Obj) -> None:

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from dra_bench import NODE, Bench, bench, eventually, pod, result
+from dra_bench import NODE, Bench, bench, pod, result
 from minimal_driver import MinimalDriver
 
 from haru.drivers.conformance import Conformance, Subject
 from haru.node.dra import DriverFailed
+from waiting import until
 
 NAME = "minimal.example.com"
 
@@ -85,7 +86,7 @@ async def test_node_agent_works_with_driver_not_built_on_our_library(here: Bench
         before = devices.registry.find(NAME)
         await driver.stop()
         await driver.start()
-        await eventually(lambda: devices.registry.find(NAME) not in (None, before), "the driver is back")
+        await until(lambda: devices.registry.find(NAME) not in (None, before), "the driver is back")
         await devices.unprepare(mine["metadata"]["uid"])
         assert driver.claims() == []
 
@@ -102,5 +103,5 @@ async def test_node_agent_reports_fault_of_driver(here: Bench, fault: str, told:
 @pytest.mark.parametrize(("fault", "told"), [("type", b"only DRAPlugin"), ("version", b"name v1.DRAPlugin")])
 async def test_refused_plugin_registration_returns_reason(here: Bench, fault: str, told: bytes) -> None:
     async with minimal(here, fault) as driver, here.running() as devices:
-        await eventually(lambda: told in getattr(driver, "told", b""), "the refusal")
+        await until(lambda: told in getattr(driver, "told", b""), "the refusal")
         assert devices.registry.drivers() == set()

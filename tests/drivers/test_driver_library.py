@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_bench import DRIVER, NODE, SLICES, bench, device, eventually
+from dra_bench import DRIVER, NODE, SLICES, bench, device
 
 from haru.cli.main import main
 from haru.drivers.library import (
@@ -33,6 +33,7 @@ from haru.drivers.simulated.profiles import load_profile
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.proto.dra_pb2 import Claim
+from waiting import until
 
 Obj = dict[str, Any]
 ASKED = Claim(namespace="default", uid="uid-1", name="claim")
@@ -212,7 +213,7 @@ async def test_fields_dropped_by_server_are_logged_and_not_rewritten(caplog: pyt
                 {(NODE, "gpu-0"): Health("Unhealthy", "", taints=({"key": "k", "effect": "None"},))}
             )
             await server.wait_published()
-            await eventually(lambda: "did not store all of ResourceSlice" in caplog.text, "the warning")
+            await until(lambda: "did not store all of ResourceSlice" in caplog.text, "the warning")
             (first,) = await here.slices()
             assert "taints" not in first["spec"]["devices"][0]
             # Another change goes through after all that, as the first one since.
@@ -235,7 +236,7 @@ async def test_empty_foreign_and_undeclared_pools_are_handled() -> None:
             found = await here.api.list(SLICES)
             return [one["spec"]["pool"]["name"] for one in found["items"]] == [NODE]
 
-        await eventually(left, "the pool that is declared no more has gone")
+        await until(left, "the pool that is declared no more has gone")
 
 
 # -- the simulated driver ----------------------------------------------------------------------------------------------

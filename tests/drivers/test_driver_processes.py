@@ -16,10 +16,11 @@ import pytest_asyncio
 import uvicorn
 import yaml
 from crashing_driver import PLACES
-from dra_bench import CLAIMS, DRIVER, NODE, NODES, Bench, bench, eventually, pod, result
+from dra_bench import CLAIMS, DRIVER, NODE, NODES, Bench, bench, pod, result
 
 from haru.drivers.cdi.reader import CdiFiles
 from haru_process import HARU, Process, environment
+from waiting import until
 
 GPU = "gpu.nvidia.com"
 
@@ -40,7 +41,7 @@ async def here() -> AsyncIterator[Served]:
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         task = asyncio.create_task(server.serve())
-        await eventually(lambda: server.started, "the API over HTTP")
+        await until(lambda: server.started, "the API over HTTP")
         made.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         made.kubeconfig = made.root / "kubeconfig"
         made.kubeconfig.write_text(
@@ -108,7 +109,7 @@ async def test_simulated_driver_process_survives_kill_and_reports_health(here: S
         again = Simulated(here)
         started.append(again)
         await again.ready()
-        await eventually(lambda: devices.registry.find(GPU) not in (None, before), "the driver is back")
+        await until(lambda: devices.registry.find(GPU) not in (None, before), "the driver is back")
         assert await devices.prepare(mine) == prepared
 
         ill = {"simulated.haru.dev/device-health": "gpu-3=Unhealthy:too hot"}
@@ -118,12 +119,12 @@ async def test_simulated_driver_process_survives_kill_and_reports_health(here: S
             status = devices.status(mine)["main"]
             return [one.get("message", "") for one in status[0]["resources"]]
 
-        await eventually(lambda: health() == ["too hot"], "the health in the status")
+        await until(lambda: health() == ["too hot"], "the health in the status")
         await devices.unprepare(mine["metadata"]["uid"])
         assert not files["/dev/haru/gpu-3"].exists()
         assert await asyncio.to_thread(again.stop) == 0
         assert await here.slices() == []
-        await eventually(lambda: not devices.registry.drivers(), "the driver has left")
+        await until(lambda: not devices.registry.drivers(), "the driver has left")
 
 
 async def test_simulated_driver_passes_conformance_script(here: Served, started: list[Process]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.identity import ADMIN
 from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.kinds import known_kind
+from waiting import until
 
 Obj = dict[str, Any]
 NS = "default"
@@ -23,13 +22,6 @@ devices:
 - {name: card-0, nodeAllocatableResourceMappings: {memory: {allocationMultiplier: 9Gi}}}
 - {name: card-1, nodeAllocatableResourceMappings: {memory: {allocationMultiplier: 9Gi}}}
 """
-
-
-async def until(condition: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(20):
-        while not (found := await condition()):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        return found
 
 
 def using(name: str) -> Obj:

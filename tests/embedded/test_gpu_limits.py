@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from haru.embedded.identity import ADMIN
 from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
+from waiting import until
 
 Obj = dict[str, Any]
 NS = "default"
@@ -30,13 +30,6 @@ async def up(directory: Path, profiles: str) -> AsyncIterator[ApiClient]:
         yield cluster.client(ADMIN)
     finally:
         await cluster.stop()
-
-
-async def until(condition: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(20):
-        while not (found := await condition()):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        return found
 
 
 def asking(name: str, gpus: int, group: str = "", resource: str = GPU, **annotations: str) -> Obj:
@@ -122,7 +115,9 @@ async def test_gang_with_extended_resources_starts_whole_or_not_at_all(tmp_path:
         assert len(await claims(client)) == 2
         # One place is not enough for two.
         await client.delete(PODS, "fits-0", NS, grace_period_seconds=0)
-        await asyncio.sleep(0.5)
+        container = {"name": "main", "image": "i"}
+        await client.create(PODS, {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}, NS)
+        await until(lambda: in_phase(client, "Running", "probe"), "the scheduler has seen the deletion")
         assert "nodeName" not in (await client.get(PODS, "waits-0", NS))["spec"]
         await client.delete(PODS, "fits-1", NS, grace_period_seconds=0)
         await until(lambda: in_phase(client, "Running", "waits-0", "waits-1"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from haru.embedded.identity import ADMIN, USERS, controller_user, node_user
 from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.kinds import Kind, by_kind
 from haru.storage import SqliteStore
+from waiting import until
 
 Obj = dict[str, Any]
 
@@ -307,12 +307,6 @@ def workloads() -> list[tuple[Kind, Obj]]:
     return made
 
 
-async def until(holds: Any, seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
 async def forbidden(client: ApiClient) -> int:
     _, _, text = await client.raw("GET", "/metrics")
     (line,) = [line for line in text.splitlines() if line.startswith(b'authorization_attempts_total{result="no-')]
@@ -345,7 +339,7 @@ async def test_full_scenario_causes_no_forbidden_request(
         await until(lambda: _gone(client, PODS, first["metadata"]["name"], "story"))
         if thorough:  # the pods of a node that is gone are collected once it has been gone for a while
             await client.delete(NODES, "cpu-1")
-            await until(lambda: _empty(client, "cpu-1"), 120)
+            await until(lambda: _empty(client, "cpu-1"), seconds=120)
         await client.delete(NAMESPACES, "story")
         await until(lambda: _gone(client, NAMESPACES, "story", ""))
         assert await forbidden(client) == 0

@@ -308,8 +308,8 @@ def test_large_slice_is_decoded_quickly() -> None:
     decode(obj, "resource.k8s.io/v1", "ResourceSlice")
     best = 1.0
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         result, unknown = decode(obj, "resource.k8s.io/v1", "ResourceSlice")
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert result is obj and unknown == []
     assert best < 0.002

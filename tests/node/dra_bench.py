@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
 from haru.node.dra import NodeDevices
 from haru.storage.sqlite import SqliteStore
+from waiting import until
 
 Obj = dict[str, Any]
 CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
@@ -27,21 +28,6 @@ NODES = known_kind("v1", "Node")
 NAMESPACES = known_kind("v1", "Namespace")
 NODE = "node-a"
 DRIVER = "cards.example.com"
-
-
-async def eventually(holds: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
-    """Waits until `holds()`, which may be a coroutine function, is truthy; returns that."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        value = holds()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        if loop.time() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        await asyncio.sleep(0.02)
 
 
 def device(name: str, **attributes: str) -> Obj:
@@ -146,7 +132,7 @@ class Bench:
         devices.load()
         task = asyncio.create_task(devices.run())
         try:
-            await eventually(lambda: devices.registry.drivers() >= set(drivers) or task.done(), f"{drivers} registered")
+            await until(lambda: devices.registry.drivers() >= set(drivers) or task.done(), f"{drivers} registered")
             if task.done():
                 await task
             yield devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,10 +197,3 @@ async def kubelet(directory: Path, **options: Any) -> AsyncGenerator[Kubelet, No
         yield made
     finally:
         await made.server.stop()
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
-    """Wait until it holds; the time is only for what never does."""
-    async with asyncio.timeout(seconds):
-        while not await holds():  # noqa: ASYNC110 - what is waited for happens in the server's own time
-            await asyncio.sleep(0.02)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from dra_bench import DRIVER, NODE, Bench, bench, eventually, pod, result
+from dra_bench import DRIVER, NODE, Bench, bench, pod, result
 
 from haru.cli.main import build_parser
 from haru.cli.node import _kubelet_dir
@@ -19,6 +19,7 @@ from haru.drivers.library import ClaimToPrepare, Edits, Entry, Health, ReadyDevi
 from haru.node.dra import cdi
 from haru.node.dra.adapters import AgentPods, run_beside
 from haru.proto.cri_pb2 import ContainerConfig, KeyValue
+from waiting import until
 
 Obj = dict[str, Any]
 
@@ -74,17 +75,17 @@ async def test_pod_status_follows_device_health(here: Bench) -> None:
     assert pods() is None
     task = asyncio.create_task(run_beside(agent, devices))
     async with here.driver(Plain()) as server:
-        await eventually(lambda: devices.registry.find(DRIVER), "the driver")
+        await until(lambda: devices.registry.find(DRIVER), "the driver")
         await devices.prepare(mine)
         await devices.prepare(gone)
-        await eventually(lambda: devices.status(mine)["main"][0]["resources"][0]["health"] == "Healthy", "health")
+        await until(lambda: devices.status(mine)["main"][0]["resources"][0]["health"] == "Healthy", "health")
         # While it is not known which pods there are nothing is taken from any; then from those that are gone.
         assert len(devices.manager.claims()) == 2
         agent.pods.has_synced = True
-        await eventually(lambda: [info.name for info in devices.manager.claims()] == ["claim"], "what is left behind")
+        await until(lambda: [info.name for info in devices.manager.claims()] == ["claim"], "what is left behind")
         agent.pokes.clear()
         await server.set_health({(NODE, "gpu-0"): Health("Unhealthy", "too hot")})
-        await eventually(lambda: agent.pokes == [mine["metadata"]["uid"]], "the pod is looked at")
+        await until(lambda: agent.pokes == [mine["metadata"]["uid"]], "the pod is looked at")
         agent.failure = OSError("the runtime has gone")
         agent.fails.set()
         with pytest.raises(OSError, match="the runtime has gone"):
@@ -96,7 +97,7 @@ async def test_too_long_socket_path_disables_pod_resources_only(here: Bench, cap
     here.kubelet = here.root / ("x" * 100)
     here.kubelet.mkdir()
     async with here.running():
-        await eventually(lambda: "PodResources is not served" in caplog.text, "the complaint")
+        await until(lambda: "PodResources is not served" in caplog.text, "the complaint")
 
 
 def test_cdi_edits_are_written_into_container_config(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 import pytest_asyncio
-from dra_bench import DRIVER, NODE, Bench, bench, eventually, pod, result
+from dra_bench import DRIVER, NODE, Bench, bench, pod, result
 
 from haru.drivers.cdi.edits import CdiError, DeviceNode, Edits, Mount, Spec, read_spec
 from haru.drivers.cdi.reader import CdiFiles
@@ -28,6 +28,7 @@ from haru.node.dra.pod_resources import (
 from haru.proto import podresources_pb2 as podresources
 from haru.proto.dra_pb2 import DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
 from protobuf_wire import fields
+from waiting import until
 
 Obj = dict[str, Any]
 
@@ -176,7 +177,7 @@ async def test_files_that_are_no_driver_socket_are_ignored(here: Bench) -> None:
     (registry / "readme.txt").write_text("no socket")
     listener = await asyncio.start_unix_server(lambda reader, writer: writer.close(), str(registry / "mute.sock"))
     async with here.running() as devices, here.driver(Plain()):
-        await eventually(lambda: devices.registry.drivers() == {DRIVER}, "the driver beside the others")
+        await until(lambda: devices.registry.drivers() == {DRIVER}, "the driver beside the others")
     listener.close()
 
 
@@ -188,7 +189,7 @@ async def test_stale_driver_socket_is_retried_until_driver_listens(here: Bench) 
     await stale.wait_closed()
     assert path.exists()
     async with here.running() as devices, here.driver(Plain()):
-        await eventually(lambda: devices.registry.find(DRIVER), "the driver behind a socket of the same name")
+        await until(lambda: devices.registry.find(DRIVER), "the driver behind a socket of the same name")
 
 
 async def test_invalid_socket_paths_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from dra_bench import CLAIMS, DRIVER, NODE, SLICES, Bench, bench, device, eventually, pod, result
+from dra_bench import CLAIMS, DRIVER, NODE, SLICES, Bench, bench, device, pod, result
 
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import CheckpointError
@@ -26,6 +26,7 @@ from haru.drivers.library import (
 )
 from haru.drivers.protocol import V1BETA1
 from haru.node.dra import ClaimRefused, DriverFailed, DriverMissing
+from waiting import until
 
 
 class Cards:
@@ -203,15 +204,15 @@ async def test_v1beta1_driver_and_two_driver_instances_work(here: Bench) -> None
     await here.claim("claim", result("gpu-0"), pods=[mine])
     async with here.running() as devices:
         async with here.driver(old, versions=(V1BETA1,), instance="1"):
-            await eventually(lambda: devices.registry.find(DRIVER), "the first instance")
+            await until(lambda: devices.registry.find(DRIVER), "the first instance")
             assert devices.registry.get(DRIVER).version == V1BETA1
             async with here.driver(new, instance="2"):
-                await eventually(lambda: devices.registry.get(DRIVER).version != V1BETA1, "the second instance")
+                await until(lambda: devices.registry.get(DRIVER).version != V1BETA1, "the second instance")
                 await devices.prepare(mine)
                 assert (old.prepared, new.prepared) == ([], ["claim"])
-            await eventually(lambda: devices.registry.get(DRIVER).version == V1BETA1, "the first one again")
+            await until(lambda: devices.registry.get(DRIVER).version == V1BETA1, "the first one again")
             await devices.unprepare(mine["metadata"]["uid"])
-        await eventually(lambda: not devices.registry.drivers(), "nobody is left")
+        await until(lambda: not devices.registry.drivers(), "nobody is left")
 
 
 async def test_slices_of_unregistered_driver_are_deleted(here: Bench) -> None:
@@ -237,8 +238,8 @@ async def test_slices_of_unregistered_driver_are_deleted(here: Bench) -> None:
     mine = f"{NODE}-{DRIVER}-0"
     async with here.running(grace_seconds=0.5):
         async with here.driver(Cards()):
-            await eventually(lambda: left(["foreign", mine]), "the leftover goes, what is served stays")
-        await eventually(lambda: left(["foreign"]), "the driver's own go with it")
+            await until(lambda: left(["foreign", mine]), "the leftover goes, what is served stays")
+        await until(lambda: left(["foreign"]), "the driver's own go with it")
 
 
 async def test_device_health_reaches_pod_status_and_slice_taints(here: Bench) -> None:
@@ -246,13 +247,13 @@ async def test_device_health_reaches_pod_status_and_slice_taints(here: Bench) ->
     await here.claim("claim", result("gpu-0"), pods=[mine])
     here.pods.append(mine)
     async with here.running() as devices, here.driver(Cards()) as server:
-        await eventually(lambda: devices.registry.find(DRIVER), "the driver")
+        await until(lambda: devices.registry.find(DRIVER), "the driver")
         prepared = await devices.prepare(mine)
 
         def told() -> list[dict[str, str]]:
             return devices.status(mine)["main"][0]["resources"]
 
-        await eventually(lambda: told()[0]["health"] == "Healthy", "the first report")
+        await until(lambda: told()[0]["health"] == "Healthy", "the first report")
         while not devices.health.pods.empty():
             devices.health.pods.get_nowait()
         taint = {"key": "cards.example.com/hot", "effect": "NoSchedule"}
@@ -275,7 +276,7 @@ async def test_device_health_reaches_pod_status_and_slice_taints(here: Bench) ->
         assert "taints" not in found["spec"]["devices"][1]
         assert found["spec"]["pool"]["generation"] == 1
         await server.__aexit__(None, None, None)
-        await eventually(lambda: told()[0]["health"] == "Unknown", "a driver that is gone says nothing")
+        await until(lambda: told()[0]["health"] == "Unknown", "a driver that is gone says nothing")
 
 
 async def test_device_metadata_files_are_mounted_in_container(here: Bench) -> None:
@@ -340,4 +341,4 @@ async def test_deleted_slice_is_published_again(here: Bench) -> None:
     async with here.driver(Cards(), foreign_seconds=0.1):
         (found,) = await here.slices()
         await here.api.delete(SLICES, found["metadata"]["name"])
-        assert await eventually(here.slices, "the slice is back")
+        assert await until(here.slices, "the slice is back")

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from kubelet_pieces import eventually, kubelet
+from kubelet_pieces import kubelet
 
 from haru.node.api.handlers import log_options
 from haru.node.api.http import HttpError, Request
 from haru.node.api.log_files import PIECE_BYTES, read_log, tail_start
 from haru.node.api.log_lines import LogLine, parse
 from haru.node.api.sources import LogOptions
+from waiting import until
 
 SECONDS = [f"2026-01-02T03:04:0{n}.{n}00000000Z" for n in range(6)]
 LINES = [f"{time} {'stderr' if n == 3 else 'stdout'} F line {n}\n".encode() for n, time in enumerate(SECONDS)]
@@ -129,7 +130,7 @@ class Follower:
             return self.heard == text
 
         try:
-            await eventually(heard)
+            await until(heard)
         except TimeoutError:
             raise AssertionError(f"heard {self.heard!r}, not {text!r}") from None
 
@@ -186,7 +187,7 @@ async def test_follow_continues_across_rotation(tmp_path: Path) -> None:
     async def has_looked() -> bool:
         return follower.looks >= looks + 2
 
-    await eventually(has_looked)
+    await until(has_looked)
     add(log, LINES[4])
     await follower.hears(b"line 0\nline 1\nline 2\nline 3\nline 4\n")
     follower.running = False
@@ -275,4 +276,4 @@ async def test_follower_that_disconnects_is_released(tmp_path: Path) -> None:
             async def nobody_left() -> bool:
                 return not streams
 
-            await eventually(nobody_left)
+            await until(nobody_left)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from kubelet_pieces import NODE, POD, Authority, Kubelet, client_context, eventually, kubelet
+from kubelet_pieces import NODE, POD, Authority, Kubelet, client_context, kubelet
 
 from haru.node.api.kubelet import KubeletServer
 from haru.node.api.options import ServerOptions
+from waiting import until
 
 ALL = tuple(
     (verb, name)
@@ -233,7 +234,7 @@ async def test_too_long_bodies_and_headers_are_handled(tmp_path: Path) -> None:
             assert (await text(session, "/pods", headers=token))[0] == 401
 
 
-async def test_rotated_certificate_is_served(tmp_path: Path) -> None:
+async def test_rotated_certificate_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with kubelet(tmp_path) as node:
         headers = node.grant("root", *ALL)
 
@@ -244,7 +245,7 @@ async def test_rotated_certificate_is_served(tmp_path: Path) -> None:
         async with node.session() as session:
             assert (await text(session, "/pods", headers=headers))[0] == 200
             node.certificate[1].write_text("half a key")  # nonsense is not taken
-            await asyncio.sleep(0.2)
+            await until(lambda: "the certificates were not read again" in caplog.text)
             assert await asyncio.to_thread(serial) == before
             node.servers.server()
             newer = Authority(tmp_path / "newer", "newer")
@@ -253,7 +254,7 @@ async def test_rotated_certificate_is_served(tmp_path: Path) -> None:
             async def is_new() -> bool:
                 return await asyncio.to_thread(serial) != before
 
-            await eventually(is_new)
+            await until(is_new)
             # Who was there stays.
             assert (await text(session, "/pods", headers=headers))[0] == 200
         node.reviews.grants["zoe"] = {("get", "pods")}
@@ -266,7 +267,7 @@ async def test_rotated_certificate_is_served(tmp_path: Path) -> None:
             except (aiohttp.ClientError, OSError):
                 return False
 
-        await eventually(zoe_comes_in)
+        await until(zoe_comes_in)
 
 
 async def test_missing_certificate_is_generated_and_kept(tmp_path: Path) -> None:
@@ -422,7 +423,7 @@ async def test_stream_limit_answers_503(tmp_path: Path) -> None:
         async def has_room() -> bool:
             return await status() == b"101"
 
-        await eventually(has_room)
+        await until(has_room)
 
 
 async def test_stopping_server_ends_streams_and_followers(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ async def test_pod_proxy_works_over_tls_and_web_socket(tmp_path: Path, address: 
         writer.write("\r\n".join([*lines, "Upgrade: websocket", "Authorization: Bearer root", "", ""]).encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
         writer.write(b"hello")
-        assert await asyncio.wait_for(reader.readexactly(5), 5) == b"HELLO"
+        assert await asyncio.wait_for(reader.readexactly(5), 60) == b"HELLO"
         writer.close()
         assert pod.heads[-1].startswith("GET /ws?x=1 ") and "uthorization" not in pod.heads[-1]
 

@@ -148,7 +148,7 @@ class InMemoryClient(ApiClient):
 
     # -- for the tests ------------------------------------------------------------------------------------------------
 
-    async def until(self, condition: Any, seconds: float = 5.0) -> Any:
+    async def until(self, condition: Any, seconds: float = 60.0) -> Any:
         """Wait until `condition()` holds (or answers an object) after some write."""
         async with asyncio.timeout(seconds):
             while True:

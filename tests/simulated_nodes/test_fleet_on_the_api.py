@@ -1,9 +1,8 @@
 """Simulated nodes on the real API server, with the real controllers: what the fake client cannot show."""
 
-import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, lookup
 from haru.kube.meta import get_condition
+from waiting import until
 
 Obj = dict[str, Any]
 
@@ -42,13 +42,6 @@ async def up(directory: Path, profiles: str = "") -> AsyncIterator[ApiClient]:
         yield cluster.client(ADMIN)
     finally:
         await cluster.stop()
-
-
-async def until(condition: Callable[[], Any], seconds: float = 15) -> Any:
-    async with asyncio.timeout(seconds):
-        while not (found := await condition()):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        return found
 
 
 async def find(client: ApiClient, kind: Kind, name: str, namespace: str = "") -> Obj | None:
@@ -119,7 +112,8 @@ async def test_labelled_nodes_are_added_and_removed_at_runtime(tmp_path: Path) -
             return not await slices_of(client, "late") and not await find(client, LEASES, "late", "kube-node-lease")
 
         await until(all_gone)
-        await asyncio.sleep(0.5)
+        await client.create(NODES, labelled("later", "t4"))
+        await until(lambda: ready(client, "later"), "the fleet has seen what came before")
         assert await find(client, NODES, "late") is None and await all_gone()
         await client.create(NODES, labelled("late", "t4"))
         await until(lambda: ready(client, "late"))
@@ -141,6 +135,7 @@ async def test_labelled_nodes_resume_after_restart(tmp_path: Path) -> None:
         await client.create(NODES, labelled("mine", "t4"))
         await until(lambda: ready(client, "mine"))
         await until(lambda: pool_of(client, "mine"))
+        await until(lambda: find(client, LEASES, "mine", "kube-node-lease"))
         before = (await client.list(SLICES))["items"]
         leases = {name: await client.get(LEASES, name, "kube-node-lease") for name in ("mine", "lab-0")}
     file.unlink()
@@ -157,12 +152,14 @@ async def test_labelled_nodes_resume_after_restart(tmp_path: Path) -> None:
 async def test_offline_node_sends_nothing_and_resumes(tmp_path: Path) -> None:
     async with up(tmp_path, "cpu:1") as client:
         await client.patch(NODES, "cpu-0", {"metadata": {"annotations": {OFFLINE: "true"}}})
-        await asyncio.sleep(0.2)
+        await client.create(NODES, labelled("other", "cpu"))
+        await until(lambda: ready(client, "other"), "the fleet has seen the annotation")
         await client.create(PODS, {"metadata": {"name": "p"}, "spec": {"nodeName": "cpu-0", **POD}}, "default")
         lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "rehearsed"}
         patch = {"status": {"conditions": [lost]}}
         await client.patch(NODES, "cpu-0", patch, type="strategic", subresource="status")
-        await asyncio.sleep(0.5)
+        await client.create(PODS, {"metadata": {"name": "q"}, "spec": {"nodeName": "other", **POD}}, "default")
+        await until(lambda: phase(client, "q", "Running"), "the fleet has seen the pods")
         assert await phase(client, "p", "Pending") and not await ready(client, "cpu-0")
         await client.patch(NODES, "cpu-0", {"metadata": {"annotations": {OFFLINE: None}}})
         await until(lambda: ready(client, "cpu-0"))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from in_memory_client import InMemoryClient, named
 
+import virtual_time
 from haru.drivers.simulated.driver import CLASSES, NODES, SLICES, SimulatedDriver
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
@@ -87,15 +88,19 @@ async def test_existing_device_classes_are_kept() -> None:
     assert client.objects["deviceclasses", "", "mig.nvidia.com"] == mine
 
 
-async def test_restart_writes_no_slices() -> None:
+def test_restart_writes_no_slices() -> None:
     client = InMemoryClient()
-    await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
-    async with driver(client, "a30-mig:1"):
-        await client.until(lambda: len(slices(client)) == 5)
-    before = [w for w in client.writes if w[1] == "resourceslices"]
-    async with driver(client, "a30-mig:1"):
-        await asyncio.sleep(0.25)
-    assert [w for w in client.writes if w[1] == "resourceslices"] == before
+
+    async def work() -> None:
+        await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
+        async with driver(client, "a30-mig:1"):
+            await client.until(lambda: len(slices(client)) == 5)
+        before = [w for w in client.writes if w[1] == "resourceslices"]
+        async with driver(client, "a30-mig:1"):
+            await asyncio.sleep(3600)
+        assert [w for w in client.writes if w[1] == "resourceslices"] == before
+
+    virtual_time.run(work())
 
 
 async def test_device_taints_follow_annotation() -> None:

@@ -20,6 +20,7 @@ from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_
 from haru.storage.etcd import store as etcd_store
 from haru.storage.etcd.store import tells_progress
 from haru.storage.sealing import Sealing
+from waiting import until
 
 SECONDS = 60.0
 """However busy the machine is."""
@@ -45,12 +46,6 @@ async def open_store(etcd: Etcd) -> AsyncIterator[Open]:
 async def found(store: EtcdStore, key: str) -> bytes | None:
     record = await store.get(key)
     return record.value if record else None
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - several conditions, none of which tells
-            await asyncio.sleep(0.01)
 
 
 async def write(store: EtcdStore, key: str, value: bytes = b"1", expected: int | None = None) -> int:

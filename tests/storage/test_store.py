@@ -200,16 +200,16 @@ async def test_watch_starts_after_revision_with_old_and_new_values(store: Store)
 
 async def test_waiting_watch_wakes_for_events_close_and_timeout(store: Store) -> None:
     watch = store.watch("k/", store.revision)
-    await asyncio.wait_for(watch.wait(0.01), 1)
+    await asyncio.wait_for(watch.wait(0.01), 20)
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
     await put(store, "k/a")
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
     assert len(watch.pending()) == 1
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
     watch.close()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
     assert watch.closed
 
 
@@ -253,7 +253,7 @@ async def test_stopping_store_ends_all_watches(store: Store) -> None:
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
     await store.stop()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
 
 
 async def test_concurrent_compare_and_put_loses_no_update(store: Store) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from haru.embedded.replica import Replica, ReplicaOptions
 from haru.embedded.security import SecurityOptions
 from haru.files import write_whole
 from haru.kube.gates import FeatureGates
+from waiting import until
 
 Obj = dict[str, Any]
 SECONDS = 30.0
@@ -225,19 +225,6 @@ class World:
     async def close(self) -> None:
         for server in list(self.servers):
             await self.stop(server)
-
-
-async def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait, bounded, for what another task or server does; the first true value. `holds` may be asynchronous."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        value = holds()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {SECONDS:g} s: {what}"
-        await asyncio.sleep(0.02)
 
 
 async def acquainted(*servers: Server) -> None:

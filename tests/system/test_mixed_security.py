@@ -11,12 +11,13 @@ import aiohttp
 import orjson
 import pytest
 import pytest_asyncio
-from mixed_world import ADMIN, GROUPS, JANE, Server, World, acquainted, pod_group, until
+from mixed_world import ADMIN, GROUPS, JANE, Server, World, acquainted, pod_group
 
 from etcd_process import Etcd
 from haru.apiserver.peers import endpoints
 from haru.apiserver.peers import server as server_of_peers
 from haru.storage import Delete, Put
+from waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SECRETS = "/api/v1/namespaces/kube-system/secrets"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from mixed_world import ADMIN, GROUPS, JANE, LIST, Server, World, acquainted, pod_group, resources, until
+from mixed_world import ADMIN, GROUPS, JANE, LIST, Server, World, acquainted, pod_group, resources
 
 from etcd_process import Etcd
 from haru.apiserver.auth import certificates
 from haru.files import write_whole
+from waiting import until
 
 Obj = dict[str, Any]
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from dra_bench import CLAIMS, NODE, SLICES, Bench, bench, eventually, pod, result
+from dra_bench import CLAIMS, NODE, SLICES, Bench, bench, pod, result
 from nvidia_bench import GROUP, VERSION, Written, machine, options, played
 
 from haru.drivers.cdi.reader import CdiFiles
@@ -22,6 +22,7 @@ from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.kube.meta import uid_of
 from haru.node.dra import DriverFailed
+from waiting import until
 
 DRIVER = "gpu.nvidia.com"
 MIG = "gpu-0-mig-3g40gb-9-4"
@@ -48,7 +49,7 @@ class Running:
         self.stopping.clear()
         work = serve(self.here.api, self.nvml, self.options, uid_of(self.here.node), self.stopping, self.written)
         self.task = asyncio.create_task(work)
-        await eventually(self.is_published, "the slices")
+        await until(self.is_published, "the slices")
 
     async def is_published(self) -> bool:
         assert self.task is not None
@@ -133,7 +134,7 @@ async def test_crash_between_gpu_and_compute_instance_is_recovered(here: Bench) 
         del nvml.create_compute_instance  # type: ignore[method-assign]
         assert [each.compute_instance for each in nvml.instances(card.uuid)] == [None]
         await driver.start()
-        await eventually(lambda: devices.registry.find(DRIVER) not in (None, before), "the driver is back")
+        await until(lambda: devices.registry.find(DRIVER) not in (None, before), "the driver is back")
         await devices.prepare(mine)
         assert [each.compute_instance for each in nvml.instances(card.uuid)] == [0]
         await devices.unprepare(mine["metadata"]["uid"])
@@ -146,7 +147,7 @@ async def test_xid_event_gives_taint_and_unhealthy_device(here: Bench) -> None:
     await here.claim("claim", result("gpu-0", driver=DRIVER), pods=[mine])
     async with running(here, nvml, "NVMLDeviceHealthCheck"), here.running(DRIVER) as devices:
         await devices.prepare(mine)
-        await eventually(lambda: nvml._watched == {each.uuid for each in nvml.cards()}, "the cards are watched")
+        await until(lambda: nvml._watched == {each.uuid for each in nvml.cards()}, "the cards are watched")
         nvml.happen(Event(card.uuid, 79))
 
         async def taints() -> list[Any]:
@@ -157,7 +158,7 @@ async def test_xid_event_gives_taint_and_unhealthy_device(here: Bench) -> None:
             told = [(each["key"], each["value"], each["effect"]) for each in first]
             return told == [("gpu.nvidia.com/xid", "79", "NoSchedule")] and second == []
 
-        await eventually(is_tainted, "the taint")
+        await until(is_tainted, "the taint")
         nvml.lose(nvml.cards()[1].uuid)
 
         async def is_lost() -> bool:
@@ -166,7 +167,7 @@ async def test_xid_event_gives_taint_and_unhealthy_device(here: Bench) -> None:
                 ["gpu-lost"],
             ]
 
-        await eventually(is_lost, "the card is lost")
+        await until(is_lost, "the card is lost")
 
 
 async def test_utilization_is_written_to_claim_status(here: Bench) -> None:
@@ -188,13 +189,13 @@ async def test_utilization_is_written_to_claim_status(here: Bench) -> None:
         async def is_busy() -> bool:
             return bool(await said() == [{"rack": 7, "haru.dev/utilization-percent": 73}])
 
-        await eventually(is_busy, "73 %")
+        await until(is_busy, "73 %")
         nvml.set_readings(card.uuid, Readings(0))
 
         async def is_idle() -> bool:
             return bool(await said() == [{"rack": 7, "haru.dev/utilization-percent": 0}])
 
-        await eventually(is_idle, "idle")
+        await until(is_idle, "idle")
 
 
 @pytest.mark.parametrize(("profile", "gates"), [("dgx-h100-mig", ["DynamicMIG"]), ("t4", [])])

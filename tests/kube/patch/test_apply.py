@@ -328,9 +328,9 @@ def test_atomic_list_is_one_field_and_tracked_quickly() -> None:
     new = {**old, "spec": {**spec, "devices": [dict(d) for d in spec["devices"]][:-1]}}
     best = 1.0
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         update(old, new, "v", message=SLICE)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < 0.0003
 
 
