@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,11 +28,12 @@ class FeasibleNode:
 
 
 class FilterSummary(NamedTuple):
-    """What all refusals come to: one message, its reasons, and who refused."""
+    """What all refusals come to: one message, its reasons, who refused, and the failures of each node."""
 
     message: str
     reasons: tuple[Reason, ...]
     plugins: tuple[str, ...]
+    failures: Mapping[str, Sequence[FilterFailure]]
 
 
 @dataclass(slots=True)

@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from haru.engine.state.decision import FilterFailure as FilterFailure
 from haru.engine.state.decision import Reason, ReasonType
 
 NO_NODES = "no nodes available to schedule pods"
-
-
-@dataclass(frozen=True, slots=True)
-class FilterFailure:
-    """Hold the refusal of one node by one plugin. `resolvable`: evicting pods from the node might help."""
-
-    plugin: str
-    reason: Reason
-    resolvable: bool
 
 
 def refuse(

@@ -47,7 +47,8 @@ def plain(value: Any) -> Any:
 
 def decision_value(decision: Decision) -> Obj:
     """All that was decided; the version of the snapshot is the writer's own count and says nothing."""
-    found: Obj = plain(replace(decision, version=0))
+    found: Obj = plain(replace(decision, version=0, diagnosis=None))
+    del found["diagnosis"]
     return found
 
 

@@ -3,6 +3,7 @@ from .gang_pre_enqueue import GANGS_OFF as GANGS_OFF
 from .gang_pre_enqueue import gang_gate_reason as gang_gate_reason
 from .gang_pre_enqueue import pre_enqueue as pre_enqueue
 from .podgroup_cycle import decide as decide
+from .podgroup_cycle import diagnose_pod as diagnose_pod
 from .podgroup_cycle import members_of as members_of
 from .podgroup_info import PodGroupInfo as PodGroupInfo
 from .quorum import as_needed as as_needed

@@ -52,10 +52,15 @@ class DecisionBuilder:
             else _unplaced(o)
             for o in outcomes
         )
+        diagnosis = outcomes[0].diagnosis if not fit and isinstance(outcomes[0], Unschedulable) else None
         if self.key is None and members:
             first = members[0]
-            return Decision(None, first.status, first.message, members, first.reasons, self.version)
-        return Decision(self.key, "unschedulable", GROUP_UNSCHEDULABLE, members, (quorum,), self.version)
+            return Decision(
+                None, first.status, first.message, members, first.reasons, self.version, diagnosis=diagnosis
+            )
+        return Decision(
+            self.key, "unschedulable", GROUP_UNSCHEDULABLE, members, (quorum,), self.version, diagnosis=diagnosis
+        )
 
     def failed(self, reason: Reason) -> Decision:
         """Report the same error for all members."""

@@ -12,20 +12,24 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from haru.engine.dra.errors import AllocationError
+from haru.engine.framework.filter_plan import make_filter_plan
 from haru.engine.framework.options import Options
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message, with_share_ids
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
-from haru.engine.podgroup.schedule_one import Unschedulable
+from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
 from haru.engine.preemption.pod_preemption import preempt_for_pod
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
 from haru.engine.state.cache import Snapshot, namespaced_name
-from haru.engine.state.decision import Decision, GroupKey, Obj, Reason
+from haru.engine.state.decision import Decision, Diagnosis, GroupKey, Obj, Reason
+from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
 
@@ -99,6 +103,22 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
     nominated_paths = snapshot.nominations.keys()
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated_paths)))
+
+
+def diagnose_pod(
+    snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Options, nodes: Sequence[str]
+) -> Diagnosis:
+    """Ask the nodes what keeps one more such pod away, as `decide` would for the first of its group."""
+    with_nominated = with_nominated_pods(snapshot, [pod])
+    overlay = Overlay(with_nominated)
+    try:
+        refused = PodPlacer(overlay, group, options, nodes).refusals(pod)
+    except AllocationError as error:
+        # A selector fails on some device: the other filters can still be asked.
+        demand = device_demand_of(overlay, pod, group, options)
+        plan = make_filter_plan(snapshot, pod, demand.backed if isinstance(demand, DeviceDemand) else frozenset())
+        return Diagnosis(pod.key, {name: plan.check(snapshot.nodes[name]) for name in nodes}, str(error))
+    return Diagnosis(pod.key, refused)
 
 
 def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:

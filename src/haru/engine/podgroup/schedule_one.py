@@ -6,7 +6,7 @@ Source: kube-scheduler's scheduling cycle (PreFilter to Reserve), as behaviour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.filter_results import FilterResultCache
@@ -25,7 +25,7 @@ from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatab
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
 from haru.engine.podgroup.pod_batching import PodBatch
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Diagnosis, Obj, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
@@ -56,6 +56,7 @@ class Unschedulable:
     reasons: tuple[Reason, ...]
     plugins: tuple[str, ...] = ()
     failed: bool = False
+    diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
 
 
 class PodPlacer:
@@ -145,10 +146,13 @@ class PodPlacer:
             )
             return Unschedulable(pod, text, (reason,), (PLUGIN,), failed=True)
         if feasibility.summary is None:
-            refusals = weighed(feasibility.filter_failures(self._overlay).values())
+            failures = feasibility.filter_failures(self._overlay)
+            refusals = weighed(failures.values())
             message = unavailable_message(len(self._nodes), refusals)
-            feasibility.summary = FilterSummary(message, summed_reasons(refusals), rejecting_plugins(refusals))
-        return Unschedulable(pod, *feasibility.summary)
+            reasons, plugins = summed_reasons(refusals), rejecting_plugins(refusals)
+            feasibility.summary = FilterSummary(message, reasons, plugins, failures)
+        message, reasons, plugins, nodes = feasibility.summary
+        return Unschedulable(pod, message, reasons, plugins, diagnosis=Diagnosis(pod.key, nodes))
 
 
 def placement_on(

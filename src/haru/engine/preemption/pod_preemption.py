@@ -165,7 +165,7 @@ def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:
         return None
     if outcome.failed:
         raise UnansweredError(outcome.reasons[0])
-    return placer.refusals(pod)
+    return outcome.diagnosis.nodes if outcome.diagnosis is not None else {}
 
 
 def _with_preemption_message(refused: Decision, preemptor: Preemptor, summary: str) -> Decision:

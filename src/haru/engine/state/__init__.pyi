@@ -9,6 +9,7 @@ from .deadlines import run_limit as run_limit
 from .deadlines import time_text as time_text
 from .decision import ClaimAllocation as ClaimAllocation
 from .decision import ClaimReservation as ClaimReservation
+from .decision import Diagnosis as Diagnosis
 from .decision import Eviction as Eviction
 from .decision import GroupKey as GroupKey
 from .decision import MemberDecision as MemberDecision

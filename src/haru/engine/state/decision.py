@@ -8,7 +8,7 @@ Source: KEP-4671 (PodGroup cycle), KEP-4381 (allocation results).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -145,6 +145,29 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterFailure:
+    """Hold the refusal of one node by one plugin. `resolvable`: evicting pods from the node might help."""
+
+    plugin: str
+    reason: Reason
+    resolvable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the nodes said to a pod that none of them took: the failures of each node, by name.
+
+    `nodes` is empty if PreFilter rejected the pod. `error` is the selector's error that ended the attempt; the failures
+    are then those of the other filters.
+    Source: kube-scheduler's `Diagnosis.NodeToStatus`.
+    """
+
+    pod: PodKey
+    nodes: Mapping[str, Sequence[FilterFailure]]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimAllocation:
     """An allocation to be written: a claim's `status.allocation`, and the entry of `reservedFor` that goes with it.
 
@@ -230,7 +253,8 @@ class Decision:
 
     `evictions` are there only where `status` is nominated, and then all of them are needed (KEP-5710). `version` is the
     snapshot's, so that a decision can be replayed on the state it was made from. `again_at` (seconds since the epoch)
-    is when time alone may change the answer.
+    is when time alone may change the answer. `diagnosis` is that of the first member if no member has a place; it is
+    no part of the decision's value.
     """
 
     group: GroupKey | None
@@ -241,6 +265,7 @@ class Decision:
     version: int = 0
     evictions: tuple[Eviction, ...] = ()
     again_at: float | None = None
+    diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
 
     @property
     def nominated(self) -> tuple[MemberDecision, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import REFUSAL_TYPES
+from haru.engine.state import Diagnosis as NodeDiagnosis
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.funnels import funnels
 from haru.explain.diagnosis.node_groups import Answers, answers, node_groups, served_by_nodes, unusable
@@ -49,8 +50,10 @@ def _missing(funnel: Funnel) -> int:
     return max(0, funnel.short - elsewhere)
 
 
-def diagnose(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Diagnosis:
-    """Look at the cluster through the unit's eyes."""
+def diagnose(
+    snapshot: Snapshot, work: WorkloadUnit, options: Options, decided: NodeDiagnosis | None = None
+) -> Diagnosis:
+    """Tell what keeps the unit waiting; `decided` is what its decision found on the same snapshot."""
     kinds = member_kinds(snapshot, work, options)
     found: list[Funnel] = []
     troubles: dict[str, Reason] = {}
@@ -59,7 +62,7 @@ def diagnose(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Diagno
     for kind in kinds:
         survey = DeviceClassSurvey.of(snapshot, kind.claims, options, kind.asked) if kind.claims else None
         members.append((kind, survey))
-        said = answers(snapshot, kind, work.pod_group(snapshot), options)
+        said = answers(snapshot, kind, work.pod_group(snapshot), options, decided)
         if survey is not None:
             left = without(kind, served_by_nodes(snapshot, kind, said))
             found = _merged(found, funnels(survey, left, unusable(said)))

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from haru.engine import Options, Overlay, Reason, Snapshot
-from haru.engine.dra import AllocationError, RequestFunnel
-from haru.engine.framework import FilterFailure, make_filter_plan
-from haru.engine.podgroup import PodPlacer
-from haru.engine.preemption import with_nominated_pods
-from haru.engine.state import NodeInfo, Obj
+from haru.engine import Options, Reason, Snapshot
+from haru.engine.dra import RequestFunnel
+from haru.engine.framework import FilterFailure
+from haru.engine.podgroup import diagnose_pod
+from haru.engine.state import Diagnosis, NodeInfo, Obj
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.requests import MemberKind, asked_on
 from haru.explain.explanation import DeviceCounts, NodeGroup
@@ -23,17 +22,18 @@ _OF_ROOM = ("InsufficientResource", "TooManyPods")
 Answers = Mapping[str, Sequence[FilterFailure]]
 
 
-def answers(snapshot: Snapshot, kind: MemberKind, group: Obj | None, options: Options) -> Answers:
-    """What every node says to one more such pod; empty for nodes that would take it."""
-    seen = with_nominated_pods(snapshot, [kind.pod])
-    placer = PodPlacer(Overlay(seen), group, options, snapshot.node_names)
-    try:
-        refused: Answers = placer.refusals(kind.pod)
-    except AllocationError:
-        # A selector fails on some device: what the nodes say besides can be told all the same.
-        plan = make_filter_plan(snapshot, kind.pod, kind.demand.backed)
-        refused = {name: plan.check(snapshot.nodes[name]) for name in snapshot.node_names}
-    return {name: refused.get(name, ()) for name in snapshot.node_names}
+def answers(
+    snapshot: Snapshot, kind: MemberKind, group: Obj | None, options: Options, decided: Diagnosis | None = None
+) -> Answers:
+    """Return what every node says to one more such pod; empty for nodes that would take it.
+
+    `decided` is the diagnosis of a decision on the same snapshot: if it is about such a pod, no node is asked again.
+    """
+    found = decided
+    # A decision may respect a backfill reservation until a certain time; the answers here are for any time.
+    if found is None or found.pod != kind.pod.key or snapshot.reservation is not None:
+        found = diagnose_pod(snapshot, kind.pod, group, options, snapshot.node_names)
+    return {name: found.nodes.get(name, ()) for name in snapshot.node_names}
 
 
 def unusable(found: Answers) -> dict[str, str]:

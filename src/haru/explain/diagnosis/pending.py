@@ -42,7 +42,7 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     if hold is not None:
         return _held(kind, obj, snapshot, work, hold, inquiry)
     judgement = verdict_of(snapshot, work, options)
-    found = diagnose(snapshot, work, options)
+    found = diagnose(snapshot, work, options, judgement.diagnosis)
     if judgement.verdict == "Starting" and (kept := blocking_backfill(snapshot, work, options)) is not None:
         return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine import Decision, Options, Reason, Snapshot
+from haru.engine.state import Diagnosis
 from haru.explain import hypothesis
 from haru.explain.diagnosis.later import later
 from haru.explain.diagnosis.least_victims import is_enough
@@ -37,6 +38,7 @@ class JudgedVerdict:
     """The verdict, the scheduler's own reasons, how many members have a place at once now, and what it waits for.
 
     `placed`: a place is free. `unknown` says that nobody takes the work: no scheduler of its name is known.
+    `diagnosis` is that of the decision behind it.
     """
 
     verdict: Verdict
@@ -45,6 +47,7 @@ class JudgedVerdict:
     later: Later | None = None
     placed: bool = False
     unknown: Reason | None = None
+    diagnosis: Diagnosis | None = None
 
 
 def verdict_of(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> JudgedVerdict:
@@ -69,7 +72,7 @@ def _judged(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> JudgedV
     awaited = later(snapshot, work, options) if verdict != "FitsIf" else None
     if verdict is None:
         verdict = "FitsLater" if awaited is not None else _verdict(snapshot, work, options)
-    return JudgedVerdict(verdict, why(decision), fit, awaited)
+    return JudgedVerdict(verdict, why(decision), fit, awaited, diagnosis=decision.diagnosis)
 
 
 def _scheduler(snapshot: Snapshot, work: WorkloadUnit) -> str:

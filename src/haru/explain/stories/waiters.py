@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from haru.engine import Options, Overlay, Reason, Snapshot
+from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import (
     REFUSAL_TYPES,
     AllocationError,
@@ -18,9 +18,7 @@ from haru.engine.dra import (
     RequestFunnel,
     explain_requests,
 )
-from haru.engine.framework import make_filter_plan
-from haru.engine.podgroup import PodPlacer
-from haru.engine.preemption import with_nominated_pods
+from haru.engine.podgroup import diagnose_pod
 from haru.engine.state import GroupKey, PodInfo
 from haru.explain.diagnosis.requests import MemberKind, asked, member_kinds
 from haru.explain.diagnosis.schedulers import unknown_scheduler
@@ -123,15 +121,10 @@ def _requests(kind: MemberKind) -> list[str]:
 
 def _refusals(snapshot: Snapshot, unit: Waiter, kind: MemberKind, name: str, options: Options) -> list[Reason]:
     """Why a node does not take one more such pod; nothing if it does. Devices are told request by request."""
-    seen = with_nominated_pods(snapshot, [kind.pod])
-    group = unit.work.pod_group(snapshot)
-    try:
-        failures = PodPlacer(Overlay(seen), group, options, (name,)).refusals(kind.pod).get(name, ())
-    except AllocationError as error:
-        failures = make_filter_plan(snapshot, kind.pod, kind.demand.backed).check(snapshot.nodes[name])
-        if not failures:
-            return [Reason("SelectorError", str(error))]
-    reasons = [failure.reason for failure in failures]
+    found = diagnose_pod(snapshot, kind.pod, unit.work.pod_group(snapshot), options, (name,))
+    reasons = [failure.reason for failure in found.nodes.get(name, ())]
+    if found.error and not reasons:
+        return [Reason("SelectorError", found.error)]
     if reasons and reasons[0].type == "DevicesUnavailable":
         funnel = _funnel(snapshot, kind, name, options)
         told = [Reason(r.type, r.message, r.data) for r in funnel.refusals] if funnel is not None else []
