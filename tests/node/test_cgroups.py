@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from haru.node.cgroups import host
-from haru.node.cgroups.amounts import Amounts, container_amounts, oom_score, pod_amounts, quota_of, shares_of, weight_of
+from haru.node.cgroups.amounts import (
+    Amounts,
+    NodeMemory,
+    container_amounts,
+    oom_score,
+    pod_amounts,
+    quota_of,
+    shares_of,
+    weight_of,
+)
 from haru.node.cgroups.memory_qos import MemoryQos, pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup, qos_cgroup
 from haru.node.cgroups.tree import CgroupError, FileTree, SystemdTree
@@ -72,23 +81,21 @@ def test_container_resources_are_passed_to_runtime() -> None:
     found = container_amounts(
         made,
         made["spec"]["containers"][0],
-        capacity=4 * GI,
-        allocatable=4 * GI,
-        memory_qos=OFF,
-        unified=True,
-        page_sizes=("1GB", "2MB"),
+        NodeMemory(capacity=4 * GI, allocatable=4 * GI, memory_qos=OFF, unified=True, page_sizes=("1GB", "2MB")),
     )
     expected = Amounts(512, 100_000, 0, oom_score_adj=750, huge_pages={"1GB": 0, "2MB": 4 << 20})
     assert found == Amounts(**{**_fields(expected), "unified": {"memory.oom.group": "1"}})
     alone = container_amounts(
         made,
         made["spec"]["containers"][0],
-        capacity=4 * GI,
-        allocatable=4 * GI,
-        memory_qos=MemoryQos(enforces=True, protects=True),
-        unified=True,
-        single_process_oom_kill=True,
-        cpu_quota=False,
+        NodeMemory(
+            capacity=4 * GI,
+            allocatable=4 * GI,
+            memory_qos=MemoryQos(enforces=True, protects=True),
+            unified=True,
+            single_process_oom_kill=True,
+            cpu_quota=False,
+        ),
     )
     assert (alone.cpu_quota, alone.unified["memory.oom.group"], alone.unified["memory.low"]) == (0, "0", str(GI))
 
@@ -101,7 +108,7 @@ def test_limit_without_request_counts_as_request() -> None:
     made = pod({"limits": {"cpu": "2", "memory": "1Gi"}})
     assert pod_amounts({"spec": {**made["spec"]}}).cpu_quota == 200_000
     found = container_amounts(
-        made, made["spec"]["containers"][0], capacity=GI, allocatable=GI, memory_qos=OFF, unified=False
+        made, made["spec"]["containers"][0], NodeMemory(capacity=GI, allocatable=GI, memory_qos=OFF, unified=False)
     )
     assert (found.cpu_shares, found.memory_limit, dict(found.unified)) == (2048, GI, {})
 

@@ -16,7 +16,8 @@ from slow_runtime import SlowRuntime
 import virtual_time
 from haru.kube import schema
 from haru.kube.patch.strategic import apply_strategic_merge_patch
-from haru.node.agent.options import NodeOptions
+from haru.node.agent.context import RuntimeInfo
+from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra.devices import NoDevices
 from haru.node.podworker.container_start import Starter
@@ -70,7 +71,7 @@ class Node:
 
     def __init__(self, runtime: SlowRuntime, directory: Path) -> None:
         self.api, self.runtime = Api(), runtime
-        options = NodeOptions("n", directory, directory / "logs", cgroups_per_qos=False)
+        options = NodeOptions("n", directory, directory / "logs", cgroups=CgroupOptions(per_qos=False))
         self.context: Any = SimpleNamespace(
             client=self.api,
             runtime=runtime,
@@ -81,10 +82,9 @@ class Node:
             objects=Objects(),
             asker=None,
             devices=NoDevices(),
-            tree=None,
+            cgroups=SimpleNamespace(tree=None),
             allocatable={},
-            runtime_name="containerd",
-            runtime_version="v2.0.0",
+            runtime_info=RuntimeInfo(version="v2.0.0"),
             users=lambda pod: None,
             amounts=lambda pod, container: Amounts(2, 0, 0),
         )

@@ -205,7 +205,7 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
     """The flags, checked. Raises UsageError that names the flag, the value and the remedy."""
     from haru.drivers.cdi.reader import DIRECTORIES
     from haru.kube.names import is_dns1123_subdomain
-    from haru.node.agent import NodeOptions
+    from haru.node.agent import CgroupOptions, DnsOptions, NodeOptions, RegistrationOptions
     from haru.node.cri import endpoint_target
 
     name = (flags.hostname_override or socket.gethostname()).lower()
@@ -223,18 +223,21 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
         logs=flags.pod_logs_dir.absolute(),
         endpoint=flags.container_runtime_endpoint,
         addresses=tuple(_address(text) for text in flags.node_ip or ()),
-        labels=_pairs(flags.node_labels, "--node-labels"),
-        taints=tuple(_taint(text) for text in flags.register_with_taints.split(",") if text),
+        registration=RegistrationOptions(
+            labels=_pairs(flags.node_labels, "--node-labels"),
+            taints=tuple(_taint(text) for text in flags.register_with_taints.split(",") if text),
+        ),
         max_pods=flags.max_pods,
         reserved=_quantities(flags.system_reserved, "--system-reserved"),
-        cluster_dns=tuple(filter(None, flags.cluster_dns.split(","))),
-        cluster_domain=flags.cluster_domain,
-        cgroup_root=flags.cgroup_root,
-        cgroup_driver=flags.cgroup_driver,
-        cgroups_per_qos=not flags.no_cgroups_per_qos,
-        fail_cgroup_v1=not flags.no_fail_cgroup_v1,
-        memory_throttling_factor=flags.memory_throttling_factor,
-        memory_reservation_policy=flags.memory_reservation_policy,
+        dns=DnsOptions(tuple(filter(None, flags.cluster_dns.split(","))), flags.cluster_domain),
+        cgroups=CgroupOptions(
+            root=flags.cgroup_root,
+            driver=flags.cgroup_driver,
+            per_qos=not flags.no_cgroups_per_qos,
+            fail_v1=not flags.no_fail_cgroup_v1,
+            memory_throttling_factor=flags.memory_throttling_factor,
+            memory_reservation_policy=flags.memory_reservation_policy,
+        ),
         gates=parse_gates(flags.feature_gates),
         cdi_directories=tuple(directory.absolute() for directory in flags.cdi_dir or DIRECTORIES),
     )

@@ -20,10 +20,10 @@ from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.node_room import admission_problem
 from haru.kube.quantity import parse_quantity
-from haru.node.agent.context import Context
+from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import LogKeeper
 from haru.node.agent.machine import own_address, read_machine
-from haru.node.agent.node_status import allocatable
+from haru.node.agent.node_status import Host, allocatable
 from haru.node.agent.object_cache import Objects
 from haru.node.agent.options import NodeOptions
 from haru.node.agent.registration import Registration
@@ -90,16 +90,15 @@ class Agent:
         """Be a node until cancelled. Raises `NodeError`, StatusError."""
         options = self._options
         found = hierarchies()
-        if problem := refusal(found, fail_cgroup_v1=options.fail_cgroup_v1):
+        if problem := refusal(found, fail_cgroup_v1=options.cgroups.fail_v1):
             raise NodeError(problem)
         options.root.mkdir(parents=True, exist_ok=True)
         streaming = options.gates.enabled("CRIListStreaming")
-        runtime = RuntimeClient(options.endpoint, streaming=streaming, seconds=options.runtime_seconds)
+        runtime = RuntimeClient(options.endpoint, streaming=streaming, seconds=options.intervals.runtime_seconds)
         async with runtime:
             context = self.context = await self._context(runtime)
-            self._registration = Registration(
-                self._client, runtime, options, context.machine, context.addresses, self._port
-            )
+            host = Host(context.machine, context.addresses, self._port)
+            self._registration = Registration(self._client, runtime, options, host)
             self.pods = Informer(self._client, PODS, Selection(field_selector=f"spec.nodeName={options.name}"))
             try:
                 await self._work(context, self.pods, self._registration)
@@ -119,11 +118,10 @@ class Agent:
         if version.runtime_api_version != "v1":
             raise NodeError(f"{options.endpoint} speaks CRI {version.runtime_api_version}, v1 is needed")
         machine = await asyncio.to_thread(read_machine, options.root)
-        systemd = options.cgroup_driver == "systemd" if driver is None else driver == cri.SYSTEMD
+        systemd = options.cgroups.driver == "systemd" if driver is None else driver == cri.SYSTEMD
         tree: Tree | None = None
-        if options.cgroups_per_qos:
+        if options.cgroups.per_qos:
             tree = SystemdTree() if systemd else FileTree(found)
-        given = allocatable(options, machine)
         rule = _memory_qos(options, found)
         return Context(
             client=self._client,
@@ -136,22 +134,16 @@ class Agent:
             objects=Objects(self._client, self._objects_changed),
             asker=Asker(runtime),
             devices=self._devices,
-            hierarchies=found,
-            tree=tree,
-            memory_qos=rule,
-            qos_groups=QosGroups(tree, rule, options.cgroup_root, self._active),
+            cgroups=Cgroups(found, tree, rule, QosGroups(tree, rule, options.cgroups.root, self._active)),
             ranges=await asyncio.to_thread(_ranges, options),
-            runtime_has_users=await _has_users(runtime),
-            runtime_name=version.runtime_name,
-            runtime_version=version.runtime_version,
-            allocatable=given,
-            allocatable_memory=parse_quantity(given["memory"]).value(),
+            runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, await _has_users(runtime)),
+            allocatable=allocatable(options, machine),
         )
 
     async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            if self._options.register:
+            if self._options.registration.register:
                 await _patiently(registration.register, "the node was not registered")
             with contextlib.suppress(CriError, OSError):
                 await registration.report(force=True)
@@ -165,9 +157,9 @@ class Agent:
             group.create_task(pods.run(), name="pods of the node")
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
-            group.create_task(context.qos_groups.run(), name="groups above pods")
+            group.create_task(context.cgroups.qos_groups.run(), name="groups above pods")
             group.create_task(LogKeeper(context.runtime, self._running).run(), name="logs")
-            _log.info("node %s runs pods on %s", self._options.name, context.runtime_name)
+            _log.info("node %s runs pods on %s", self._options.name, context.runtime_info.name)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +222,7 @@ class Agent:
             if answered != answers and self._registration is not None:
                 self._registration.look()
             answers = answered
-            await asyncio.sleep(self._options.relist_seconds)
+            await asyncio.sleep(self._options.intervals.relist_seconds)
 
     async def _relist_once(self, context: Context, starter: Starter) -> None:
         sandboxes, containers = await asyncio.gather(context.runtime.sandboxes(), context.runtime.containers())

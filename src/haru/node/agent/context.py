@@ -8,10 +8,11 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
+from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.object_cache import Objects
 from haru.node.agent.options import NodeOptions
-from haru.node.cgroups.amounts import Amounts, container_amounts
+from haru.node.cgroups.amounts import Amounts, NodeMemory, container_amounts
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.memory_qos import MemoryQos
 from haru.node.cgroups.qos_groups import QosGroups
@@ -23,6 +24,27 @@ from haru.node.probes.probe_exec import Asker
 from haru.node.volumes.places import Places
 
 Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """The cgroups of this machine, and those of pods."""
+
+    hierarchies: Hierarchies
+    tree: Tree | None
+    """None: the agent makes no cgroups for pods."""
+    memory_qos: MemoryQos
+    qos_groups: QosGroups
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """What the container runtime says of itself."""
+
+    name: str = "containerd"
+    version: str = ""
+    has_users: bool = False
+    """Whether it can give a pod users of its own."""
 
 
 @dataclass(slots=True)
@@ -39,35 +61,26 @@ class Context:
     objects: Objects
     asker: Asker
     devices: Devices
-    hierarchies: Hierarchies
-    tree: Tree | None
-    """None: pods have no control group of the agent's making."""
-    memory_qos: MemoryQos
-    qos_groups: QosGroups
+    cgroups: Cgroups
     ranges: Ranges
     """The users of pods that have their own."""
-    runtime_has_users: bool = False
-    """Whether the runtime can give a pod users of its own."""
-    runtime_name: str = "containerd"
-    runtime_version: str = ""
+    runtime_info: RuntimeInfo
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    allocatable_memory: int = 0
 
     def users(self, pod: Obj) -> IdRange | None:
         """The users of a pod that wants its own, None for one that has the host's. Raises `UserNamespaceError`."""
         if not wants_namespace(pod):
             return None
-        if not self.runtime_has_users:
+        if not self.runtime_info.has_users:
             raise UserNamespaceError(UNSUPPORTED)
         return self.ranges.get_or_create(pod["metadata"]["uid"])
 
     def amounts(self, pod: Obj, container: Mapping[str, Any]) -> Amounts:
         """What a container may use."""
-        return container_amounts(
-            pod,
-            container,
+        node = NodeMemory(
             capacity=self.machine.memory,
-            allocatable=self.allocatable_memory,
-            memory_qos=self.memory_qos,
-            unified=self.hierarchies.mode == "unified",
+            allocatable=parse_quantity(self.allocatable["memory"]).value(),
+            memory_qos=self.cgroups.memory_qos,
+            unified=self.cgroups.hierarchies.mode == "unified",
         )
+        return container_amounts(pod, container, node)

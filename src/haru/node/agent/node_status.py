@@ -6,7 +6,8 @@ Source: v1 NodeStatus and the well-known labels, as kubelets write them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from haru.kube.meta import get_condition
 from haru.kube.quantity import parse_quantity
@@ -31,7 +32,7 @@ def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:
         "kubernetes.io/hostname": options.name,
         "kubernetes.io/os": "linux",
     }
-    return {**known, **options.labels}
+    return {**known, **options.registration.labels}
 
 
 def capacity(options: NodeOptions, machine: Machine) -> dict[str, str]:
@@ -62,21 +63,24 @@ def allocatable(options: NodeOptions, machine: Machine) -> dict[str, str]:
     return found
 
 
-def node_status(
-    options: NodeOptions,
-    machine: Machine,
-    addresses: Sequence[str],
-    version: cri.VersionResponse,
-    images: Sequence[cri.Image],
-    port: int,
-) -> Obj:
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine, its addresses, and the port of the kubelet API (0: none)."""
+
+    machine: Machine
+    addresses: Sequence[str]
+    port: int = 0
+
+
+def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, images: Sequence[cri.Image]) -> Obj:
     """The status without its conditions."""
+    machine = host.machine
     listed = sorted(images, key=lambda image: (-image.size, image.id))[:_MOST_IMAGES]
     status: Obj = {
         "capacity": capacity(options, machine),
         "allocatable": allocatable(options, machine),
         "addresses": [
-            *({"type": "InternalIP", "address": address} for address in addresses),
+            *({"type": "InternalIP", "address": address} for address in host.addresses),
             {"type": "Hostname", "address": options.name},
         ],
         "nodeInfo": {
@@ -94,8 +98,8 @@ def node_status(
         },
         "images": [_image(image) for image in listed],
     }
-    if port:
-        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    if host.port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": host.port}}
     return status
 
 
@@ -138,21 +142,35 @@ def not_ready_reasons(answer: cri.StatusResponse | None, error: str = "") -> lis
     return reasons
 
 
-def node_conditions(
-    stored: Mapping[str, Any], unready: Sequence[str], free_memory: int, free_storage: float, pids_low: bool, now: str
-) -> list[Obj]:
+@dataclass(frozen=True, slots=True)
+class FreeResources:
+    """What is left on the machine: bytes of memory, the share of its disk, whether processes run out."""
+
+    memory: int
+    storage_share: float
+    few_pids: bool
+
+
+class _Condition(NamedTuple):
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def node_conditions(stored: Mapping[str, Any], unready: Sequence[str], free: FreeResources, now: str) -> list[Obj]:
     """The four conditions; a time of transition stays while a status does."""
-    low_memory, low_disk = free_memory < LOW_MEMORY_BYTES, free_storage < LOW_DISK_SHARE
+    low_memory, low_disk = free.memory < LOW_MEMORY_BYTES, free.storage_share < LOW_DISK_SHARE
     table = [
-        ("MemoryPressure", low_memory, *_memory_words(low_memory)),
-        ("DiskPressure", low_disk, *_disk_words(low_disk)),
-        ("PIDPressure", pids_low, *_pid_words(pids_low)),
+        _Condition("MemoryPressure", low_memory, *_memory_words(low_memory)),
+        _Condition("DiskPressure", low_disk, *_disk_words(low_disk)),
+        _Condition("PIDPressure", free.few_pids, *_pid_words(free.few_pids)),
     ]
-    ready = ("Ready", not unready, "KubeletReady", "kubelet is posting ready status")
+    ready = _Condition("Ready", True, "KubeletReady", "kubelet is posting ready status")
     if unready:
         text = unready[0] if len(unready) == 1 else f"[{', '.join(unready)}]"
-        ready = ("Ready", False, "KubeletNotReady", text)
-    return [_condition(stored, *each, now=now) for each in (*table, ready)]
+        ready = _Condition("Ready", False, "KubeletNotReady", text)
+    return [_condition(stored, each, now) for each in (*table, ready)]
 
 
 def _memory_words(low: bool) -> tuple[str, str]:
@@ -172,15 +190,15 @@ def _pid_words(low: bool) -> tuple[str, str]:
     return "KubeletHasSufficientPID", "kubelet has sufficient PID available"
 
 
-def _condition(stored: Mapping[str, Any], kind: str, holds: bool, reason: str, message: str, *, now: str) -> Obj:
-    status = "True" if holds else "False"
-    had = get_condition(stored, kind) or {}
+def _condition(stored: Mapping[str, Any], condition: _Condition, now: str) -> Obj:
+    status = "True" if condition.holds else "False"
+    had = get_condition(stored, condition.type) or {}
     same = had.get("status") == status and had.get("lastTransitionTime")
     return {
-        "type": kind,
+        "type": condition.type,
         "status": status,
         "lastHeartbeatTime": now,
         "lastTransitionTime": had["lastTransitionTime"] if same else now,
-        "reason": reason,
-        "message": message,
+        "reason": condition.reason,
+        "message": condition.message,
     }

@@ -13,46 +13,75 @@ DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """One node. Durations are seconds."""
+class CgroupOptions:
+    """The cgroups of pods, and the memory QoS that is enforced in them."""
 
-    name: str
-    root: Path
-    """Where the agent keeps volumes and what it has to remember."""
-    logs: Path
-    """Where containers' logs are: /var/log/pods."""
-    endpoint: str = DEFAULT_ENDPOINT
-    addresses: Sequence[str] = ()
-    """Of the node; empty: that of its default route."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, str]] = ()
-    max_pods: int = 110
-    reserved: Mapping[str, str] = field(default_factory=dict)
-    """Of each resource what is kept from pods, as quantities."""
-    cluster_dns: Sequence[str] = ()
-    cluster_domain: str = "cluster.local"
-    cgroup_root: str = "/"
-    cgroup_driver: str = "cgroupfs"
-    cgroups_per_qos: bool = True
-    fail_cgroup_v1: bool = True
+    root: str = "/"
+    driver: str = "cgroupfs"
+    """Used where the runtime does not report one."""
+    per_qos: bool = True
+    fail_v1: bool = True
     memory_throttling_factor: float | None = 0.9
     memory_reservation_policy: str = "None"
-    ids_per_pod: int = 65_536
-    """Users that a pod with `hostUsers: false` has."""
-    gates: FeatureGates = field(default_factory=FeatureGates)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationOptions:
+    """How the node registers."""
+
+    register: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DnsOptions:
+    """The DNS of the cluster, for pods with dnsPolicy ClusterFirst."""
+
+    servers: Sequence[str] = ()
+    domain: str = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often things happen, and how long they may take, in seconds."""
+
     status_seconds: float = 10.0
-    """How often the node's status is looked at."""
+    """Between two looks at the node's status."""
     report_seconds: float = 300.0
-    """How often it is reported although nothing changed."""
+    """Between two reports of a status that did not change."""
     lease_seconds: int = 40
     relist_seconds: float = 1.0
-    """How often the runtime is asked for everything it has."""
+    """Between two lists of everything that the runtime has."""
     resync_seconds: float = 60.0
-    """How often each pod is looked at although nothing happened."""
+    """Between two looks at a pod to which nothing happened."""
     runtime_seconds: float = 120.0
     """How long a call of the runtime may take."""
     crash_first_seconds: float = 10.0
     crash_longest_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """One node."""
+
+    name: str
+    root: Path
+    """The directory for volumes and for what the agent has to remember."""
+    logs: Path
+    """The directory for logs of containers: /var/log/pods."""
+    endpoint: str = DEFAULT_ENDPOINT
+    addresses: Sequence[str] = ()
+    """Of the node; empty: that of its default route."""
+    registration: RegistrationOptions = field(default_factory=RegistrationOptions)
+    max_pods: int = 110
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    """Of each resource what is kept from pods, as quantities."""
+    dns: DnsOptions = field(default_factory=DnsOptions)
+    cgroups: CgroupOptions = field(default_factory=CgroupOptions)
+    ids_per_pod: int = 65_536
+    """Users that a pod with `hostUsers: false` has."""
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    intervals: Intervals = field(default_factory=Intervals)
     cdi_directories: Sequence[Path] = DIRECTORIES
     """Where CDI files are, for a runtime that does not know them; later ones win."""
-    register: bool = True

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,16 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
-from haru.node.agent.machine import Machine, available_memory
-from haru.node.agent.node_status import node_conditions, node_labels, node_status, not_ready_reasons, runtime_fields
+from haru.node.agent.machine import available_memory
+from haru.node.agent.node_status import (
+    FreeResources,
+    Host,
+    node_conditions,
+    node_labels,
+    node_status,
+    not_ready_reasons,
+    runtime_fields,
+)
 from haru.node.agent.options import NodeOptions
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
@@ -44,12 +51,9 @@ class Registration:
         client: ApiClient,
         runtime: RuntimeClient,
         options: NodeOptions,
-        machine: Machine,
-        addresses: Sequence[str],
-        port: int = 0,
+        host: Host,
     ) -> None:
-        self._client, self._runtime, self._options, self._machine = client, runtime, options, machine
-        self._addresses, self._port = addresses, port
+        self._client, self._runtime, self._options, self._host = client, runtime, options, host
         self._uid = ""
         self._reported = 0.0
         self._look = asyncio.Event()
@@ -62,8 +66,10 @@ class Registration:
     async def register(self) -> Obj:
         """Make the node, or take over the one of this name. Raises StatusError, OSError."""
         options = self._options
-        meta = {"name": options.name, "labels": node_labels(options, self._machine)}
-        spec: Obj = {"taints": [dict(taint) for taint in options.taints]} if options.taints else {}
+        meta = {"name": options.name, "labels": node_labels(options, self._host.machine)}
+        spec: Obj = (
+            {"taints": [dict(taint) for taint in options.registration.taints]} if options.registration.taints else {}
+        )
         node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
         try:
             stored = await self._client.create(NODES, node)
@@ -71,7 +77,7 @@ class Registration:
             if error.reason != "AlreadyExists":
                 raise
             stored = await self._client.get(NODES, options.name)
-            wanted = node_labels(options, self._machine)
+            wanted = node_labels(options, self._host.machine)
             missing = {key: value for key, value in wanted.items() if labels_of(stored).get(key) != value}
             if missing:
                 stored = await self._client.patch(NODES, options.name, {"metadata": {"labels": missing}})
@@ -86,7 +92,7 @@ class Registration:
         wanted = await self._status(stored)
         patch = _difference(stored.get("status") or {}, wanted)
         now = asyncio.get_running_loop().time()
-        if not patch and not force and now - self._reported < self._options.report_seconds:
+        if not patch and not force and now - self._reported < self._options.intervals.report_seconds:
             return
         patch["conditions"] = wanted["conditions"]
         body = {"metadata": {"uid": self._uid}, "status": patch}
@@ -105,7 +111,7 @@ class Registration:
             failure = str(error)
         reasons = not_ready_reasons(answer, failure)
         self.is_ready = not reasons
-        wanted = node_status(self._options, self._machine, self._addresses, version, images, self._port)
+        wanted = node_status(self._options, self._host, version, images)
         if answer is None:
             # What cannot be asked for now is left as it was.
             for field in ("images", "nodeInfo"):
@@ -115,14 +121,18 @@ class Registration:
         disk = await asyncio.to_thread(shutil.disk_usage, self._options.root)
         share = disk.free / disk.total if disk.total else 1.0
         now = format_time(datetime.now(UTC))
-        wanted["conditions"] = node_conditions(stored, reasons, available_memory(), share, _is_crowded(), now)
+        wanted["conditions"] = node_conditions(
+            stored, reasons, FreeResources(available_memory(), share, _is_crowded()), now
+        )
         return wanted
 
     async def keep(self) -> None:
         """Renew the Lease and report until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._again(self._options.lease_seconds / 4, self.renew, "lease", asyncio.Event()))
-            group.create_task(self._again(self._options.status_seconds, self.report, "status", self._look))
+            group.create_task(
+                self._again(self._options.intervals.lease_seconds / 4, self.renew, "lease", asyncio.Event())
+            )
+            group.create_task(self._again(self._options.intervals.status_seconds, self.report, "status", self._look))
 
     async def _again(self, seconds: float, work: Any, what: str, sooner: asyncio.Event) -> None:
         while True:
@@ -141,7 +151,7 @@ class Registration:
         """Renew the Lease, or make it. Raises StatusError, OSError."""
         name, now = self._options.name, format_micro_time(datetime.now(UTC))
         owner = owner_reference({"metadata": {"name": name, "uid": self._uid}}, NODES, controller=False)
-        spec = {"holderIdentity": name, "leaseDurationSeconds": self._options.lease_seconds, "renewTime": now}
+        spec = {"holderIdentity": name, "leaseDurationSeconds": self._options.intervals.lease_seconds, "renewTime": now}
         body: Obj = {"metadata": {"ownerReferences": [owner]}, "spec": spec}
         try:
             await self._client.patch(LEASES, name, body, LEASE_NAMESPACE)

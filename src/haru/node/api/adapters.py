@@ -131,11 +131,11 @@ class AgentView:
             await asyncio.sleep(_LOOK_SECONDS)  # the agent asks its runtime first
         context, options = self.agent.context, self._options
         places = Places(
-            context.hierarchies,
+            context.cgroups.hierarchies,
             options.root,
             options.logs,
-            cgroup_root=options.cgroup_root,
-            driver="systemd" if isinstance(context.tree, SystemdTree) else "cgroupfs",
+            cgroup_root=options.cgroups.root,
+            driver="systemd" if isinstance(context.cgroups.tree, SystemdTree) else "cgroupfs",
         )
         self._collector = Collector(options.name, places, self.all, RuntimeStats(context.runtime).uses)
         await self._collector.run()
@@ -195,12 +195,12 @@ def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
         "enableSystemLogHandler": server.system_logs,
         "enableSystemLogQuery": False,
         "enableDebugFlagsHandler": server.flags_handler,
-        "clusterDomain": node.cluster_domain,
-        "clusterDNS": list(node.cluster_dns),
-        "cgroupRoot": node.cgroup_root,
-        "cgroupsPerQOS": node.cgroups_per_qos,
-        "cgroupDriver": node.cgroup_driver,
-        "failCgroupV1": node.fail_cgroup_v1,
+        "clusterDomain": node.dns.domain,
+        "clusterDNS": list(node.dns.servers),
+        "cgroupRoot": node.cgroups.root,
+        "cgroupsPerQOS": node.cgroups.per_qos,
+        "cgroupDriver": node.cgroups.driver,
+        "failCgroupV1": node.cgroups.fail_v1,
         "maxPods": node.max_pods,
         "systemReserved": dict(node.reserved),
         "containerRuntimeEndpoint": node.endpoint,

@@ -51,31 +51,35 @@ def quota_of(milli: int) -> int:
     return max(milli * PERIOD_MICROSECONDS // 1000, MIN_QUOTA_MICROSECONDS) if milli else 0
 
 
-def container_amounts(
-    pod: Obj,
-    container: Obj,
-    *,
-    capacity: int,
-    allocatable: int,
-    memory_qos: MemoryQos,
-    unified: bool,
-    page_sizes: Sequence[str] = (),
-    single_process_oom_kill: bool = False,
-    cpu_quota: bool = True,
-) -> Amounts:
-    """What a runtime is told for a container, on a node with so many bytes of memory and huge pages of these sizes."""
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What the amounts of a container depend on, of its node; sizes in bytes."""
+
+    capacity: int
+    allocatable: int
+    memory_qos: MemoryQos
+    unified: bool
+    """Cgroup v2."""
+    page_sizes: Sequence[str] = ()
+    """Of huge pages."""
+    single_process_oom_kill: bool = False
+    cpu_quota: bool = True
+
+
+def container_amounts(pod: Obj, container: Obj, node: NodeMemory) -> Amounts:
+    """What a runtime is told for a container on a node."""
     resources = container.get("resources") or {}
     requests, limits = _parsed(resources.get("requests")), _parsed(resources.get("limits"))
     asked = requests.get("cpu", limits.get("cpu"))
-    keys = container_values(memory_qos, pod, container, allocatable)
-    if unified:
-        keys = {"memory.oom.group": "0" if single_process_oom_kill else "1", **keys}
+    keys = container_values(node.memory_qos, pod, container, node.allocatable)
+    if node.unified:
+        keys = {"memory.oom.group": "0" if node.single_process_oom_kill else "1", **keys}
     return Amounts(
         shares_of(asked.milli() if asked is not None else 0),
-        quota_of(limits["cpu"].milli()) if cpu_quota and "cpu" in limits else 0,
+        quota_of(limits["cpu"].milli()) if node.cpu_quota and "cpu" in limits else 0,
         limits["memory"].value() if "memory" in limits else 0,
-        oom_score_adj=oom_score(pod, container, capacity),
-        huge_pages={**dict.fromkeys(page_sizes, 0), **_huge_pages(limits)},
+        oom_score_adj=oom_score(pod, container, node.capacity),
+        huge_pages={**dict.fromkeys(node.page_sizes, 0), **_huge_pages(limits)},
         unified=keys,
     )
 

@@ -34,9 +34,7 @@ class MemoryQos:
     as_in_1_36_0: bool = False
 
 
-def configured(
-    *, gate: bool, unified: bool, factor: float | None, policy: str, page: int, as_in_1_36_0: bool = False
-) -> MemoryQos:
+def configured(*, gate: bool, unified: bool, factor: float | None, policy: str, page: int) -> MemoryQos:
     """From the fields of KubeletConfiguration. Raises ValueError with the field, the value and the remedy."""
     if policy not in ("", *POLICIES):
         raise ValueError(f'memoryReservationPolicy: Invalid value: "{policy}": must be one of: {", ".join(POLICIES)}')
@@ -50,7 +48,7 @@ def configured(
         raise ValueError(f"memoryThrottlingFactor: Invalid value: {factor}: must be more than 0 and at most 1.0")
     enforces = gate and unified
     protects = enforces and policy == "TieredReservation"
-    return MemoryQos(enforces, protects, DEFAULT_FACTOR if factor is None else factor, page, as_in_1_36_0)
+    return MemoryQos(enforces, protects, DEFAULT_FACTOR if factor is None else factor, page)
 
 
 def high_mark(rule: MemoryQos, requested: int, limit: int, allocatable: int) -> int | None:

@@ -34,8 +34,8 @@ def rule_of(options: NodeOptions, found: Hierarchies) -> MemoryQos:
     rule = configured(
         gate=gate,
         unified=not problem,
-        factor=options.memory_throttling_factor,
-        policy=options.memory_reservation_policy,
+        factor=options.cgroups.memory_throttling_factor,
+        policy=options.cgroups.memory_reservation_policy,
         page=os.sysconf("SC_PAGE_SIZE"),
     )
     if gate and problem:

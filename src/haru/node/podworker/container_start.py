@@ -135,7 +135,7 @@ class Starter:
             users=mapping,
         )
         message = container_config(pod, container, around)
-        if names and not cdi.runtime_has_cdi(self._context.runtime_name, self._context.runtime_version):
+        if names and not cdi.runtime_has_cdi(self._context.runtime_info.name, self._context.runtime_info.version):
             cdi.apply(message, names, self._context.options.cdi_directories)
         return message
 

@@ -27,36 +27,36 @@ class Sandboxes:
     def group(self, pod: Obj) -> CgroupName:
         """The control group of a pod."""
         qos: Any = (pod.get("status") or {}).get("qosClass") or qos_class(pod["spec"])
-        return pod_cgroup(kubepods(self._context.options.cgroup_root), qos, pod["metadata"]["uid"])
+        return pod_cgroup(kubepods(self._context.options.cgroups.root), qos, pod["metadata"]["uid"])
 
     def config(self, pod: Obj, attempt: int) -> cri.PodSandboxConfig:
         """How the runtime is told of the sandbox. Raises `UserNamespaceError`."""
         options = self._context.options
         users = self._context.users(pod)
-        driver: Any = options.cgroup_driver
+        driver: Any = options.cgroups.driver
         return sandbox_config(
             pod,
             attempt,
             log_directory=log_directory(str(options.logs), pod),
-            cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups_per_qos else "",
+            cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups.per_qos else "",
             users=cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None,
-            dns=dns_of(pod, list(options.cluster_dns), options.cluster_domain),
+            dns=dns_of(pod, list(options.dns.servers), options.dns.domain),
         )
 
     async def make(self, pod: Obj, attempt: int, handler: str) -> str:
         """Make a sandbox; its id. Raises `CriError`, `CgroupError`, `UserNamespaceError`, OSError."""
         config = self.config(pod, attempt)
         await asyncio.to_thread(Path(config.log_directory).mkdir, parents=True, exist_ok=True)
-        if self._context.tree is not None:
-            await self._context.qos_groups.update()
-            values = pod_values(self._context.memory_qos, pod)
-            await asyncio.to_thread(self._context.tree.apply, self.group(pod), values, pod_amounts(pod))
+        if self._context.cgroups.tree is not None:
+            await self._context.cgroups.qos_groups.update()
+            values = pod_values(self._context.cgroups.memory_qos, pod)
+            await asyncio.to_thread(self._context.cgroups.tree.apply, self.group(pod), values, pod_amounts(pod))
         return await self._context.runtime.run_sandbox(config, handler)
 
     async def remove_group(self, pod: Obj) -> None:
         """The pod's control group goes. Raises `CgroupError`."""
-        if self._context.tree is not None:
-            await asyncio.to_thread(self._context.tree.remove, self.group(pod))
+        if self._context.cgroups.tree is not None:
+            await asyncio.to_thread(self._context.cgroups.tree.remove, self.group(pod))
 
 
 def dns_of(pod: Obj, servers: list[str], domain: str, resolv: Path = Path("/etc/resolv.conf")) -> cri.DNSConfig:

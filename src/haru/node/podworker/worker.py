@@ -62,7 +62,7 @@ class PodWorker:
         self._teller = StatusManager(context)
         self._sandboxes = Sandboxes(context)
         self._clearing = Clearing(context, self._sandboxes, uid)
-        self._loop = CrashLoop(options.crash_first_seconds, options.crash_longest_seconds)
+        self._loop = CrashLoop(options.intervals.crash_first_seconds, options.intervals.crash_longest_seconds)
         self._backoff = Backoff(base=1.0, cap=20.0)
         self._reasons: dict[str, tuple[str, str]] = {}
         self._retry_at: dict[str, float] = {}
@@ -118,7 +118,7 @@ class PodWorker:
                 if wait is None:
                     return
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(wait, self._context.options.resync_seconds)):
+                    async with asyncio.timeout(min(wait, self._context.options.intervals.resync_seconds)):
                         await self._wake.wait()
         finally:
             self._prober.close()
@@ -130,7 +130,7 @@ class PodWorker:
         pod = self.pod
         seen = self.seen = await self._look(pod)
         if pod is None:
-            return await self._end(None, seen) if self._gone else self._context.options.resync_seconds
+            return await self._end(None, seen) if self._gone else self._context.options.intervals.resync_seconds
         if self._gone or pod["metadata"].get("deletionTimestamp"):
             return await self._end(pod, seen)
         if (pod.get("status") or {}).get("phase") in TERMINAL:
@@ -139,7 +139,7 @@ class PodWorker:
         if self._over:
             if not await self._all_ended(pod, seen):
                 await self._tell(pod, seen)
-                return self._context.options.resync_seconds
+                return self._context.options.intervals.resync_seconds
             await self._tell(pod, await self._look(pod))
             return 0.0
         wait = await self._keep(pod, seen)
@@ -170,7 +170,7 @@ class PodWorker:
         pod = await self._tell(pod, seen)
         if plan.end_pod:
             if not await self._all_ended(pod, seen):
-                return self._context.options.resync_seconds
+                return self._context.options.intervals.resync_seconds
             return 0.0
         if plan.is_over:
             return 0.0
@@ -228,7 +228,7 @@ class PodWorker:
     async def _start_all(self, pod: Obj, seen: SeenPod, plan: Plan, sources: Sources, place: Place) -> float:
         """Start what is to start now; seconds until there is more to do."""
         options, now = self._context.options, time.time()
-        wait = options.resync_seconds if plan.wake_after is None else plan.wake_after
+        wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
         for name in plan.crashing:
             self._context.recorder.event(pod, "Warning", "BackOff", _backed_off(pod, name))
         specs = {one["name"]: one for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])}
@@ -349,7 +349,7 @@ class PodWorker:
         if await self._all_ended(pod, seen) and not self._cleaned:
             await self._clearing.give_back(pod)
             self._cleaned = True
-        return self._context.options.resync_seconds
+        return self._context.options.intervals.resync_seconds
 
     async def _end(self, pod: Obj | None, seen: SeenPod) -> float | None:
         """A pod that is deleted: everything of it goes, then itself."""
@@ -357,7 +357,7 @@ class PodWorker:
         if not await self._all_ended(pod, seen):
             if pod is not None and not self._gone:
                 await self._tell(pod, seen)
-            return self._context.options.resync_seconds
+            return self._context.options.intervals.resync_seconds
         if pod is not None and not self._gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
             pod = await self._tell(pod, await self._look(pod))
         await self._clearing.remove(pod, seen)

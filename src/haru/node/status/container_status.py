@@ -61,17 +61,14 @@ def has_run(status: Mapping[str, Any]) -> bool:
 
 def container_statuses(pod: Obj, seen: SeenPod, known: Known, *, init: bool) -> list[Obj]:
     """Statuses in the order of the spec."""
-    before = by_name(pod, "initContainerStatuses" if init else "containerStatuses")
     listed = pod["spec"].get("initContainers" if init else "containers") or ()
-    return [_status(pod, one, seen, known, before.get(one["name"]), init=init) for one in listed]
+    return [_status(pod, container, seen, known, init=init) for container in listed]
 
 
-def _status(
-    pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known, before: Obj | None, *, init: bool
-) -> Obj:
+def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known, *, init: bool) -> Obj:
     history = seen.history(container["name"])
     if not history:
-        return _unseen(pod, container, known, before, init=init)
+        return _unseen(pod, container, known, init=init)
     newest = history[0]
     state = _state(newest, known, pod, container, init=init)
     last = _ended(history[1], known) if len(history) > 1 and history[1].state == EXITED else None
@@ -97,8 +94,9 @@ def _status(
     return status | _volume_mounts(container)
 
 
-def _unseen(pod: Obj, container: Mapping[str, Any], known: Known, before: Obj | None, *, init: bool) -> Obj:
+def _unseen(pod: Obj, container: Mapping[str, Any], known: Known, *, init: bool) -> Obj:
     """Of a container that the runtime does not know: it has not begun, or was removed."""
+    before = by_name(pod, "initContainerStatuses" if init else "containerStatuses").get(container["name"])
     status: Obj = {
         "name": container["name"],
         "state": {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))},

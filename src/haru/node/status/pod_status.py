@@ -7,7 +7,7 @@ gates); KEP-5067 (observedGeneration).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.kube.meta import get_condition
 from haru.node.podworker.observed import SeenPod
@@ -44,7 +44,7 @@ def pod_status(pod: Obj, seen: SeenPod, known: Known, now: str) -> Obj:
     if ips:
         status["podIP"] = ips[0]
         status["podIPs"] = [{"ip": ip} for ip in ips]
-    status["conditions"] = _conditions(pod, init, main, phase, seen, now)
+    status["conditions"] = [_condition(pod, condition, now) for condition in _conditions(pod, init, main, phase, seen)]
     return {key: value for key, value in status.items() if value is not None}
 
 
@@ -113,34 +113,39 @@ def _failed(status: Obj) -> bool:
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, seen: SeenPod, now: str) -> list[Obj]:
+class _Condition(NamedTuple):
+    type: str
+    holds: bool
+    reason: str = ""
+    message: str = ""
+
+
+def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, seen: SeenPod) -> list[_Condition]:
     specs = {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
     sidecars = [status for status in init if is_sidecar(specs[status["name"]])]
     sandbox = seen.sandbox
     networked = sandbox is not None and sandbox.ready and (uses_host_network(pod) or bool(sandbox.ips))
     unready = [status["name"] for status in (*sidecars, *main) if not status["ready"]]
     containers = _ready_containers(phase, unready)
-    made = [
-        ("PodReadyToStartContainers", networked and phase not in TERMINAL, "", ""),
+    return [
+        _Condition("PodReadyToStartContainers", networked and phase not in TERMINAL),
         _initialized(init, sidecars, phase, main),
-        ("Ready", *_ready(pod, containers)),
-        ("ContainersReady", *containers),
-        ("PodScheduled", True, "", ""),
+        _Condition("Ready", *_ready(pod, containers)),
+        _Condition("ContainersReady", *containers),
+        _Condition("PodScheduled", True),
     ]
-    return [_condition(pod, *each, now=now) for each in made]
 
 
-def _initialized(
-    init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]
-) -> tuple[str, bool, str, str]:
+def _initialized(init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]) -> _Condition:
     if phase == "Succeeded":
-        return "Initialized", True, "PodCompleted", ""
+        return _Condition("Initialized", True, "PodCompleted")
     names = {status["name"] for status in sidecars}
     has_begun = any("running" in s["state"] or "terminated" in s["state"] or s["lastState"] for s in main)
     missing = [s["name"] for s in init if not (s["started"] if s["name"] in names else s["ready"])]
     if not missing or (has_begun and all(name in names for name in missing)):
-        return "Initialized", True, "", ""
-    return "Initialized", False, "ContainersNotInitialized", _listed("containers with incomplete status", missing)
+        return _Condition("Initialized", True)
+    message = _listed("containers with incomplete status", missing)
+    return _Condition("Initialized", False, "ContainersNotInitialized", message)
 
 
 def _ready_containers(phase: str, unready: Sequence[str]) -> tuple[bool, str, str]:
@@ -171,19 +176,19 @@ def _listed(what: str, names: Sequence[str]) -> str:
     return f"{what}: [{' '.join(names)}]"
 
 
-def _condition(pod: Obj, kind: str, holds: bool, reason: str, message: str, *, now: str) -> Obj:
-    """A condition; its time of transition stays while its status does."""
-    status = "True" if holds else "False"
-    had: Mapping[str, Any] = get_condition(pod, kind) or {}
-    same = had.get("status") == status and had.get("lastTransitionTime")
-    condition: Obj = {"type": kind, "status": status, "lastTransitionTime": had["lastTransitionTime"] if same else now}
-    if reason:
-        condition["reason"] = reason
-    if message:
-        condition["message"] = message
+def _condition(pod: Obj, condition: _Condition, now: str) -> Obj:
+    """A condition as objects have it; its time of transition stays while its status does."""
+    status = "True" if condition.holds else "False"
+    had: Mapping[str, Any] = get_condition(pod, condition.type) or {}
+    since = had["lastTransitionTime"] if had.get("status") == status and had.get("lastTransitionTime") else now
+    found: Obj = {"type": condition.type, "status": status, "lastTransitionTime": since}
+    if condition.reason:
+        found["reason"] = condition.reason
+    if condition.message:
+        found["message"] = condition.message
     if generation := pod["metadata"].get("generation"):
-        condition["observedGeneration"] = generation
-    return condition
+        found["observedGeneration"] = generation
+    return found
 
 
 def status_patch(before: Obj, after: Obj) -> Obj | None:

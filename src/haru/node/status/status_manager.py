@@ -40,7 +40,7 @@ class StatusManager:
         `reasons` are those of containers that wait, `failure` is the pod's. Raises `StatusError`, OSError.
         """
         known = Known(
-            runtime=self._context.runtime_name,
+            runtime=self._context.runtime_info.name,
             reasons=dict(reasons),
             probed=probed,
             host_ips=self._context.addresses,
