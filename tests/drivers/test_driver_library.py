@@ -27,7 +27,7 @@ from haru.drivers.library import (
     Pool,
     ReadyDevice,
 )
-from haru.drivers.library.claim_service import Preparer
+from haru.drivers.library.claim_service import DriverFiles, Preparer
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, parse_device_health, pool_of
 from haru.drivers.simulated.profiles import load_profile
 from haru.kube.errors import StatusError
@@ -86,7 +86,7 @@ class Plugin:
 
 
 def preparer(plugin: Any, found: Obj | Exception, place: Path) -> Preparer:
-    made = Preparer(plugin, DRIVER, Api(found), place / "data", place / "cdi")  # type: ignore[arg-type]
+    made = Preparer(plugin, DRIVER, Api(found), DriverFiles(place / "data", place / "cdi"))  # type: ignore[arg-type]
     made.load()
     return made
 

@@ -17,7 +17,7 @@ from haru.client.api import ApiClient
 from haru.drivers.library import DriverOptions, DriverServer, Plugin, Pool
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
-from haru.node.dra import NodeDevices
+from haru.node.dra import DeviceOptions, NodeDevices
 from haru.storage.sqlite import SqliteStore
 from waiting import until
 
@@ -123,7 +123,7 @@ class Bench:
     def devices(self, **more: Any) -> NodeDevices:
         """The node's side; `load` and `run` are the test's."""
         settings = {"look_seconds": 0.02, "grace_seconds": 30.0, **more}
-        return NodeDevices(self.api, self.kubelet, NODE, lambda: self.pods, **settings)
+        return NodeDevices(self.api, self.kubelet, NODE, lambda: self.pods, DeviceOptions(**settings))
 
     @asynccontextmanager
     async def running(self, *drivers: str, **more: Any) -> AsyncIterator[NodeDevices]:

@@ -16,9 +16,9 @@ from haru.apiserver.auth import Pair, client_pair, new_authority, server_pair
 from haru.kube.kinds import Kind
 from haru.node.api.handlers import Shown
 from haru.node.api.http import HttpError
-from haru.node.api.kubelet import KubeletServer
+from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.log_files import read_log
-from haru.node.api.options import ServerOptions
+from haru.node.api.options import AuthenticationOptions, ServerOptions
 from haru.node.api.reviews import TOKENS, ReviewFailed
 from haru.node.api.sources import Asked, ContainerRef, LogOptions, StreamOptions
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
@@ -158,15 +158,16 @@ class Kubelet:
             "healthz_port": 0,
             "cert_file": self.certificate[0],
             "key_file": self.certificate[1],
-            "client_ca_file": self.clients.file,
+            "authentication": AuthenticationOptions(self.clients.file),
             "node_logs": directory / "log",
+            "certificate_check_seconds": 0.05,
             **options,
         }
         source = self.source
         shown = Shown(source, source, source, source, configuration=lambda: {"port": 10250}, flags={"v": "2"})
         self.shown = shown
         self.server = KubeletServer(
-            NODE, ["127.0.0.1"], shown, ServerOptions(**given), client=None, reviewer=self.reviews, look_seconds=0.05
+            ServedNode(NODE, ["127.0.0.1"]), shown, ServerOptions(**given), client=None, reviewer=self.reviews
         )
 
     def grant(self, user: str, *rights: tuple[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra import cdi
-from haru.node.podworker.config import Surroundings, container_config, sandbox_config
+from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
 from haru.node.podworker.environment import Sources, command_of, environment, expand
 from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
 from haru.node.podworker.sandboxes import dns_of
@@ -121,8 +121,8 @@ def test_container_config_for_runtime() -> None:
     }
     whole = pod(one, securityContext={"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]})
     amounts = Amounts(102, 10_000, 1 << 20, oom_score_adj=-997, unified={"memory.oom.group": "1"})
-    around = Surroundings("s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), log_path="c/3.log")
-    config = container_config(whole, one, around)
+    inputs = ContainerInputs("s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), log_path="c/3.log")
+    config = container_config(whole, one, inputs)
     assert config.labels == {
         "io.kubernetes.pod.name": "p",
         "io.kubernetes.pod.namespace": "n",
@@ -151,7 +151,7 @@ def test_privileged_container_has_no_masked_paths() -> None:
         "image": "i",
         "securityContext": {"privileged": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
-    linux = container_config(pod(one), one, Surroundings("s", 0, {})).linux
+    linux = container_config(pod(one), one, ContainerInputs("s", 0, {})).linux
     assert linux.security_context.privileged
     assert linux.security_context.masked_paths == []
     assert linux.security_context.seccomp.profile_type == cri.SecurityProfile.RuntimeDefault
@@ -161,7 +161,7 @@ def test_privileged_container_has_no_masked_paths() -> None:
 def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, ports: int) -> None:
     one = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]}
     whole = pod(one, hostNetwork=host)
-    config = sandbox_config(whole, 2, log_directory="/logs", cgroup_parent="/kubepods/x", dns=None)
+    config = sandbox_config(whole, 2, SandboxInputs("/logs", "/kubepods/x"))
     assert (config.hostname, len(config.port_mappings)) == (hostname, ports)
     assert config.labels["l"] == "1" and config.labels["io.kubernetes.pod.uid"] == "u"
     options = config.linux.security_context.namespace_options
@@ -172,8 +172,8 @@ def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, por
 def test_user_namespace_mappings_are_passed_to_runtime() -> None:
     one = {"name": "c", "image": "i"}
     users = cri.IDMapping(host_id=65_536, length=65_536)
-    sandbox = sandbox_config(pod(one), 0, log_directory="/l", cgroup_parent="", dns=None, users=users)
-    made = container_config(pod(one), one, Surroundings("s", 0, {}, users=users))
+    sandbox = sandbox_config(pod(one), 0, SandboxInputs("/l", users=users))
+    made = container_config(pod(one), one, ContainerInputs("s", 0, {}, users=users))
     for options in (sandbox.linux.security_context.namespace_options, made.linux.security_context.namespace_options):
         assert (options.userns_options.mode, list(options.userns_options.uids)) == (cri.POD, [users])
 

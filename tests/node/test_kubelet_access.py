@@ -22,6 +22,7 @@ from haru.node.api.access import AlwaysAllow, Forbidden, WebhookAccess, opens_co
 from haru.node.api.attributes import cleaned, subresources_of, verb_of
 from haru.node.api.cache import Cache
 from haru.node.api.identity import ANONYMOUS, Authenticator, Unauthenticated, User, bearer, user_of_certificate
+from haru.node.api.options import AuthorizationOptions
 from haru.node.api.reviews import ACCESS, ATTEMPTS, TOKENS, ApiReviewer, ReviewFailed
 
 PATHS = {
@@ -96,7 +97,7 @@ class Server:
         return {"allowed": self.allow(spec["resourceAttributes"])}
 
     def access(self, **options: Any) -> WebhookAccess:
-        return WebhookAccess(self, "node-1", monotonic=lambda: self.now, **options)
+        return WebhookAccess(self, "node-1", AuthorizationOptions(**options), monotonic=lambda: self.now)
 
     def authenticator(self, **options: Any) -> Authenticator:
         return Authenticator(self, monotonic=lambda: self.now, **options)
@@ -254,10 +255,10 @@ async def test_hardened_exec_requires_create_verb() -> None:
         assert opens_container(path) != may
         await server.access().require(ALICE, "GET", path)
         if may:
-            await server.access(harden=True).require(ALICE, "GET", path)
+            await server.access(require_create_for_streams=True).require(ALICE, "GET", path)
         else:
             with pytest.raises(Forbidden, match="verb=create"):
-                await server.access(harden=True).require(ALICE, "GET", path)
+                await server.access(require_create_for_streams=True).require(ALICE, "GET", path)
 
 
 async def test_always_allow_mode_allows_anonymous() -> None:

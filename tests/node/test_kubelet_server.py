@@ -14,9 +14,8 @@ import aiohttp
 import pytest
 from kubelet_pieces import NODE, POD, Authority, Kubelet, client_context, kubelet
 
-from haru.node.api.kubelet import KubeletServer
-from haru.node.api.options import ServerOptions
-from waiting import until
+from haru.node.api.kubelet import KubeletServer, ServedNode
+from haru.node.api.options import AuthenticationOptions, AuthorizationOptions, ServerOptions
 
 ALL = tuple(
     (verb, name)
@@ -76,7 +75,10 @@ async def test_unreachable_api_server_denies_new_requests(tmp_path: Path) -> Non
 
 
 async def test_anonymous_access_when_enabled(tmp_path: Path) -> None:
-    async with kubelet(tmp_path, anonymous=True) as node, node.session() as session:
+    async with (
+        kubelet(tmp_path, authentication=AuthenticationOptions(anonymous=True)) as node,
+        node.session() as session,
+    ):
         assert (await text(session, "/healthz"))[0] == 403
         assert node.reviews.asked[0]["user"] == "system:anonymous"
         assert node.reviews.asked[0]["groups"] == ["system:unauthenticated"]
@@ -84,7 +86,7 @@ async def test_anonymous_access_when_enabled(tmp_path: Path) -> None:
 
 
 async def test_always_allow_mode_still_requires_authentication(tmp_path: Path) -> None:
-    async with kubelet(tmp_path, mode="AlwaysAllow") as node, node.session() as session:
+    async with kubelet(tmp_path, authorization=AuthorizationOptions("AlwaysAllow")) as node, node.session() as session:
         assert (await text(session, "/pods"))[0] == 401
         assert (await text(session, "/pods", headers=node.grant("x")))[0] == 200
         assert [spec for spec in node.reviews.asked if "resourceAttributes" in spec] == []
@@ -288,17 +290,19 @@ def test_conflicting_server_options_are_refused(tmp_path: Path) -> None:
         (ServerOptions(cert_file=tmp_path), "go together"),
         (ServerOptions(), "no place for a serving certificate"),
         (ServerOptions(cert_dir=tmp_path), "no client of an API server"),
-        (ServerOptions(cert_dir=tmp_path, mode="AlwaysAllow"), "no client of an API server"),
+        (
+            ServerOptions(cert_dir=tmp_path, authorization=AuthorizationOptions("AlwaysAllow")),
+            "no client of an API server",
+        ),
     ):
         with pytest.raises(ValueError, match=why):
-            KubeletServer(NODE, [], node.shown, options, client=None)
-    KubeletServer(
-        NODE,
-        [],
-        node.shown,
-        ServerOptions(cert_dir=tmp_path, mode="AlwaysAllow", webhook_authentication=False),
-        client=None,
+            KubeletServer(ServedNode(NODE), node.shown, options, client=None)
+    alone = ServerOptions(
+        cert_dir=tmp_path,
+        authentication=AuthenticationOptions(webhook=False),
+        authorization=AuthorizationOptions("AlwaysAllow"),
     )
+    KubeletServer(ServedNode(NODE), node.shown, alone, client=None)
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from haru.node.agent.log_rotation import LogKeeper, make_room
+from haru.node.agent.log_rotation import ContainerLogManager, make_room
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import SeenContainer
 
@@ -25,10 +25,10 @@ class Runtime:
         self.path.touch()
 
 
-def keeper(path: Path, fails: bool = False) -> LogKeeper:
+def keeper(path: Path, fails: bool = False) -> ContainerLogManager:
     runtime: Any = Runtime(path, fails)
     seen = SeenContainer("id", "main", log_path=str(path))
-    return LogKeeper(runtime, lambda: [seen], max_bytes=10, max_files=3)
+    return ContainerLogManager(runtime, lambda: [seen], max_bytes=10, max_files=3)
 
 
 def names(directory: Path) -> set[str]:

@@ -20,7 +20,7 @@ from haru.node.agent.context import RuntimeInfo
 from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra.devices import NoDevices
-from haru.node.podworker.container_start import Starter
+from haru.node.podworker.container_start import ContainerStarter
 from haru.node.podworker.environment import Sources
 from haru.node.podworker.observed import CREATED, RUNNING
 from haru.node.podworker.worker import PodWorker
@@ -80,7 +80,7 @@ class Node:
             recorder=Recorder(),
             places=Places(directory),
             objects=Objects(),
-            asker=None,
+            handler_runner=None,
             devices=NoDevices(),
             cgroups=SimpleNamespace(tree=None),
             allocatable={},
@@ -92,7 +92,7 @@ class Node:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.worker = PodWorker(self.context, Starter(self.context), "u", lambda pod: None)
+        self.worker = PodWorker(self.context, ContainerStarter(self.context), "u", lambda pod: None)
         self._task = asyncio.create_task(self.worker.run())
         self.worker.update(self.api.pod)
 
@@ -234,7 +234,7 @@ def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) 
                 await asyncio.sleep(0.001)
             (first,) = runtime.held.values()
             first.busy = "starting"  # and never comes to it
-            await made.until(lambda: made.worker is not None and "main" in made.worker._reasons, 60)
+            await made.until(lambda: made.worker is not None and "main" in made.worker._state.reasons, 60)
             first.busy = ""
             await made.until(lambda: runtime.running("main"), 60)
             await asyncio.sleep(60)

@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(flags: argparse.Namespace) -> int:
     from haru.node.agent import Agent, NodeError
-    from haru.node.dra import AgentPods, NodeDevices, run_beside
+    from haru.node.dra import AgentPods, DeviceOptions, NodeDevices, run_beside
 
     options, own_api = node_options(flags), server_options(flags)
     stop = asyncio.Event()
@@ -148,8 +148,8 @@ async def _run(flags: argparse.Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
         pods = AgentPods()
-        health = options.gates.enabled("ResourceHealthStatus")
-        devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods, with_health=health)
+        device_options = DeviceOptions(with_health=options.gates.enabled("ResourceHealthStatus"))
+        devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods, device_options)
         devices.load()
         view, port = await serving.enter_async_context(_served(client, options, own_api, flags))
         pods.agent = view.agent = agent = Agent(client, options, devices=devices, port=port)

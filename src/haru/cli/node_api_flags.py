@@ -91,7 +91,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 def server_options(flags: argparse.Namespace) -> ServerOptions:
     """The flags, checked. Raises UsageError."""
-    from haru.node.api import ServerOptions
+    from haru.node.api import AuthenticationOptions, AuthorizationOptions, ServerOptions
 
     if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
         raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
@@ -110,15 +110,19 @@ def server_options(flags: argparse.Namespace) -> ServerOptions:
         cert_file=flags.tls_cert_file,
         key_file=flags.tls_private_key_file,
         cert_dir=flags.cert_dir or flags.root_dir.absolute() / "pki",
-        client_ca_file=flags.client_ca_file,
-        anonymous=flags.anonymous_auth,
-        webhook_authentication=flags.authentication_token_webhook,
-        authentication_cache_seconds=_seconds(flags, "authentication_token_webhook_cache_ttl"),
-        mode=flags.authorization_mode,
-        authorized_seconds=_seconds(flags, "authorization_webhook_cache_authorized_ttl"),
-        unauthorized_seconds=_seconds(flags, "authorization_webhook_cache_unauthorized_ttl"),
+        authentication=AuthenticationOptions(
+            client_ca_file=flags.client_ca_file,
+            anonymous=flags.anonymous_auth,
+            webhook=flags.authentication_token_webhook,
+            cache_seconds=_seconds(flags, "authentication_token_webhook_cache_ttl"),
+        ),
+        authorization=AuthorizationOptions(
+            mode=flags.authorization_mode,
+            allowed_seconds=_seconds(flags, "authorization_webhook_cache_authorized_ttl"),
+            denied_seconds=_seconds(flags, "authorization_webhook_cache_unauthorized_ttl"),
+            require_create_for_streams=flags.require_create_for_streams,
+        ),
         debugging_handlers=flags.enable_debugging_handlers,
-        require_create_for_streams=flags.require_create_for_streams,
     )
 
 

@@ -41,13 +41,13 @@ class Running:
         self.here, self.nvml, self.written = here, nvml, Written()
         files = here.root / "machine"
         host = machine(files) if not files.exists() else None
-        self.options = options(here.root, *gates, host=host, **more)
+        self.options = options(here.root, *gates, host=host, command=self.written, **more)
         self.task: asyncio.Task[None] | None = None
         self.stopping = asyncio.Event()
 
     async def start(self) -> None:
         self.stopping.clear()
-        work = serve(self.here.api, self.nvml, self.options, uid_of(self.here.node), self.stopping, self.written)
+        work = serve(self.here.api, self.nvml, self.options, uid_of(self.here.node), self.stopping)
         self.task = asyncio.create_task(work)
         await until(self.is_published, "the slices")
 

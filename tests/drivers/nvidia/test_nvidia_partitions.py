@@ -97,8 +97,8 @@ class Node(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.nvml.calls_left = None
-        given = options(self.root, "DynamicMIG")
-        _, self.partitions, self.cards = assemble(self.nvml, given, self.root / "data", Written())
+        given = options(self.root, "DynamicMIG", command=Written())
+        _, self.partitions, self.cards = assemble(self.nvml, given, self.root / "data")
         self.cards.recover(list(self.book))
 
     def attempt(self, work: Callable[[], Any], crash: int | None) -> bool:
@@ -187,7 +187,7 @@ def test_random_prepares_and_crashes_leave_no_leak_in_500_runs() -> None:
 
 
 def driver(root: Path, nvml: PlayedNvml, *gates: str) -> tuple[Partitions, NvidiaCards]:
-    _, partitions, cards = assemble(nvml, options(root, *gates), root / "data", Written())
+    _, partitions, cards = assemble(nvml, options(root, *gates, command=Written()), root / "data")
     return partitions, cards
 
 

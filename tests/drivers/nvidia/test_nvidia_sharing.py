@@ -29,7 +29,7 @@ GATES = ("TimeSlicingSettings", "MPSSupport")
 
 
 def driver(root: Path, written: Written, nvml: Any) -> NvidiaCards:
-    _, _, cards = assemble(nvml, options(root, *GATES), root / "data", written)
+    _, _, cards = assemble(nvml, options(root, *GATES, command=written), root / "data")
     return cards
 
 
@@ -139,7 +139,7 @@ async def test_devices_with_one_configuration_share_an_mps_daemon(tmp_path: Path
 
 async def test_claim_with_invalid_configuration_changes_nothing(tmp_path: Path) -> None:
     nvml, written = played("dgx-h100-mig"), Written()
-    _, partitions, cards = assemble(nvml, options(tmp_path, "DynamicMIG"), tmp_path / "data", written)
+    _, partitions, cards = assemble(nvml, options(tmp_path, "DynamicMIG", command=written), tmp_path / "data")
     with pytest.raises(ConfigError, match="MigDeviceConfig"):
         plain = [{"apiVersion": GROUP, "kind": "GpuConfig"}]
         await cards.prepare(claim("a", "gpu-1", "gpu-0-mig-1g10gb-19-0", parameters=plain, named=True))

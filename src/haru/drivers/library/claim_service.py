@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -42,6 +43,15 @@ class Plugin(Protocol):
         """Undo what `prepare` did, all of it or the part that was done. Raises `ClaimError`."""
 
 
+@dataclass(frozen=True, slots=True)
+class DriverFiles:
+    """Where a driver writes checkpoints and CDI files; the versions of its metadata files in containers, if any."""
+
+    data: Path
+    cdi: Path
+    metadata_versions: Sequence[str] = ()
+
+
 class Preparer:
     """Prepares claims with a plugin. `load` comes first."""
 
@@ -50,10 +60,9 @@ class Preparer:
         plugin: Plugin,
         driver: str,
         client: ApiClient,
-        data: Path,
-        cdi: Path,
-        metadata_versions: Sequence[str] = (),
+        files: DriverFiles,
     ) -> None:
+        data, cdi, metadata_versions = files.data, files.cdi, files.metadata_versions
         self._plugin = plugin
         self._driver = driver
         self._client = client

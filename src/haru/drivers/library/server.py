@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haru.client.api import ApiClient
 from haru.drivers.library import pools
-from haru.drivers.library.claim_service import Plugin, Preparer
+from haru.drivers.library.claim_service import DriverFiles, Plugin, Preparer
 from haru.drivers.library.errors import ClaimError
 from haru.drivers.library.health import Health, HealthBoard
 from haru.drivers.library.pools import Pool
@@ -81,7 +81,8 @@ class DriverServer:
 
     def __init__(self, plugin: Plugin, client: ApiClient, options: DriverOptions) -> None:
         self._options = options
-        self._preparer = Preparer(plugin, options.name, client, options.data, options.cdi, options.metadata_versions)
+        files = DriverFiles(options.data, options.cdi, options.metadata_versions)
+        self._preparer = Preparer(plugin, options.name, client, files)
         who = pools.Publisher(options.name, options.node_name, options.node_uid)
         self._publisher = SlicePublisher(client, who, options.foreign_seconds)
         self._board = HealthBoard()

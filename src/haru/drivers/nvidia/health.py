@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from haru.drivers.library import DriverServer, Health
 from haru.drivers.nvidia.cards import Inventory
-from haru.drivers.nvidia.nvml import GPU_LOST, Event, Nvml, NvmlError, Readings
+from haru.drivers.nvidia.nvml import GPU_LOST, Event, NvmlError, Readings
+from haru.drivers.nvidia.partitions import Partitions
 
 Obj = dict[str, Any]
 _LOG = logging.getLogger("haru.driver")
@@ -89,20 +90,12 @@ class Monitor:
     """Watches the cards and says how they are; `run` ends only when it is cancelled."""
 
     def __init__(
-        self,
-        nvml: Nvml,
-        inventory: Inventory,
-        condition: Condition,
-        pool: str,
-        look_seconds: float = LOOK_SECONDS,
-        changed: Callable[[], Collection[str]] = frozenset,
+        self, partitions: Partitions, condition: Condition, pool: str, look_seconds: float = LOOK_SECONDS
     ) -> None:
-        self._nvml = nvml
-        self._inventory = inventory
+        self._nvml, self._inventory, self._partitions = partitions.nvml, partitions.inventory, partitions
         self._condition = condition
         self._pool = pool
         self._look_seconds = look_seconds
-        self._changed = changed
         self._stopped = False
 
     async def run(self, server: DriverServer) -> None:
@@ -140,7 +133,7 @@ class Monitor:
                     continue
                 self._condition.lost.add(uuid)
         text = "its partition was made again under another number: containers that had it must be started again"
-        self._condition.broken = dict.fromkeys(self._changed(), text)
+        self._condition.broken = dict.fromkeys(self._partitions.changed, text)
 
     def _wait(self, seconds: float) -> None:
         """Wait for an event, and take in what else has come meanwhile."""

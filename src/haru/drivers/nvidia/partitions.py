@@ -51,8 +51,8 @@ class Partitions:
     """Partitions of one machine and the claims that have them. All methods raise `DeviceError` or `CheckpointError`."""
 
     def __init__(self, nvml: Nvml, inventory: Inventory, checkpoint: Checkpoint) -> None:
-        self._nvml = nvml
-        self._inventory = inventory
+        self.nvml = nvml
+        self.inventory = inventory
         self._checkpoint = checkpoint
         self._notes: list[Note] = [Note(**told) for told in (checkpoint.load() or {"notes": []})["notes"]]
         self.changed: set[str] = set()
@@ -102,7 +102,7 @@ class Partitions:
             self.release(claim)
         if not remove_unknown:
             return
-        for uuid, facts in self._inventory.cards.items():
+        for uuid, facts in self.inventory.cards.items():
             try:
                 self._recover(facts)
             except NvmlError as error:
@@ -112,7 +112,7 @@ class Partitions:
 
     def _recover(self, facts: CardFacts) -> None:
         noted = [note for note in self._notes if note.card == facts.uuid and note.profile != _WHOLE]
-        for instance in self._nvml.instances(facts.uuid) if facts.mig_mode is not None else ():
+        for instance in self.nvml.instances(facts.uuid) if facts.mig_mode is not None else ():
             if not any(note.is_of(instance) for note in noted):
                 _LOG.warning("gpu-%d: removing a partition that no claim has (%s)", facts.minor, instance)
                 self._destroy(facts.uuid, instance)
@@ -125,24 +125,24 @@ class Partitions:
 
     def _make(self, note: Note) -> Instance:
         """The partition as NVML has it, made as far as it is not there."""
-        found = next((each for each in self._nvml.instances(note.card) if note.is_of(each)), None)
+        found = next((each for each in self.nvml.instances(note.card) if note.is_of(each)), None)
         if found is None:
-            found = self._nvml.create_instance(note.card, note.profile, note.start)
+            found = self.nvml.create_instance(note.card, note.profile, note.start)
         if found.compute_instance is None:
-            found = self._nvml.create_compute_instance(note.card, found.id)
+            found = self.nvml.create_compute_instance(note.card, found.id)
         return found
 
     def _remove(self, note: Note) -> None:
         if note.profile == _WHOLE:
             return
-        for instance in self._nvml.instances(note.card):
+        for instance in self.nvml.instances(note.card):
             if note.is_of(instance):
                 self._destroy(note.card, instance)
 
     def _destroy(self, card: str, instance: Instance) -> None:
         if instance.compute_instance is not None:
-            self._nvml.destroy_compute_instance(card, instance.id)
-        self._nvml.destroy_instance(card, instance.id)
+            self.nvml.destroy_compute_instance(card, instance.id)
+        self.nvml.destroy_instance(card, instance.id)
 
     def _set_mode(self, facts: CardFacts, wanted: bool, device: str) -> None:
         """Raises `DeviceError` if only a reset changes the mode, or the card has no MIG."""
@@ -150,15 +150,15 @@ class Partitions:
             if wanted:
                 raise DeviceError(device, f"{facts.name} cannot be divided (MIG)")
             return
-        is_on = next(each.mig_mode for each in self._nvml.cards() if each.uuid == facts.uuid)
-        if is_on != wanted and not self._nvml.set_mig_mode(facts.uuid, wanted):
+        is_on = next(each.mig_mode for each in self.nvml.cards() if each.uuid == facts.uuid)
+        if is_on != wanted and not self.nvml.set_mig_mode(facts.uuid, wanted):
             word = "on" if wanted else "off"
             raise DeviceError(device, f"MIG is turned {word} by a reset of the card alone: nvidia-smi --gpu-reset")
 
     def _rest(self, card: str) -> None:
         """Turn MIG off where no partition is left. It is no harm if that fails: the next whole card tries again."""
-        facts = self._inventory.cards.get(card)
-        if facts is None or f"gpu-{facts.minor}" not in self._inventory.parts:
+        facts = self.inventory.cards.get(card)
+        if facts is None or f"gpu-{facts.minor}" not in self.inventory.parts:
             return
         if not any(note.card == card and note.profile != _WHOLE for note in self._notes):
             try:

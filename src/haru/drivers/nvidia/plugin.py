@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.drivers.library import Allocated, ClaimToPrepare, DeviceError, Edits, Entry, ReadyDevice
-from haru.drivers.nvidia.cards import Inventory, Part
+from haru.drivers.nvidia.cards import Part
 from haru.drivers.nvidia.configuration import Sharing, sharing_of
 from haru.drivers.nvidia.host import Host
-from haru.drivers.nvidia.nvml import Nvml, NvmlError
+from haru.drivers.nvidia.nvml import NvmlError
 from haru.drivers.nvidia.partitions import Partitions
 from haru.drivers.nvidia.sharing import SharingManager
 
@@ -39,17 +39,8 @@ class _Ready:
 class NvidiaCards:
     """The plugin. `recover` comes first."""
 
-    def __init__(
-        self,
-        nvml: Nvml,
-        inventory: Inventory,
-        host: Host,
-        partitions: Partitions,
-        sharing: SharingManager,
-        gates: Collection[str],
-    ) -> None:
-        self._nvml = nvml
-        self._inventory = inventory
+    def __init__(self, partitions: Partitions, host: Host, sharing: SharingManager, gates: Collection[str]) -> None:
+        self._nvml, self._inventory = partitions.nvml, partitions.inventory
         self._host = host
         self._partitions = partitions
         self._sharing = sharing

@@ -72,16 +72,18 @@ class NvidiaOptions:
     look_seconds: float = LOOK_SECONDS
     harmless: frozenset[int] = frozenset()
     """XIDs that are of no consequence here, beside the usual ones."""
+    command: Commands = run_command
+    """What runs the programs of the driver."""
 
 
-def assemble(
-    nvml: Nvml, options: NvidiaOptions, data: Path, command: Commands = run_command
-) -> tuple[Inventory, Partitions, NvidiaCards]:
+def assemble(nvml: Nvml, options: NvidiaOptions, data: Path) -> tuple[Inventory, Partitions, NvidiaCards]:
     """The parts of the driver. Raises `NvmlError`, `CheckpointError`."""
     inventory = take_inventory(nvml, "DynamicMIG" in options.gates)
     partitions = Partitions(nvml, inventory, Checkpoint(data / "partitions.json", f"partitions of {DOMAIN}"))
-    sharing = SharingManager(nvml, data / "mps", Checkpoint(data / "sharing.json", f"sharing of {DOMAIN}"), command)
-    return inventory, partitions, NvidiaCards(nvml, inventory, options.host, partitions, sharing, options.gates)
+    sharing = SharingManager(
+        nvml, data / "mps", Checkpoint(data / "sharing.json", f"sharing of {DOMAIN}"), options.command
+    )
+    return inventory, partitions, NvidiaCards(partitions, options.host, sharing, options.gates)
 
 
 async def run_nvidia(client: ApiClient, nvml: Nvml, options: NvidiaOptions) -> int:
@@ -101,7 +103,6 @@ async def serve(
     options: NvidiaOptions,
     node_uid: str,
     stop: asyncio.Event,
-    command: Commands = run_command,
 ) -> None:
     """Serves until `stop` is set. Raises `HaruError`, `NvmlError`."""
     told = DriverOptions(
@@ -112,7 +113,7 @@ async def serve(
         options.cdi,
         metadata_versions=("v1alpha1",) if options.metadata else (),
     )
-    inventory, partitions, cards = await asyncio.to_thread(assemble, nvml, options, told.data, command)
+    inventory, partitions, cards = await asyncio.to_thread(assemble, nvml, options, told.data)
     server = DriverServer(cards, client, told)
     # Before anybody asks: what a crash left behind is put in order by what the checkpoint says.
     server.preparer.load()
@@ -121,8 +122,7 @@ async def serve(
         await server.declare({options.node_name: inventory.pool})
         if "NVMLDeviceHealthCheck" in options.gates:
             condition = Condition(inventory, HARMLESS | options.harmless)
-            seconds = options.look_seconds
-            monitor = Monitor(nvml, inventory, condition, options.node_name, seconds, lambda: partitions.changed)
+            monitor = Monitor(partitions, condition, options.node_name, options.look_seconds)
             tasks.append(asyncio.create_task(monitor.run(server)))
         if options.usage_seconds:
             usage = Usage(nvml, inventory, client, server.preparer, options.usage_seconds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from haru.client.api import ApiClient
@@ -65,6 +66,20 @@ class _Published(NamedTuple):
     versions: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownNodes:
+    """What is known of each node: its profile, the last taints that could be read, what was published."""
+
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    taints: dict[str, dict[str, list[Obj]]] = field(default_factory=dict)
+    published: dict[str, _Published] = field(default_factory=dict)
+
+    def forget(self, name: str) -> None:
+        """Drop a node that was deleted."""
+        for known in (self.profiles, self.taints, self.published):
+            known.pop(name, None)
+
+
 class SimulatedDriver:
     """Publishes the slices of all simulated nodes until cancelled.
 
@@ -88,9 +103,7 @@ class SimulatedDriver:
         self._workers = workers
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
-        self._profiles: dict[str, Profile] = {}
-        self._good: dict[str, dict[str, list[Obj]]] = {}
-        self._published: dict[str, _Published] = {}
+        self._known = _KnownNodes()
         self._strays: dict[str, str] = {}
         self._looking: WorkQueue[str] = WorkQueue(f"{COMPONENT} strays")
         self._unpublished = {name for profile, name in nodes if profile.driver}
@@ -112,7 +125,7 @@ class SimulatedDriver:
             group.create_task(self._install_classes(), name=f"{COMPONENT} classes")
             await self._nodes.wait_synced()
             await self._slices.wait_synced()
-            self._unpublished |= self._profiles.keys()
+            self._unpublished |= self._known.profiles.keys()
             self._settled("")
             group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
             group.create_task(self._looking.run(self._identify), name=f"{COMPONENT} strays")
@@ -138,23 +151,22 @@ class SimulatedDriver:
             self._recorder.event(node, "Warning", UNKNOWN_PROFILE, str(error), "Publishing")
             profile = None
         if profile is not None and profile.driver:
-            self._profiles[name] = profile
+            self._known.profiles[name] = profile
             self._queue.add(name)
         else:
             self._settled(name)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         name = name_of(new)
-        if name not in self._profiles and labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
+        if name not in self._known.profiles and labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
             self._node_added(new)
-        elif name in self._profiles and _taints_of(old) != _taints_of(new):
+        elif name in self._known.profiles and _taints_of(old) != _taints_of(new):
             self._queue.add(name)
 
     def _node_deleted(self, node: Obj) -> None:
         """Its slices go with it, by garbage collection."""
         name = name_of(node)
-        for known in (self._profiles, self._good, self._published):
-            known.pop(name, None)
+        self._known.forget(name)
         self._settled(name)
 
     def _slice_changed(self, obj: Obj) -> None:
@@ -163,7 +175,7 @@ class SimulatedDriver:
         if not nodes:
             self._looking.add(name_of(obj))
         for name in nodes:
-            if name in self._profiles and not self._is_own(name, obj):
+            if name in self._known.profiles and not self._is_own(name, obj):
                 self._queue.add_after(name, self._resync_seconds)
 
     def _slice_deleted(self, obj: Obj) -> None:
@@ -184,7 +196,7 @@ class SimulatedDriver:
             self._queue.add_after(node, self._resync_seconds)
 
     def _is_own(self, node: str, obj: Obj) -> bool:
-        published = self._published.get(node)
+        published = self._known.published.get(node)
         return published is not None and published.versions.get(name_of(obj)) == _version_of(obj)
 
     def _nodes_of(self, obj: Obj) -> tuple[str, ...]:
@@ -201,19 +213,19 @@ class SimulatedDriver:
 
     async def sync(self, name: str) -> None:
         """Bring the slices of one node to what they ought to be."""
-        node, profile = self._nodes.get(name), self._profiles.get(name)
+        node, profile = self._nodes.get(name), self._known.profiles.get(name)
         if node is None or profile is None:
             return
         text = _taints_of(node)
         found = {name_of(obj): _version_of(obj) for obj in self._slices.by_index(_BY_NODE, name)}
         found.update({stray: "" for stray, of in self._strays.items() if of == name})
-        if self._published.get(name) != _Published(uid_of(node), text, found):
+        if self._known.published.get(name) != _Published(uid_of(node), text, found):
             stored = await self._fetch(found, name, profile)
             taints = self._taints(node, profile, stored)
             wanted = plan(stored, lambda generation: resource_slices(profile, name, uid_of(node), taints, generation))
             versions = {name_of(obj): _version_of(obj) for obj in stored}
             await self._write(wanted, versions)
-            self._published[name] = _Published(uid_of(node), text, versions)
+            self._known.published[name] = _Published(uid_of(node), text, versions)
             self.revision = max([self.revision, *map(int, versions.values())])
         self._settled(name)
 
@@ -263,13 +275,13 @@ class SimulatedDriver:
     def _taints(self, node: Obj, profile: Profile, stored: Sequence[Obj]) -> dict[str, list[Obj]]:
         name = name_of(node)
         try:
-            self._good[name] = parse_device_taints(_taints_of(node), device_names(profile))
+            self._known.taints[name] = parse_device_taints(_taints_of(node), device_names(profile))
         except ValueError as error:
-            last = self._good.setdefault(name, published_taints(stored))
+            last = self._known.taints.setdefault(name, published_taints(stored))
             kept = "the taints published before stay in force" if last else "no device is tainted"
             message = f"annotation {TAINTS_ANNOTATION}: {error}; {kept}"
             self._recorder.event(node, "Warning", "InvalidDeviceTaints", message, "Publishing")
-        return self._good[name]
+        return self._known.taints[name]
 
 
 def _taints_of(node: Obj) -> str:

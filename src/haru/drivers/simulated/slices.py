@@ -38,7 +38,8 @@ def resource_slices(profile: Profile, node_name: str, node_uid: str, taints: Tai
         return []
     parts = list(_parts(profile, node_name, taints))
     pool = {"name": node_name, "generation": generation, "resourceSliceCount": len(parts)}
-    return [_slice(profile.driver, node_name, node_uid, pool, suffix, content) for suffix, content in parts]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
+    return [_slice(profile.driver, owner, pool, suffix, content) for suffix, content in parts]
 
 
 def device_names(profile: Profile) -> list[str]:
@@ -98,8 +99,8 @@ def _chunks(items: list[Obj], size: int) -> Iterator[list[Obj]]:
         yield items[start : start + size]
 
 
-def _slice(driver: str, node_name: str, node_uid: str, pool: Obj, suffix: str, content: Obj) -> Obj:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
+def _slice(driver: str, owner: Obj, pool: Obj, suffix: str, content: Obj) -> Obj:
+    node_name = owner["name"]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",

@@ -21,7 +21,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.node_room import admission_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
-from haru.node.agent.log_rotation import LogKeeper
+from haru.node.agent.log_rotation import ContainerLogManager
 from haru.node.agent.machine import own_address, read_machine
 from haru.node.agent.node_status import Host, allocatable
 from haru.node.agent.object_cache import Objects
@@ -34,11 +34,11 @@ from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Devices, NoDevices
-from haru.node.podworker.container_start import Starter
+from haru.node.podworker.container_start import ContainerStarter
 from haru.node.podworker.observed import POD_UID, SeenContainer
 from haru.node.podworker.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
 from haru.node.podworker.worker import PodWorker
-from haru.node.probes.probe_exec import Asker
+from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.status.pod_status import TERMINAL
 from haru.node.volumes.places import Places
 from haru.proto import cri_pb2 as cri
@@ -103,7 +103,7 @@ class Agent:
             try:
                 await self._work(context, self.pods, self._registration)
             finally:
-                await context.asker.close()
+                await context.handler_runner.close()
                 await context.objects.close()
                 with contextlib.suppress(Exception):
                     await context.recorder.close()
@@ -132,7 +132,7 @@ class Agent:
             recorder=EventRecorder(self._client, "kubelet", instance=options.name),
             places=Places(options.root),
             objects=Objects(self._client, self._objects_changed),
-            asker=Asker(runtime),
+            handler_runner=HandlerRunner(runtime),
             devices=self._devices,
             cgroups=Cgroups(found, tree, rule, QosGroups(tree, rule, options.cgroups.root, self._active)),
             ranges=await asyncio.to_thread(_ranges, options),
@@ -148,7 +148,7 @@ class Agent:
             with contextlib.suppress(CriError, OSError):
                 await registration.report(force=True)
             group.create_task(registration.keep(), name="node status")
-            starter = Starter(context)
+            starter = ContainerStarter(context)
             pods.add_handler(
                 lambda pod: self._heard(context, starter, pod),
                 lambda _, pod: self._heard(context, starter, pod),
@@ -158,12 +158,12 @@ class Agent:
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.cgroups.qos_groups.run(), name="groups above pods")
-            group.create_task(LogKeeper(context.runtime, self._running).run(), name="logs")
+            group.create_task(ContainerLogManager(context.runtime, self._running).run(), name="logs")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_info.name)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _heard(self, context: Context, starter: Starter, pod: Obj) -> None:
+    def _heard(self, context: Context, starter: ContainerStarter, pod: Obj) -> None:
         uid = pod["metadata"]["uid"]
         worker = self.worker(uid)
         if worker is None:
@@ -173,7 +173,7 @@ class Agent:
                 worker.reject(*problem)
         worker.update(pod)
 
-    def _employ(self, context: Context, starter: Starter, uid: str) -> PodWorker:
+    def _employ(self, context: Context, starter: ContainerStarter, uid: str) -> PodWorker:
         assert self._group is not None and self.pods is not None
         worker = PodWorker(context, starter, uid, self.pods.observe)
         task = self._group.create_task(worker.run(), name=f"pod {uid}")
@@ -209,7 +209,7 @@ class Agent:
 
     # -- the runtime --------------------------------------------------------------------------------------------------
 
-    async def _relist(self, context: Context, starter: Starter) -> None:
+    async def _relist(self, context: Context, starter: ContainerStarter) -> None:
         """Ask the runtime for everything again and again: who has changed is looked at, who is nobody's is ended."""
         answers = True
         while True:
@@ -224,7 +224,7 @@ class Agent:
             answers = answered
             await asyncio.sleep(self._options.intervals.relist_seconds)
 
-    async def _relist_once(self, context: Context, starter: Starter) -> None:
+    async def _relist_once(self, context: Context, starter: ContainerStarter) -> None:
         sandboxes, containers = await asyncio.gather(context.runtime.sandboxes(), context.runtime.containers())
         seen: dict[str, dict[str, int]] = {}
         listed: list[cri.PodSandbox | cri.Container] = [*sandboxes, *containers]

@@ -20,7 +20,7 @@ from haru.node.cgroups.tree import Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.dra.devices import Devices
 from haru.node.podworker.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
-from haru.node.probes.probe_exec import Asker
+from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.volumes.places import Places
 
 Obj = dict[str, Any]
@@ -59,7 +59,7 @@ class Context:
     recorder: EventRecorder
     places: Places
     objects: Objects
-    asker: Asker
+    handler_runner: HandlerRunner
     devices: Devices
     cgroups: Cgroups
     ranges: Ranges

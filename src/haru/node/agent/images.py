@@ -71,7 +71,7 @@ def _auth(entry: Mapping[str, Any], server: str) -> cri.AuthConfig:
     return cri.AuthConfig(username=user, password=password, server_address=server)
 
 
-class Images:
+class ImageManager:
     """Images of one runtime."""
 
     def __init__(self, runtime: RuntimeClient, recorder: EventRecorder) -> None:

@@ -26,7 +26,7 @@ SECONDS = 10.0
 _TEMPORARY = ".tmp"
 
 
-class LogKeeper:
+class ContainerLogManager:
     """Keeps the logs of running containers small; `running()` are those that run now."""
 
     def __init__(

@@ -14,10 +14,9 @@ import orjson
 from haru.node.api.attributes import subresources_of, verb_of
 from haru.node.api.cache import Cache
 from haru.node.api.identity import User
+from haru.node.api.options import AuthorizationOptions
 from haru.node.api.reviews import ACCESS, Reviewer
 
-ALLOWED_SECONDS = 300.0
-DENIED_SECONDS = 30.0
 LARGEST_KEPT_BYTES = 10_000
 
 
@@ -40,20 +39,18 @@ class AlwaysAllow:
 
 
 class WebhookAccess:
-    """The API server decides. `harden` also asks for `create` where a way into a container is opened by a GET."""
+    """The API server decides."""
 
     def __init__(
         self,
         reviewer: Reviewer,
         node: str,
+        options: AuthorizationOptions,
         *,
-        allowed_seconds: float = ALLOWED_SECONDS,
-        denied_seconds: float = DENIED_SECONDS,
-        harden: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._reviewer, self._node, self._harden = reviewer, node, harden
-        self._seconds = {True: allowed_seconds, False: denied_seconds}
+        self._reviewer, self._node, self._harden = reviewer, node, options.require_create_for_streams
+        self._seconds = {True: options.allowed_seconds, False: options.denied_seconds}
         self._cache: Cache[bool] = Cache(monotonic)
 
     async def require(self, user: User, method: str, path: str) -> None:

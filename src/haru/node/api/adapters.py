@@ -16,7 +16,7 @@ from haru.node.agent.node_status import KUBELET_VERSION
 from haru.node.agent.options import NodeOptions
 from haru.node.api.handlers import Shown
 from haru.node.api.http import HttpError
-from haru.node.api.kubelet import KubeletServer
+from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.options import ServerOptions
 from haru.node.api.runtime_streams import RuntimeStreams
 from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
@@ -123,7 +123,7 @@ class AgentView:
     def probes(self) -> str:
         """The exposition of /metrics/probes."""
         context = self.agent.context if self.agent is not None else None
-        return context.asker.counts.text() if context is not None else ""
+        return context.handler_runner.counts.text() if context is not None else ""
 
     async def measure(self) -> None:
         """Measure at the interval, from when the agent has begun until cancelled."""
@@ -168,7 +168,7 @@ class AgentView:
 
 def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
     """KubeletConfiguration's fields, as far as the agent has them."""
-    ca = {"clientCAFile": str(server.client_ca_file)} if server.client_ca_file else {}
+    ca = {"clientCAFile": str(server.authentication.client_ca_file)} if server.authentication.client_ca_file else {}
     return {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -179,16 +179,16 @@ def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
         "authentication": {
             "x509": ca,
             "webhook": {
-                "enabled": server.webhook_authentication,
-                "cacheTTL": f"{server.authentication_cache_seconds:g}s",
+                "enabled": server.authentication.webhook,
+                "cacheTTL": f"{server.authentication.cache_seconds:g}s",
             },
-            "anonymous": {"enabled": server.anonymous},
+            "anonymous": {"enabled": server.authentication.anonymous},
         },
         "authorization": {
-            "mode": server.mode,
+            "mode": server.authorization.mode,
             "webhook": {
-                "cacheAuthorizedTTL": f"{server.authorized_seconds:g}s",
-                "cacheUnauthorizedTTL": f"{server.unauthorized_seconds:g}s",
+                "cacheAuthorizedTTL": f"{server.authorization.allowed_seconds:g}s",
+                "cacheUnauthorizedTTL": f"{server.authorization.denied_seconds:g}s",
             },
         },
         "enableDebuggingHandlers": server.debugging_handlers,
@@ -230,7 +230,7 @@ async def serve(
         more=(view.of_devices,),
     )
     addresses = list(node.addresses) or [own_address()]
-    serving = KubeletServer(node.name, addresses, shown, server, client=client)
+    serving = KubeletServer(ServedNode(node.name, addresses), shown, server, client=client)
     await serving.start()
     measuring = asyncio.create_task(view.measure(), name="figures of the node")
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from haru.client.api import ApiClient
@@ -13,10 +13,18 @@ from haru.node.api.certificates import ensure_certificate
 from haru.node.api.handlers import Handlers, Shown
 from haru.node.api.health import HealthApp
 from haru.node.api.identity import Authenticator
-from haru.node.api.listener import LOOK_SECONDS, Listener
+from haru.node.api.listener import Listener, TlsFiles
 from haru.node.api.metrics import Counters
 from haru.node.api.options import ServerOptions
 from haru.node.api.reviews import ApiReviewer, Reviewer
+
+
+@dataclass(frozen=True, slots=True)
+class ServedNode:
+    """The node: what its serving certificate is made for."""
+
+    name: str
+    addresses: Sequence[str] = ()
 
 
 class KubeletServer:
@@ -24,43 +32,33 @@ class KubeletServer:
 
     def __init__(
         self,
-        name: str,
-        addresses: Sequence[str],
+        node: ServedNode,
         shown: Shown,
         options: ServerOptions,
         *,
         client: ApiClient | None,
         reviewer: Reviewer | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         if bool(options.cert_file) != bool(options.key_file):
             raise ValueError("a certificate and its key go together: name both files, or none")
         if not options.cert_file and options.cert_dir is None:
             raise ValueError("there is no place for a serving certificate: name its file and its key's, or a directory")
-        self._name, self._addresses, self._options, self._look_seconds = name, addresses, options, look_seconds
+        self._node, self._options = node, options
+        authentication, authorization = options.authentication, options.authorization
         counters = Counters()
         if reviewer is None and client is not None:
             reviewer = ApiReviewer(client, observe=counters.reviewed)
-        if reviewer is None and (options.webhook_authentication or options.mode == "Webhook"):
+        if reviewer is None and (authentication.webhook or authorization.mode == "Webhook"):
             raise ValueError("no client of an API server: tokens and rights can not be asked for (webhook)")
         access: Access = AlwaysAllow()
-        if options.mode == "Webhook":
+        if authorization.mode == "Webhook":
             assert reviewer is not None
-            access = WebhookAccess(
-                reviewer,
-                name,
-                allowed_seconds=options.authorized_seconds,
-                denied_seconds=options.unauthorized_seconds,
-                harden=options.require_create_for_streams,
-                monotonic=monotonic,
-            )
+            access = WebhookAccess(reviewer, node.name, authorization)
         authenticator = Authenticator(
-            reviewer if options.webhook_authentication else None,
-            anonymous=options.anonymous,
-            audiences=options.audiences,
-            cache_seconds=options.authentication_cache_seconds,
-            monotonic=monotonic,
+            reviewer if authentication.webhook else None,
+            anonymous=authentication.anonymous,
+            audiences=authentication.audiences,
+            cache_seconds=authentication.cache_seconds,
         )
         handlers = Handlers(shown, options, counters)
         self._app = KubeletApp(authenticator, access, handlers.routes(), counters, debugging=options.debugging_handlers)
@@ -83,17 +81,9 @@ class KubeletServer:
         certificate = (o.cert_file, o.key_file) if o.cert_file and o.key_file else None
         if certificate is None:
             assert o.cert_dir is not None
-            certificate = ensure_certificate(o.cert_dir, self._name, self._addresses, datetime.now(UTC))
-        listeners = [
-            Listener(
-                self._app,
-                o.address,
-                o.port,
-                certificate=certificate,
-                client_ca=o.client_ca_file,
-                look_seconds=self._look_seconds,
-            )
-        ]
+            certificate = ensure_certificate(o.cert_dir, self._node.name, self._node.addresses, datetime.now(UTC))
+        tls = TlsFiles(*certificate, o.authentication.client_ca_file)
+        listeners = [Listener(self._app, o.address, o.port, tls, look_seconds=o.certificate_check_seconds)]
         if o.healthz_port >= 0:
             listeners.append(Listener(self._health_app, o.healthz_address, o.healthz_port))
         for listener in listeners:

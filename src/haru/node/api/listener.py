@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +25,33 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 90
 BACKLOG = 1024
-LOOK_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 _log = logging.getLogger("haru.node")
 
 
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files in PEM: a certificate, its key, and the authority of client certificates."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
 class Listener:
-    """Serves an ASGI application on one address, with TLS where `certificate` names files (PEM)."""
+    """Serves an ASGI application on one address, with TLS where files of it are named; `look_seconds` between looks
+    whether they changed."""
 
     def __init__(
         self,
         app: Any,
         host: str,
         port: int,
+        tls: TlsFiles | None = None,
         *,
-        certificate: tuple[Path, Path] | None = None,
-        client_ca: Path | None = None,
-        look_seconds: float = LOOK_SECONDS,
+        look_seconds: float = 0.0,
     ) -> None:
-        self._app, self._host, self._wanted = app, host, port
-        self._certificate, self._client_ca, self._look_seconds = certificate, client_ca, look_seconds
+        self._app, self._host, self._wanted, self._tls, self._look_seconds = app, host, port, tls, look_seconds
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
         self._listening: asyncio.Server | None = None
@@ -58,7 +66,7 @@ class Listener:
         self.port = int(self._socket.getsockname()[1])
         self._server = _uvicorn(self._app)
         self._listening = await self._listen(context)
-        if self._certificate is not None:
+        if self._tls is not None:
             self._watch = asyncio.create_task(self._look(marks), name="kubelet API: certificates")
 
     async def stop(self) -> None:
@@ -123,9 +131,9 @@ class Listener:
 
     def _marks(self) -> list[object]:
         """What changes when a file does."""
-        files = [*(self._certificate or ()), *([self._client_ca] if self._client_ca else [])]
+        files = [self._tls.certificate, self._tls.key, self._tls.client_ca] if self._tls is not None else []
         found: list[object] = []
-        for file in files:
+        for file in filter(None, files):
             try:
                 stat = file.stat()
                 found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
@@ -134,20 +142,22 @@ class Listener:
         return found
 
     def _context(self) -> ssl.SSLContext | None:
-        if self._certificate is None:
+        tls = self._tls
+        if tls is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(*self._certificate)
+            context.load_cert_chain(tls.certificate, tls.key)
         except (OSError, ssl.SSLError) as error:
-            names = " and ".join(map(str, self._certificate))
-            raise ValueError(f"{names}: no certificate with its key can be read: {error}") from error
-        if self._client_ca is not None:
+            raise ValueError(
+                f"{tls.certificate} and {tls.key}: no certificate with its key can be read: {error}"
+            ) from error
+        if tls.client_ca is not None:
             try:
-                context.load_verify_locations(cafile=str(self._client_ca))
+                context.load_verify_locations(cafile=str(tls.client_ca))
             except (OSError, ssl.SSLError) as error:
-                raise ValueError(f"{self._client_ca}: holds no certificate in PEM: {error}") from error
+                raise ValueError(f"{tls.client_ca}: holds no certificate in PEM: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 

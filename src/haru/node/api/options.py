@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 Mode = Literal["Webhook", "AlwaysAllow"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationOptions:
+    """Who may call."""
+
+    client_ca_file: Path | None = None
+    anonymous: bool = False
+    webhook: bool = True
+    cache_seconds: float = 120.0
+    audiences: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationOptions:
+    """What a caller may do, and how long the API server's answer is kept."""
+
+    mode: Mode = "Webhook"
+    allowed_seconds: float = 300.0
+    denied_seconds: float = 30.0
+    require_create_for_streams: bool = False
+    """Not of 1.36: ways into containers need `create` of nodes/proxy, by WebSocket too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +45,12 @@ class ServerOptions:
     key_file: Path | None = None
     """Without both a certificate is made in `cert_dir`."""
     cert_dir: Path | None = None
-    client_ca_file: Path | None = None
-    anonymous: bool = False
-    webhook_authentication: bool = True
-    authentication_cache_seconds: float = 120.0
-    audiences: Sequence[str] = ()
-    mode: Mode = "Webhook"
-    authorized_seconds: float = 300.0
-    unauthorized_seconds: float = 30.0
+    certificate_check_seconds: float = 10.0
+    """Between two looks whether a file of a certificate changed."""
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     debugging_handlers: bool = True
     system_logs: bool = True
     flags_handler: bool = True
-    require_create_for_streams: bool = False
-    """Not of 1.36: ways into containers need `create` of nodes/proxy, by WebSocket too."""
     node_logs: Path = Path("/var/log")
     most_streams: int = 512

@@ -7,4 +7,5 @@ from .errors import DriverAway as DriverAway
 from .errors import DriverFailed as DriverFailed
 from .errors import DriverMissing as DriverMissing
 from .manager import DeviceManager as DeviceManager
+from .node_devices import DeviceOptions as DeviceOptions
 from .node_devices import NodeDevices as NodeDevices

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-from prometheus_client import CollectorRegistry
 
 from haru.client.api import ApiClient
 from haru.drivers.sockets import SocketError
@@ -27,11 +26,23 @@ RECONCILE_SECONDS: Final = 60.0
 _LOG = logging.getLogger("haru.node.dra")
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """How devices are prepared here, in seconds. `with_health` is the gate ResourceHealthStatus."""
+
+    with_health: bool = True
+    look_seconds: float = LOOK_SECONDS
+    """Between two looks for drivers."""
+    grace_seconds: float = GRACE_SECONDS
+    """How long slices of a driver stay that is gone."""
+    reconcile_seconds: float = RECONCILE_SECONDS
+
+
 class NodeDevices:
     """The `Devices` of a node agent. `load` comes first, then `run` beside everything else.
 
     `directory` is the node's (/var/lib/kubelet), `pods()` the pods that are bound to it, None while that is not known:
-    what is prepared for pods that are not among them is given back. `with_health` is the gate ResourceHealthStatus.
+    what is prepared for pods that are not among them is given back.
     """
 
     def __init__(
@@ -40,22 +51,20 @@ class NodeDevices:
         directory: Path,
         node_name: str,
         pods: Callable[[], Collection[Obj] | None],
-        *,
-        metrics: CollectorRegistry | None = None,
-        with_health: bool = True,
-        look_seconds: float = LOOK_SECONDS,
-        grace_seconds: float = GRACE_SECONDS,
-        reconcile_seconds: float = RECONCILE_SECONDS,
+        options: DeviceOptions | None = None,
     ) -> None:
+        options = options or DeviceOptions()
         self._pods = pods
         self._socket = directory / SOCKET
-        self._reconcile_seconds = reconcile_seconds
-        self._with_health = with_health
-        self.metrics = DraMetrics(metrics)
-        self.registry = PluginRegistry(directory / "plugins_registry", self.metrics, self._changed, look_seconds)
+        self._reconcile_seconds = options.reconcile_seconds
+        self._with_health = options.with_health
+        self.metrics = DraMetrics()
+        self.registry = PluginRegistry(
+            directory / "plugins_registry", self.metrics, self._changed, options.look_seconds
+        )
         self.manager = DeviceManager(client, self.registry, directory, node_name, self.metrics)
         self.health = HealthWatcher(self.manager.claims)
-        self._cleaner = SliceCleaner(client, node_name, self.registry.connected, grace_seconds)
+        self._cleaner = SliceCleaner(client, node_name, self.registry.connected, options.grace_seconds)
         self._server = PodResourcesServer(lambda: pods() or (), self.manager.find, self.metrics)
 
     def load(self) -> None:

@@ -33,7 +33,7 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerInputs:
     """What the agent has made ready for one start of a container."""
 
     sandbox: str
@@ -58,20 +58,22 @@ def pod_labels(pod: Obj) -> dict[str, str]:
     return {**labels_of(pod), **own}
 
 
-def sandbox_config(
-    pod: Obj,
-    attempt: int,
-    *,
-    log_directory: str,
-    cgroup_parent: str,
-    dns: cri.DNSConfig | None,
-    users: cri.IDMapping | None = None,
-) -> cri.PodSandboxConfig:
-    """The sandbox of a pod. `users` are those of its own user namespace."""
+@dataclass(frozen=True, slots=True)
+class SandboxInputs:
+    """What the agent has made ready for a sandbox; `users` are those of the pod's own user namespace."""
+
+    log_directory: str
+    cgroup_parent: str = ""
+    dns: cri.DNSConfig | None = None
+    users: cri.IDMapping | None = None
+
+
+def sandbox_config(pod: Obj, attempt: int, inputs: SandboxInputs) -> cri.PodSandboxConfig:
+    """The sandbox of a pod."""
     spec, meta = pod["spec"], pod["metadata"]
     context = spec.get("securityContext") or {}
     security = cri.LinuxSandboxSecurityContext(
-        namespace_options=namespaces(pod, users=users),
+        namespace_options=namespaces(pod, users=inputs.users),
         selinux_options=_selinux(context),
         run_as_user=_int64(context.get("runAsUser")),
         supplemental_groups=_groups(context),
@@ -86,49 +88,49 @@ def sandbox_config(
             name=meta["name"], uid=meta["uid"], namespace=meta["namespace"], attempt=attempt
         ),
         hostname=hostname,
-        log_directory=log_directory,
-        dns_config=dns,
+        log_directory=inputs.log_directory,
+        dns_config=inputs.dns,
         port_mappings=_ports(pod),
         labels=pod_labels(pod),
         annotations={**annotations_of(pod), "kubernetes.io/config.source": "api"},
         linux=cri.LinuxPodSandboxConfig(
-            cgroup_parent=cgroup_parent,
+            cgroup_parent=inputs.cgroup_parent,
             security_context=security,
             sysctls={entry["name"]: entry["value"] for entry in context.get("sysctls") or ()},
         ),
     )
 
 
-def container_config(pod: Obj, container: Mapping[str, Any], around: Surroundings) -> cri.ContainerConfig:
+def container_config(pod: Obj, container: Mapping[str, Any], inputs: ContainerInputs) -> cri.ContainerConfig:
     """One start of a container."""
     labels = {**pod_labels_only(pod), names.CONTAINER_NAME: container["name"]}
     noted = {
         names.HASH: container_hash(container),
-        names.RESTART_COUNT: str(around.attempt),
+        names.RESTART_COUNT: str(inputs.attempt),
         names.MESSAGE_PATH: container.get("terminationMessagePath") or "/dev/termination-log",
         names.MESSAGE_POLICY: container.get("terminationMessagePolicy") or "File",
         names.GRACE_PERIOD: str(pod["spec"].get("terminationGracePeriodSeconds", 30)),
-        **around.annotations,
+        **inputs.annotations,
     }
     return cri.ContainerConfig(
-        metadata=cri.ContainerMetadata(name=container["name"], attempt=around.attempt),
-        image=cri.ImageSpec(image=around.image_ref or container["image"], user_specified_image=container["image"]),
-        command=around.command,
-        args=around.args,
+        metadata=cri.ContainerMetadata(name=container["name"], attempt=inputs.attempt),
+        image=cri.ImageSpec(image=inputs.image_ref or container["image"], user_specified_image=container["image"]),
+        command=inputs.command,
+        args=inputs.args,
         working_dir=container.get("workingDir", ""),
-        envs=[cri.KeyValue(key=name, value=value) for name, value in around.environment.items()],
-        mounts=around.mounts,
-        devices=around.devices,
+        envs=[cri.KeyValue(key=name, value=value) for name, value in inputs.environment.items()],
+        mounts=inputs.mounts,
+        devices=inputs.devices,
         labels=labels,
         annotations=noted,
-        log_path=around.log_path,
+        log_path=inputs.log_path,
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
         linux=cri.LinuxContainerConfig(
-            resources=resources_message(around.amounts), security_context=_security(pod, container, around.users)
+            resources=resources_message(inputs.amounts), security_context=_security(pod, container, inputs.users)
         ),
-        CDI_devices=[cri.CDIDevice(name=name) for name in around.cdi],
+        CDI_devices=[cri.CDIDevice(name=name) for name in inputs.cdi],
     )
 
 

@@ -1,7 +1,7 @@
-"""Ending containers: the preStop hook, the polite signal, and the end, within one grace period.
+"""Kill containers: the preStop hook, the stop signal, and SIGKILL, within one grace period.
 
-Nothing here waits for the end of a container: each is ended by a task of its own, and whoever asked is called when it
-is through. Source: the termination of pods as documented; sidecars end after the containers, the last one first.
+A task of its own kills each container; nothing here waits for it. Source: the termination of pods as documented;
+sidecars end after the containers, the last one first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from haru.node.agent.context import Context
@@ -23,73 +24,73 @@ _LEAST_SECONDS = 2.0
 _ORPHAN_SECONDS = 30
 
 
-class Ender:
-    """Ends the containers of one pod; `through()` is called after each."""
+@dataclass(frozen=True, slots=True)
+class KillTarget:
+    """A container to kill, with what its preStop hook needs; `pod` is None for one that the API does not know."""
 
-    def __init__(self, context: Context, through: Callable[[], None]) -> None:
-        self._context, self._through = context, through
+    seen: SeenContainer
+    pod: Obj | None = None
+    container: Mapping[str, Any] | None = None
+    address: str = ""
+
+
+class ContainerKiller:
+    """Kills the containers of one pod; `killed()` is called after each."""
+
+    def __init__(self, context: Context, killed: Callable[[], None]) -> None:
+        self._context, self._killed = context, killed
         self._tasks: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._hooked: set[str] = set()
 
     @property
     def is_busy(self) -> bool:
-        """Something is being ended."""
+        """Whether a container is being killed."""
         return any(not task.done() for _, task in self._tasks.values())
 
-    def is_ending(self, id_: str) -> bool:
-        """That container is being ended."""
+    def is_killing(self, id_: str) -> bool:
+        """Whether a container is being killed."""
         return id_ in self._tasks and not self._tasks[id_][1].done()
 
-    def end(
-        self,
-        pod: Obj | None,
-        container: Mapping[str, Any] | None,
-        seen: SeenContainer,
-        grace: float,
-        why: str,
-        ip: str = "",
-    ) -> None:
-        """End a container within `grace` seconds; asked again it only ever ends sooner."""
-        deadline = time.monotonic() + grace
+    def kill(self, target: KillTarget, grace: float, why: str) -> None:
+        """Kill a container within `grace` seconds; asked again it only ever ends sooner."""
+        seen, deadline = target.seen, time.monotonic() + grace
         known = self._tasks.get(seen.id)
         if known is not None and not known[1].done():
             if known[0] <= deadline + 0.5:
                 return
-        elif pod is not None:
-            self._context.recorder.event(pod, "Normal", "Killing", why)
-        task = asyncio.create_task(self._end(pod, container, seen, deadline, ip), name=f"end {seen.name}")
+        elif target.pod is not None:
+            self._context.recorder.event(target.pod, "Normal", "Killing", why)
+        task = asyncio.create_task(self._kill(target, deadline), name=f"kill {seen.name}")
         self._tasks[seen.id] = (deadline, task)
 
-    async def _end(
-        self, pod: Obj | None, container: Mapping[str, Any] | None, seen: SeenContainer, deadline: float, ip: str
-    ) -> None:
+    async def _kill(self, target: KillTarget, deadline: float) -> None:
+        seen = target.seen
         try:
-            hook = ((container or {}).get("lifecycle") or {}).get("preStop")
+            hook = ((target.container or {}).get("lifecycle") or {}).get("preStop")
             left = deadline - time.monotonic()
-            if hook and pod is not None and container is not None and left > 0 and seen.id not in self._hooked:
+            if hook and target.pod is not None and left > 0 and seen.id not in self._hooked:
                 self._hooked.add(seen.id)
-                await self._before(pod, container, hook, seen, left, ip)
+                await self._run_pre_stop_hook(target.pod, target, hook, left)
                 left = max(_LEAST_SECONDS, deadline - time.monotonic())
             await self._context.runtime.stop_container(seen.id, max(0, round(left)))
         except CriError as error:
-            _log.warning("container %s (%s) could not be ended: %s", seen.name, seen.id, error)
+            _log.warning("container %s (%s) could not be killed: %s", seen.name, seen.id, error)
             await asyncio.sleep(1.0)
         finally:
-            self._through()
+            self._killed()
 
-    async def _before(
-        self, pod: Obj, container: Mapping[str, Any], hook: Mapping[str, Any], seen: SeenContainer, left: float, ip: str
-    ) -> None:
+    async def _run_pre_stop_hook(self, pod: Obj, target: KillTarget, hook: Mapping[str, Any], left: float) -> None:
         try:
             async with asyncio.timeout(left):
-                answer = await self._context.asker.ask(hook, container, seen.id, ip, left)
+                container = target.container or {}
+                answer = await self._context.handler_runner.run(hook, container, target.seen.id, target.address, left)
         except TimeoutError:
             return
         if not answer.well:
             self._context.recorder.event(pod, "Warning", "FailedPreStopHook", f"PreStopHook failed: {answer.text}")
 
-    def end_all(self, pod: Obj | None, seen: SeenPod, began: float, grace: float, ip: str = "") -> bool:
-        """End what runs, in the order of pods; whether nothing runs any more. `began` is when this was first asked."""
+    def kill_all(self, pod: Obj | None, seen: SeenPod, began: float, grace: float, address: str = "") -> bool:
+        """Kill what runs, in the order of pods; whether nothing runs any more. `began` is when this was first asked."""
         running = [one for one in seen.containers if one.state in (RUNNING, UNKNOWN)]
         if not running:
             return not self.is_busy
@@ -102,11 +103,12 @@ class Ender:
             left = max(_LEAST_SECONDS, began + grace - time.monotonic()) if grace else 0.0
             first, grace = [last], left
         for one in first:
-            self.end(pod, specs.get(one.name), one, grace, f"Stopping container {one.name}", ip)
+            target = KillTarget(one, pod, specs.get(one.name), address)
+            self.kill(target, grace, f"Stopping container {one.name}")
         return False
 
     def close(self) -> None:
-        """Leave what is being ended to the runtime."""
+        """Leave what is being killed to the runtime."""
         for _, task in self._tasks.values():
             task.cancel()
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from haru.kube.errors import StatusError
 from haru.node.agent.context import Context
-from haru.node.agent.images import Images, StartError, check_user
+from haru.node.agent.images import ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
 from haru.node.dra import cdi
 from haru.node.dra.devices import Prepared
-from haru.node.podworker.config import Surroundings, container_config, log_path
+from haru.node.podworker.config import ContainerInputs, container_config, log_path
 from haru.node.podworker.environment import Sources, command_of, environment, expand
 from haru.node.podworker.fields import ConfigError, Place
 from haru.node.podworker.observed import SeenSandbox
@@ -26,12 +27,33 @@ Obj = dict[str, Any]
 _HOOK_SECONDS = 3600.0
 
 
-class Starter:
+@dataclass(frozen=True, slots=True)
+class PodInputs:
+    """What the containers of a pod are made from: objects, addresses, devices."""
+
+    sources: Sources
+    place: Place
+    prepared: Prepared = field(default_factory=Prepared)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStart:
+    """One start of a container, number `attempt`, in a sandbox that was made with `sandbox_config`."""
+
+    pod: Obj
+    container: Mapping[str, Any]
+    attempt: int
+    sandbox: SeenSandbox
+    sandbox_config: cri.PodSandboxConfig
+    inputs: PodInputs
+
+
+class ContainerStarter:
     """Starts the containers of pods on one node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._images = Images(context.runtime, context.recorder)
+        self._images = ImageManager(context.runtime, context.recorder)
 
     async def volumes(self, pod: Obj, sources: Sources, place: Place) -> bool:
         """Have the pod's volumes ready and up to date; whether one changed. Raises `ConfigError`, OSError."""
@@ -48,33 +70,23 @@ class Starter:
                 raise ConfigError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
         return changed
 
-    async def start(
-        self,
-        pod: Obj,
-        container: Mapping[str, Any],
-        sandbox: SeenSandbox,
-        config: cri.PodSandboxConfig,
-        attempt: int,
-        sources: Sources,
-        place: Place,
-        prepared: Prepared,
-        made: Callable[[str], None],
-    ) -> str:
-        """Start a container in its sandbox; its id, of which `made` is told before it starts. Raises `StartError`."""
-        image = await self._images.ensure(pod, container, sources, config)
+    async def start(self, request: ContainerStart, created: Callable[[str], None]) -> str:
+        """Start a container; return its id, which `created` gets before it starts. Raises `StartError`."""
+        pod, container = request.pod, request.container
+        image = await self._images.ensure(pod, container, request.inputs.sources, request.sandbox_config)
         check_user(pod, container, image)
         try:
-            message = self._config(pod, container, sandbox, attempt, sources, place, prepared, image.id)
+            message = self._config(request, image.id)
         except (ConfigError, OSError, cdi.CdiError, UserNamespaceError) as error:
             self._tell(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError("CreateContainerConfigError", str(error)) from error
         runtime = self._context.runtime
         try:
-            id_ = await runtime.create_container(sandbox.id, message, config)
+            id_ = await runtime.create_container(request.sandbox.id, message, request.sandbox_config)
         except CriError as error:
             self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
             raise StartError("CreateContainerError", error.details) from error
-        made(id_)
+        created(id_)
         self._tell(pod, "Normal", "Created", f"Created container: {container['name']}")
         try:
             await runtime.start_container(id_)
@@ -82,7 +94,7 @@ class Starter:
             self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
             raise StartError("RunContainerError", error.details) from error
         self._tell(pod, "Normal", "Started", f"Started container {container['name']}")
-        await self._after_start(pod, container, id_, place)
+        await self._after_start(pod, container, id_, request.inputs.place)
         return id_
 
     async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, place: Place) -> None:
@@ -90,29 +102,20 @@ class Starter:
         if not hook:
             return
         address = next(iter(place.pod_ips), "")
-        answer = await self._context.asker.ask(hook, container, id_, address, _HOOK_SECONDS)
+        answer = await self._context.handler_runner.run(hook, container, id_, address, _HOOK_SECONDS)
         if answer.well:
             return
         self._tell(pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.text}")
         await self._context.runtime.stop_container(id_, 2)
         raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}")
 
-    def _config(
-        self,
-        pod: Obj,
-        container: Mapping[str, Any],
-        sandbox: SeenSandbox,
-        attempt: int,
-        sources: Sources,
-        place: Place,
-        prepared: Prepared,
-        image_ref: str,
-    ) -> cri.ContainerConfig:
-        values = environment(pod, container, sources, place)
+    def _config(self, request: ContainerStart, image_ref: str) -> cri.ContainerConfig:
+        pod, container, inputs = request.pod, request.container, request.inputs
+        values = environment(pod, container, inputs.sources, inputs.place)
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
-        mounts = self._mounts(pod, container, place, lambda text: expand(text, known))
-        mounts += prepared.mounts.get(container["name"], ())
+        mounts = self._mounts(pod, container, inputs.place, lambda text: expand(text, known))
+        mounts += inputs.prepared.mounts.get(container["name"], ())
         users = self._context.users(pod)
         mapping = cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None
         if mapping is not None:
@@ -120,10 +123,10 @@ class Starter:
                 for mappings in (mount.uidMappings, mount.gidMappings):
                     del mappings[:]
                     mappings.append(mapping)
-        names = list(prepared.devices.get(container["name"], ()))
-        around = Surroundings(
-            sandbox=sandbox.id,
-            attempt=attempt,
+        names = list(inputs.prepared.devices.get(container["name"], ()))
+        around = ContainerInputs(
+            sandbox=request.sandbox.id,
+            attempt=request.attempt,
             environment=values,
             command=command,
             args=args,
@@ -131,7 +134,7 @@ class Starter:
             cdi=names,
             amounts=self._context.amounts(pod, container),
             image_ref=image_ref,
-            log_path=log_path(container["name"], attempt),
+            log_path=log_path(container["name"], request.attempt),
             users=mapping,
         )
         message = container_config(pod, container, around)

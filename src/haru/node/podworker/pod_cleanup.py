@@ -18,7 +18,7 @@ from haru.node.podworker.sandboxes import Sandboxes
 Obj = dict[str, Any]
 
 
-class Clearing:
+class PodCleanup:
     """Of one pod. Every step may be repeated until all are through."""
 
     def __init__(self, context: Context, sandboxes: Sandboxes, uid: str) -> None:

@@ -20,7 +20,7 @@ _MOST_LOG_BYTES = 2048
 _MOST_LOG_LINES = 80
 
 
-class Looker:
+class RuntimeStatus:
     """Looks at one pod. What has ended stays as it was seen.
 
     A list may be behind what was just made. So whatever was seen alive, was made here or is told of in the pod's status

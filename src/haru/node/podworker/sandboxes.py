@@ -11,7 +11,7 @@ from haru.node.agent.context import Context
 from haru.node.cgroups.amounts import pod_amounts
 from haru.node.cgroups.memory_qos import pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup
-from haru.node.podworker.config import log_directory, sandbox_config
+from haru.node.podworker.config import SandboxInputs, log_directory, sandbox_config
 from haru.node.podworker.plan import uses_host_network
 from haru.proto import cri_pb2 as cri
 
@@ -34,14 +34,13 @@ class Sandboxes:
         options = self._context.options
         users = self._context.users(pod)
         driver: Any = options.cgroups.driver
-        return sandbox_config(
-            pod,
-            attempt,
+        inputs = SandboxInputs(
             log_directory=log_directory(str(options.logs), pod),
             cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups.per_qos else "",
             users=cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None,
             dns=dns_of(pod, list(options.dns.servers), options.dns.domain),
         )
+        return sandbox_config(pod, attempt, inputs)
 
     async def make(self, pod: Obj, attempt: int, handler: str) -> str:
         """Make a sandbox; its id. Raises `CriError`, `CgroupError`, `UserNamespaceError`, OSError."""

@@ -1,4 +1,4 @@
-"""One pod: look, tell, decide, do; again whenever something happened.
+"""One pod: observe, write its status, decide, act; again whenever something happened.
 
 The worker holds nothing that a restart of the agent would miss: what runs is known by the runtime's labels, what was
 told by the pod's status. It ends when the pod has gone from the API and from the machine.
@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,19 +25,18 @@ from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
-from haru.node.podworker.container_kill import Ender, grace_of
-from haru.node.podworker.container_start import Starter
-from haru.node.podworker.environment import Sources
+from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
+from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
 from haru.node.podworker.fields import ConfigError, Place
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
-from haru.node.podworker.plan import Plan, container_hash, crash_key, decide
-from haru.node.podworker.pod_cleanup import Clearing
+from haru.node.podworker.plan import Kill, Plan, container_hash, crash_key, decide
+from haru.node.podworker.pod_cleanup import PodCleanup
 from haru.node.podworker.restarts import CrashLoop
-from haru.node.podworker.runtime_status import Looker
+from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.probes.prober import Prober
-from haru.node.status.container_status import by_name, has_run, living_ids
+from haru.node.status.container_status import Known, by_name, has_run, living_ids
 from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
@@ -47,53 +47,63 @@ _RETRY_SECONDS = 10.0
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 
 
-class PodWorker:
-    """Keeps one pod as it should be. `told(pod)` is called with what the API answered to a written status."""
+@dataclass(slots=True)
+class _State:
+    """What a worker has decided of its pod."""
 
-    def __init__(self, context: Context, starter: Starter, uid: str, told: Callable[[Obj], None]) -> None:
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By container that waits: a reason and a message."""
+    retry_at: dict[str, float] = field(default_factory=dict)
+    """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
+    failure: tuple[str, str] | None = None
+    is_over: bool = False
+    is_gone: bool = False
+    """The API does not have the pod."""
+    kill_began: float | None = None
+    is_cleaned: bool = False
+
+
+class PodWorker:
+    """Keeps one pod as it should be. `written(pod)` is called with what the API answered to a written status."""
+
+    def __init__(self, context: Context, starter: ContainerStarter, uid: str, written: Callable[[Obj], None]) -> None:
         options = context.options
-        self._context, self._starter, self.uid, self._told = context, starter, uid, told
+        self._context, self._starter, self.uid, self._written = context, starter, uid, written
         self.pod: Obj | None = None
         self.seen = SeenPod()
         self._wake = asyncio.Event()
-        self._looker = Looker(context.runtime, uid)
-        self._ender = Ender(context, self.poke)
-        self._prober = Prober(context.asker, context.recorder, self.poke)
-        self._teller = StatusManager(context)
+        self._runtime_status = RuntimeStatus(context.runtime, uid)
+        self._killer = ContainerKiller(context, self.poke)
+        self._prober = Prober(context.handler_runner, context.recorder, self.poke)
+        self._status_manager = StatusManager(context)
         self._sandboxes = Sandboxes(context)
-        self._clearing = Clearing(context, self._sandboxes, uid)
-        self._loop = CrashLoop(options.intervals.crash_first_seconds, options.intervals.crash_longest_seconds)
+        self._cleanup = PodCleanup(context, self._sandboxes, uid)
+        self._pauses = CrashLoop(options.intervals.crash_first_seconds, options.intervals.crash_longest_seconds)
         self._backoff = Backoff(base=1.0, cap=20.0)
-        self._reasons: dict[str, tuple[str, str]] = {}
-        self._retry_at: dict[str, float] = {}
-        self._failure: tuple[str, str] | None = None
-        self._over = False
-        self._gone = False
-        self._end_began: float | None = None
-        self._cleaned = False
+        self._state = _State()
 
     # -- what others say ----------------------------------------------------------------------------------------------
 
     def update(self, pod: Obj) -> None:
         """The pod as the API has it now."""
         if self.pod is not None and self.pod["metadata"].get("generation") != pod["metadata"].get("generation"):
-            self._retry_at.clear()
+            self._state.retry_at.clear()
         self.pod = pod
         self.poke()
 
     def removed(self) -> None:
         """The pod is no longer in the API, or never was."""
-        self._gone = True
+        self._state.is_gone = True
         self.poke()
 
     def objects_changed(self) -> None:
         """Something that the pod refers to has changed: what failed for the want of it is tried again."""
-        self._retry_at.clear()
+        self._state.retry_at.clear()
         self.poke()
 
     def reject(self, reason: str, message: str) -> None:
         """The node does not take the pod."""
-        self._failure, self._over = (reason, f"Pod was rejected: {message}"), True
+        self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
 
     def poke(self) -> None:
         """Look again."""
@@ -122,7 +132,7 @@ class PodWorker:
                         await self._wake.wait()
         finally:
             self._prober.close()
-            self._ender.close()
+            self._killer.close()
             self._context.objects.forget(self.uid)
 
     async def _sync(self) -> float | None:
@@ -130,13 +140,15 @@ class PodWorker:
         pod = self.pod
         seen = self.seen = await self._look(pod)
         if pod is None:
-            return await self._end(None, seen) if self._gone else self._context.options.intervals.resync_seconds
-        if self._gone or pod["metadata"].get("deletionTimestamp"):
+            return (
+                await self._end(None, seen) if self._state.is_gone else self._context.options.intervals.resync_seconds
+            )
+        if self._state.is_gone or pod["metadata"].get("deletionTimestamp"):
             return await self._end(pod, seen)
         if (pod.get("status") or {}).get("phase") in TERMINAL:
             return await self._rest(pod, seen)
         left = self._check_deadline(pod)
-        if self._over:
+        if self._state.is_over:
             if not await self._all_ended(pod, seen):
                 await self._tell(pod, seen)
                 return self._context.options.intervals.resync_seconds
@@ -146,7 +158,7 @@ class PodWorker:
         return wait if left is None else min(wait, left)
 
     async def _look(self, pod: Obj | None) -> SeenPod:
-        return await self._looker.look(living_ids(pod) if pod is not None else ())
+        return await self._runtime_status.look(living_ids(pod) if pod is not None else ())
 
     def _check_deadline(self, pod: Obj) -> float | None:
         """Seconds until the pod has been active for too long; it is over from then on."""
@@ -154,9 +166,9 @@ class PodWorker:
         if allowed is None or began is None:
             return None
         left = parse_time(began).timestamp() + float(allowed) - time.time()
-        if left <= 0 and not self._over:
+        if left <= 0 and not self._state.is_over:
             self._context.recorder.event(pod, "Normal", "DeadlineExceeded", OVERDUE)
-            self._failure, self._over = ("DeadlineExceeded", OVERDUE), True
+            self._state.failure, self._state.is_over = ("DeadlineExceeded", OVERDUE), True
         return max(0.0, left)
 
     # -- a pod that is to run -----------------------------------------------------------------------------------------
@@ -164,9 +176,9 @@ class PodWorker:
     async def _keep(self, pod: Obj, seen: SeenPod) -> float:
         place = self._place(pod, seen)
         self._watch_probes(pod, seen, place)
-        plan = decide(pod, seen, self._prober.results(), self._loop, time.time())
+        plan = decide(pod, seen, self._prober.results(), self._pauses, time.time())
         self._note(plan, seen)
-        self._over = self._over or plan.is_over
+        self._state.is_over = self._state.is_over or plan.is_over
         pod = await self._tell(pod, seen)
         if plan.end_pod:
             if not await self._all_ended(pod, seen):
@@ -175,25 +187,25 @@ class PodWorker:
         if plan.is_over:
             return 0.0
         for kill in plan.kills:
-            self._kill(pod, seen, kill.id, kill.message, kill.probe, place)
-        await self._clearing.note(pod)
-        sources = await self._prepare(pod, place)
-        if sources is None:
+            self._kill(pod, seen, kill, place)
+        await self._cleanup.note(pod)
+        inputs = await self._prepare(pod, place)
+        if inputs is None:
             return _RETRY_SECONDS
         if plan.make_sandbox:
             return 0.0 if await self._make_sandbox(pod, plan.attempt, seen) else self._backoff.next()
-        return await self._start_all(pod, seen, plan, sources, place)
+        return await self._start_all(pod, seen, plan, inputs)
 
     def _note(self, plan: Plan, seen: SeenPod) -> None:
         """What is told of containers that wait."""
-        for name in list(self._reasons):
+        for name in list(self._state.reasons):
             last = seen.newest(name)
-            if (last is not None and last.runs) or self._reasons[name][0] == "CrashLoopBackOff":
-                del self._reasons[name]
+            if (last is not None and last.runs) or self._state.reasons[name][0] == "CrashLoopBackOff":
+                del self._state.reasons[name]
         for name, message in plan.crashing.items():
-            self._reasons[name] = "CrashLoopBackOff", message
+            self._state.reasons[name] = "CrashLoopBackOff", message
 
-    async def _prepare(self, pod: Obj, place: Place) -> Sources | None:
+    async def _prepare(self, pod: Obj, place: Place) -> PodInputs | None:
         """What the pod refers to and its volumes; None if something is missing, which is told."""
         try:
             sources = await self._context.objects.want(pod)
@@ -201,7 +213,7 @@ class PodWorker:
         except ConfigError as error:
             self._context.recorder.event(pod, "Warning", "FailedMount", str(error))
             return None
-        return sources
+        return PodInputs(sources, place)
 
     async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
         for sandbox in seen.sandboxes:
@@ -225,7 +237,7 @@ class PodWorker:
         name = pod["spec"].get("runtimeClassName")
         return str((await self._context.client.get(RUNTIME_CLASSES, name))["handler"]) if name else ""
 
-    async def _start_all(self, pod: Obj, seen: SeenPod, plan: Plan, sources: Sources, place: Place) -> float:
+    async def _start_all(self, pod: Obj, seen: SeenPod, plan: Plan, inputs: PodInputs) -> float:
         """Start what is to start now; seconds until there is more to do."""
         options, now = self._context.options, time.time()
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
@@ -235,18 +247,18 @@ class PodWorker:
         began = False
         prepared: Prepared | None = None
         for name in plan.starts:
-            if self._retry_at.get(name, 0.0) > now:
-                wait = min(wait, self._retry_at[name] - now)
+            if self._state.retry_at.get(name, 0.0) > now:
+                wait = min(wait, self._state.retry_at[name] - now)
                 continue
             try:
                 prepared = prepared or await self._context.devices.prepare(pod)
-                await self._start(pod, specs[name], seen, sources, place, prepared)
-                self._reasons.pop(name, None)
+                await self._start(pod, specs[name], seen, replace(inputs, prepared=prepared))
+                self._state.reasons.pop(name, None)
                 began = True
             except StartError as error:
-                self._reasons[name] = error.reason, str(error)
+                self._state.reasons[name] = error.reason, str(error)
                 pause = _RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
-                self._retry_at[name] = time.time() + pause
+                self._state.retry_at[name] = time.time() + pause
                 wait = min(wait, pause)
                 self.poke()
             except DevicesError as error:
@@ -254,18 +266,16 @@ class PodWorker:
                 wait = min(wait, _RETRY_SECONDS)
         return 0.0 if began else wait
 
-    async def _start(
-        self, pod: Obj, spec: Obj, seen: SeenPod, sources: Sources, place: Place, prepared: Prepared
-    ) -> None:
+    async def _start(self, pod: Obj, spec: Obj, seen: SeenPod, inputs: PodInputs) -> None:
         history, sandbox = seen.history(spec["name"]), seen.sandbox
         assert sandbox is not None
         attempt = self._attempt(pod, spec["name"], seen)
         await self._clear_way(history)
         if history and history[0].state == EXITED:
-            self._loop.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
+            self._pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
         config = self._sandboxes.config(pod, sandbox.attempt)
-        made = partial(self._looker.expect, sandbox=sandbox.id)
-        await self._starter.start(pod, spec, sandbox, config, attempt, sources, place, prepared, made)
+        request = ContainerStart(pod, spec, attempt, sandbox, config, inputs)
+        await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
         # One end is remembered beside the container that runs.
         for old in history[1:]:
             await self._context.runtime.remove_container(old.id)
@@ -297,27 +307,27 @@ class PodWorker:
         if last is not None:
             return last.attempt if last.state == CREATED else last.attempt + 1
         status = pod.get("status") or {}
-        for field in ("containerStatuses", "initContainerStatuses"):
-            for one in status.get(field) or ():
+        for member in ("containerStatuses", "initContainerStatuses"):
+            for one in status.get(member) or ():
                 if one["name"] == name and one.get("containerID"):
                     return int(one.get("restartCount", 0)) + has_run(one)
         return 0
 
-    def _kill(self, pod: Obj, seen: SeenPod, id_: str, message: str, probe: str, place: Place) -> None:
-        container = next(one for one in seen.containers if one.id == id_)
+    def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, place: Place) -> None:
+        container = next(one for one in seen.containers if one.id == kill.id)
         spec = next(
             one
             for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
             if one["name"] == container.name
         )
-        own = (spec.get(f"{probe}Probe") or {}).get("terminationGracePeriodSeconds") if probe else None
+        own = (spec.get(f"{kill.probe}Probe") or {}).get("terminationGracePeriodSeconds") if kill.probe else None
         grace = grace_of(pod) if own is None else float(own)
-        self._ender.end(pod, spec, container, grace, message, next(iter(place.pod_ips), ""))
+        self._killer.kill(KillTarget(container, pod, spec, next(iter(place.pod_ips), "")), grace, kill.message)
 
     def _watch_probes(self, pod: Obj, seen: SeenPod, place: Place) -> None:
         specs = {one["name"]: one for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])}
         before = {**by_name(pod, "containerStatuses"), **by_name(pod, "initContainerStatuses")}
-        running = [one for one in seen.containers if one.runs and not self._ender.is_ending(one.id)]
+        running = [one for one in seen.containers if one.runs and not self._killer.is_killing(one.id)]
         self._prober.keep_only({one.id for one in seen.containers if one.runs})
         for one in running:
             spec = specs.get(one.name)
@@ -331,37 +341,37 @@ class PodWorker:
 
     async def _all_ended(self, pod: Obj | None, seen: SeenPod) -> bool:
         """End containers, then sandboxes; whether nothing of the pod runs."""
-        if self._end_began is None:
-            self._end_began = time.monotonic()
+        if self._state.kill_began is None:
+            self._state.kill_began = time.monotonic()
         place = self._place(pod, seen) if pod is not None else Place()
         grace = grace_of(pod, seen)
-        if not self._ender.end_all(pod, seen, self._end_began, grace, next(iter(place.pod_ips), "")):
+        if not self._killer.kill_all(pod, seen, self._state.kill_began, grace, next(iter(place.pod_ips), "")):
             return False
         for sandbox in seen.sandboxes:
             if sandbox.ready:
                 await self._context.runtime.stop_sandbox(sandbox.id)
-        self._end_began = None
+        self._state.kill_began = None
         return True
 
     async def _rest(self, pod: Obj, seen: SeenPod) -> float:
         """A pod that is over and told so: nothing runs, devices and volumes are given back; its logs stay."""
-        self._over = True
-        if await self._all_ended(pod, seen) and not self._cleaned:
-            await self._clearing.give_back(pod)
-            self._cleaned = True
+        self._state.is_over = True
+        if await self._all_ended(pod, seen) and not self._state.is_cleaned:
+            await self._cleanup.give_back(pod)
+            self._state.is_cleaned = True
         return self._context.options.intervals.resync_seconds
 
     async def _end(self, pod: Obj | None, seen: SeenPod) -> float | None:
         """A pod that is deleted: everything of it goes, then itself."""
-        self._over = True
+        self._state.is_over = True
         if not await self._all_ended(pod, seen):
-            if pod is not None and not self._gone:
+            if pod is not None and not self._state.is_gone:
                 await self._tell(pod, seen)
             return self._context.options.intervals.resync_seconds
-        if pod is not None and not self._gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
+        if pod is not None and not self._state.is_gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
             pod = await self._tell(pod, await self._look(pod))
-        await self._clearing.remove(pod, seen)
-        if pod is not None and not self._gone:
+        await self._cleanup.remove(pod, seen)
+        if pod is not None and not self._state.is_gone:
             await self._delete(pod)
         return None
 
@@ -381,19 +391,20 @@ class PodWorker:
 
     async def _tell(self, pod: Obj, seen: SeenPod) -> Obj:
         """Write the status if it has changed; the pod as it is then."""
-        answer = await self._teller.tell(
-            pod,
-            seen,
-            reasons=self._reasons,
+        known = Known(
+            runtime=self._context.runtime_info.name,
+            reasons=dict(self._state.reasons),
             probed=self._prober.results(),
-            is_over=self._over,
-            failure=self._failure,
+            host_ips=self._context.addresses,
+            is_over=self._state.is_over,
+            failure=self._state.failure,
         )
+        answer = await self._status_manager.update(pod, seen, known)
         if answer is None:
             return pod
         if self.pod is pod:
             self.pod = answer
-        self._told(answer)
+        self._written(answer)
         return answer
 
     def _where(self) -> str:

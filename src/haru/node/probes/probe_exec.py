@@ -33,7 +33,7 @@ class Answer:
     text: str = ""
 
 
-class Asker:
+class HandlerRunner:
     """Asks containers of one runtime."""
 
     def __init__(self, runtime: RuntimeClient) -> None:
@@ -48,7 +48,7 @@ class Asker:
             await self._session.close()
             self._session = None
 
-    async def ask(
+    async def run(
         self, handler: Mapping[str, Any], container: Mapping[str, Any], id_: str, address: str, seconds: float
     ) -> Answer:
         """The answer to one handler; never raises for what the container does."""

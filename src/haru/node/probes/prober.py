@@ -16,7 +16,7 @@ from haru.client.events import EventRecorder
 from haru.node.podworker.observed import SeenContainer
 from haru.node.podworker.plan import Probed
 from haru.node.probes.metrics import probed
-from haru.node.probes.probe_exec import Asker
+from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.probes.schedule import FIELDS, ProbeName, Streak
 
 Obj = dict[str, Any]
@@ -25,8 +25,8 @@ Obj = dict[str, Any]
 class Prober:
     """The probes of one pod; `changed()` is called when a result turns."""
 
-    def __init__(self, asker: Asker, recorder: EventRecorder, changed: Callable[[], None]) -> None:
-        self._asker, self._recorder, self._changed = asker, recorder, changed
+    def __init__(self, handler_runner: HandlerRunner, recorder: EventRecorder, changed: Callable[[], None]) -> None:
+        self._handler_runner, self._recorder, self._changed = handler_runner, recorder, changed
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._streaks: dict[str, dict[ProbeName, Streak]] = {}
 
@@ -72,13 +72,13 @@ class Prober:
         if time.time() - seen.started_at / 1e9 > streak.period:
             wait = max(wait, Random().uniform(0, min(streak.period, 1.0)))
         await asyncio.sleep(wait)
-        counts, counted = self._asker.counts, probed(pod, container["name"], streak.name)
+        counts, counted = self._handler_runner.counts, probed(pod, container["name"], streak.name)
         try:
             while not streak.is_final:
                 if not self._is_due(seen.id, streak):
                     await asyncio.sleep(0.1)
                     continue
-                answer = await self._asker.ask(streak.probe, container, seen.id, address, streak.timeout)
+                answer = await self._handler_runner.run(streak.probe, container, seen.id, address, streak.timeout)
                 counts.count(counted, answer.well)
                 if not answer.well:
                     text = f"{streak.name.capitalize()} probe failed: {answer.text}"

@@ -46,6 +46,15 @@ class Places:
     driver: Driver = "cgroupfs"
 
 
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """One measurement: when, what the runtime tells by container, and the cpu time that each group had used by then."""
+
+    time: datetime
+    uses: Mapping[str, ContainerUse]
+    seen: dict[str, tuple[datetime, int]] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Collector:
     """`Statistics` of one node. `now` is the wall clock."""
@@ -101,27 +110,26 @@ class Collector:
         self._last = await asyncio.to_thread(self._measured, pods, uses)
 
     def _measured(self, pods: Sequence[Obj], uses: Mapping[str, ContainerUse]) -> Snapshot:
-        p, time = self.places, self.now()
+        p, measurement = self.places, _Measurement(self.now(), uses)
         if self._pressure is None:
             # Once: a kernel that does not account pressure is not asked for each group, and told of once.
             self._pressure = psi.is_available(p.hierarchies.unified)
             if not self._pressure:
                 _log.info("pressure is not accounted here: it is left out of all figures")
-        seen: dict[str, tuple[datetime, int]] = {}
         root = kubepods(p.cgroup_root)
         memory = r.meminfo(p.proc)
         most, threads = r.processes(p.proc)
-        pods_reading = self._group(root.path(p.driver), time, seen)
+        pods_reading = self._group(root.path(p.driver), measurement)
         classes = [qos_cgroup(root, qos).path(p.driver) for qos in ("Burstable", "BestEffort")]
-        read = [(path, self._group(path, time, seen)) for path in classes]
+        read = [(path, self._group(path, measurement)) for path in classes]
         snapshot = Snapshot(
-            time=time,
+            time=measurement.time,
             node=self.node,
             booted=r.booted(p.proc),
-            reading=self._rated("/", r.read_node(p.proc, p.hierarchies, pressure=self._pressure), time, seen),
+            reading=self._rated("/", r.read_node(p.proc, p.hierarchies, pressure=self._pressure), measurement),
             cpus=os.cpu_count() or 1,
             memory_capacity=memory.get("MemTotal", 0),
-            pods=[found for pod in pods if (found := self._pod(pod, uses, time, seen)) is not None],
+            pods=[found for pod in pods if (found := self._pod(pod, measurement)) is not None],
             pods_group=None if pods_reading is None else (root.path(p.driver), pods_reading),
             groups=[(path, reading) for path, reading in read if reading is not None],
             network=r.interfaces(p.proc),
@@ -129,40 +137,39 @@ class Collector:
             most_processes=most,
             processes=threads,
         )
-        self._before = seen  # groups that are gone are forgotten
+        self._before = measurement.seen  # groups that are gone are forgotten
         return snapshot
 
-    def _group(self, path: str, time: datetime, seen: dict[str, tuple[datetime, int]]) -> Reading | None:
+    def _group(self, path: str, measurement: _Measurement) -> Reading | None:
         try:
             reading = r.read_group(self.places.hierarchies, path, pressure=bool(self._pressure))
         except (OSError, psi.PsiError) as error:
             _log.warning("%s was not read: %s", path, error)
             return None
-        return None if reading is None else self._rated(path, reading, time, seen)
+        return None if reading is None else self._rated(path, reading, measurement)
 
-    def _rated(self, path: str, reading: Reading, time: datetime, seen: dict[str, tuple[datetime, int]]) -> Reading:
+    def _rated(self, path: str, reading: Reading, measurement: _Measurement) -> Reading:
         """With how much of the cpus was used since the last look."""
         if reading.cpu is None:
             return reading
-        seen[path] = time, reading.cpu
+        time = measurement.time
+        measurement.seen[path] = time, reading.cpu
         before = self._before.get(path)
         if before is None or reading.cpu < before[1] or time <= before[0]:
             return reading
         return replace(reading, nano_cores=int((reading.cpu - before[1]) / (time - before[0]).total_seconds()))
 
-    def _pod(
-        self, pod: Obj, uses: Mapping[str, ContainerUse], time: datetime, seen: dict[str, tuple[datetime, int]]
-    ) -> PodFigures | None:
+    def _pod(self, pod: Obj, measurement: _Measurement) -> PodFigures | None:
         p, meta, status = self.places, pod["metadata"], pod.get("status") or {}
         qos: QosClass = status.get("qosClass") or qos_class(pod.get("spec") or {})  # type: ignore[assignment]
         path = pod_cgroup(kubepods(p.cgroup_root), qos, meta["uid"]).path(p.driver)
-        reading = self._group(path, time, seen)
+        reading = self._group(path, measurement)
         groups = r.members(p.hierarchies, path) if reading is not None else []
         containers = [
             made
             for member in _MEMBERS
             for one in status.get(member) or ()
-            if (made := self._container(pod, one, groups, uses, time, seen)) is not None
+            if (made := self._container(pod, one, groups, measurement)) is not None
         ]
         if reading is None and not containers:
             return None
@@ -180,9 +187,7 @@ class Collector:
         pod: Obj,
         status: Obj,
         groups: Sequence[tuple[str, str]],
-        uses: Mapping[str, ContainerUse],
-        time: datetime,
-        seen: dict[str, tuple[datetime, int]],
+        measurement: _Measurement,
     ) -> ContainerFigures | None:
         """A container that runs: by its group, else by what the runtime tells."""
         running = (status.get("state") or {}).get("running")
@@ -190,10 +195,10 @@ class Collector:
         if running is None or not id_:
             return None
         path = next((path for name, path in groups if id_ in name), "")
-        use = uses.get(id_)
-        reading = self._group(path, time, seen) if path else None
+        use = measurement.uses.get(id_)
+        reading = self._group(path, measurement) if path else None
         if reading is None and use is not None:
-            reading = self._rated(f"runtime://{id_}", use.reading, time, seen)
+            reading = self._rated(f"runtime://{id_}", use.reading, measurement)
         if reading is None:
             return None
         meta = pod["metadata"]

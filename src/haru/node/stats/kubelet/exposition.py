@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from haru.node.stats import psi
-from haru.node.stats.kubelet.snapshot import Interface, Reading, Snapshot
+from haru.node.stats.kubelet.snapshot import ContainerFigures, Interface, PodFigures, Reading, Snapshot
 
 _CPU = "container_cpu_usage_seconds_total"
 _OF_GROUPS: Sequence[tuple[str, str, str, Callable[[Reading], float | None]]] = (
@@ -37,12 +37,12 @@ def cadvisor(snapshot: Snapshot) -> str:
     for name, kind, text, value in _OF_GROUPS:
         found = [(labels + _EXTRA.get(name, ""), value(reading)) for labels, reading in groups]
         lines += _family(name, kind, text, found, stamp)
-    started = [(_labels(c.name, c.group, c.image, c.id, p.namespace, p.name), c.started)
+    started = [(_labels(c.group, p, c), c.started)
                for p in snapshot.pods for c in p.containers]  # fmt: skip
     times = [(labels, None if time is None else time.timestamp()) for labels, time in started]
     lines += _family("container_start_time_seconds", "gauge", "Start time of the container.", times, stamp)
     for name, text, of in _OF_NETWORKS:
-        sent = [(f'{_labels("", pod.group, "", "", pod.namespace, pod.name)},interface="{_escaped(one.name)}"', of(one))
+        sent = [(f'{_labels(pod.group, pod)},interface="{_escaped(one.name)}"', of(one))
                 for pod in snapshot.pods for one in pod.network]  # fmt: skip
         lines += _family(name, "counter", text, sent, stamp)
     lines += _pressure(groups, stamp)
@@ -100,17 +100,24 @@ def resource(snapshot: Snapshot) -> str:
 
 def _groups(snapshot: Snapshot) -> Iterator[tuple[str, Reading]]:
     """Labels and reading of every group; only containers and pods have more labels than their path."""
-    yield _labels("", "/", "", "", "", ""), snapshot.reading
+    yield _labels("/"), snapshot.reading
     for path, reading in (*([snapshot.pods_group] if snapshot.pods_group else []), *snapshot.groups):
-        yield _labels("", path, "", "", "", ""), reading
+        yield _labels(path), reading
     for pod in snapshot.pods:
-        yield _labels("", pod.group, "", "", pod.namespace, pod.name), pod.reading
+        yield _labels(pod.group, pod), pod.reading
         for one in pod.containers:
-            yield _labels(one.name, one.group, one.image, one.id, pod.namespace, pod.name), one.reading
+            yield _labels(one.group, pod, one), one.reading
 
 
-def _labels(container: str, path: str, image: str, name: str, namespace: str, pod: str) -> str:
-    values = {"container": container, "id": path, "image": image, "name": name, "namespace": namespace, "pod": pod}
+def _labels(path: str, pod: PodFigures | None = None, container: ContainerFigures | None = None) -> str:
+    values = {
+        "container": container.name if container is not None else "",
+        "id": path,
+        "image": container.image if container is not None else "",
+        "name": container.id if container is not None else "",
+        "namespace": pod.namespace if pod is not None else "",
+        "pod": pod.name if pod is not None else "",
+    }
     return ",".join(f'{label}="{_escaped(value)}"' for label, value in values.items())
 
 
