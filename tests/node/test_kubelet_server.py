@@ -16,6 +16,7 @@ from kubelet_pieces import NODE, POD, Authority, Kubelet, client_context, kubele
 
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.options import AuthenticationOptions, AuthorizationOptions, ServerOptions
+from waiting import until
 
 ALL = tuple(
     (verb, name)
