@@ -29,7 +29,7 @@ from benchmarks.api_speed import POD, PODS, Figure, table
 from benchmarks.calibrate import work
 from benchmarks.results import CALIBRATION_SECONDS
 from benchmarks.tables import write_section
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
 
@@ -100,7 +100,12 @@ class Server:
         """With its policy and the binding."""
         self._store = store = SqliteStore(":memory:")
         await store.start()
-        self._app = ApiServer(ServerConfig(store, tokens={_TOKEN: UserInfo("admin", ("system:masters",), "1")}))
+        self._app = ApiServer(
+            ServerConfig(
+                store,
+                authentication=AuthenticationOptions(tokens={_TOKEN: UserInfo("admin", ("system:masters",), "1")}),
+            )
+        )
         await self._app.start()
         if self.name:
             named = {"metadata": {"name": "benchmark"}}

@@ -23,8 +23,7 @@ from benchmarks.calibrate import calibrate
 from benchmarks.results import CALIBRATION_SECONDS
 from benchmarks.tables import markdown, plain, write_section
 from haru.apiserver.auth import Reference, TokenOptions, load_signing_key
-from haru.apiserver.bootstrap import ensure_object
-from haru.apiserver.config import ServerConfig
+from haru.apiserver.config import AuthenticationOptions, ServerConfig
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
 
@@ -67,20 +66,25 @@ async def measured(name: str, signing: bytes, options: TokenOptions) -> list[tup
     """What is measured of one kind of key: its name, microseconds, and whether the bar is for it."""
     store = SqliteStore(":memory:")
     await store.start()
-    app = ApiServer(ServerConfig(store, service_account_key_pem=signing, account_tokens=options))
+    app = ApiServer(
+        ServerConfig(
+            store,
+            authentication=AuthenticationOptions(service_account_key_pem=signing, account_tokens=options),
+        )
+    )
     await app.start()
-    core = app.core
+    objects = app.objects
     for obj in (
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}},
         POD,
     ):
-        await ensure_object(core, obj)
+        await app.components.loopback.ensure(obj)
     account, pod = (
-        await core.read("", "serviceaccounts", "default", "robot"),
-        await core.read("", "pods", "default", "a"),
+        await objects.read("", "serviceaccounts", "default", "robot"),
+        await objects.read("", "pods", "default", "a"),
     )
     assert account is not None and pod is not None
-    tokens, bound = core.account_tokens, {"pod": Reference("a", pod["metadata"]["uid"])}
+    tokens, bound = app.components.authenticator.account_tokens, {"pod": Reference("a", pod["metadata"]["uid"])}
     made = [(await tokens.issue(account, tokens.audiences, 600, bound)).token for _ in range(200)]
 
     async def check(number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
@@ -218,18 +218,18 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def make_config(store: SqliteStore, clock: Clock, **overrides: Any) -> ServerConfig:
+    """A configuration; `overrides` are fields of ServerConfig or AuthenticationOptions."""
+    users = {ADMIN: UserInfo("admin", ("system:masters",), "1"), USER: UserInfo("jane", ("devs",), "2")}
+    names = [field.name for field in fields(AuthenticationOptions)]
+    authentication = {"tokens": users, "service_account_key_pem": KEY}
+    authentication |= {name: overrides.pop(name) for name in names if name in overrides}
     settings: Obj = {
         "gates": FeatureGates.accelerator_defaults(),
         "runtime_config": {"api/beta": True, "api/alpha": True},
-        "tokens": {
-            ADMIN: UserInfo("admin", ("system:masters",), "1"),
-            USER: UserInfo("jane", ("devs",), "2"),
-        },
-        "service_account_key_pem": KEY,
         "clock": clock,
         **overrides,
     }
-    return ServerConfig(store, **settings)
+    return ServerConfig(store, authentication=AuthenticationOptions(**authentication), **settings)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import pytest
 from api_caller import ADMIN, KEY, USER
 
 from haru.apiserver.auth import certificates
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.files import write_whole
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
@@ -74,13 +74,12 @@ class Kubectl:
                 self.store,
                 FeatureGates.accelerator_defaults(),
                 {"api/beta": True, "api/alpha": True},
-                tokens,
-                service_account_key_pem=KEY,
+                AuthenticationOptions(tokens, service_account_key_pem=KEY),
                 **self.config,
             )
         )
         await self.app.start()
-        self.server = HttpServer(self.app, cert_file=cert, key_file=key, client_ca_file=ca)
+        self.server = HttpServer(self.app, tls=TlsFiles(cert, key, ca))
         await self.server.start()
         self.authority = authority
         self._write_configs()

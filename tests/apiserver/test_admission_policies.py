@@ -424,7 +424,7 @@ async def test_invalid_stored_policies_do_not_prevent_start(api: Caller) -> None
     )
     for plural, obj in made:
         value, place = encode(obj)
-        await api.app.core.store.transact(Put(f"{plural}.admissionregistration.k8s.io/old", value, 0, place))
+        await api.app.objects.store.transact(Put(f"{plural}.admissionregistration.k8s.io/old", value, 0, place))
     await api.create(MAPS, config_map("m"))
     assert (await api.get(f"{POLICIES}/old"))["metadata"]["name"] == "old"
     restarted = ApiServer(api.app.config)

@@ -98,7 +98,7 @@ async def test_role_binding_takes_effect_and_ends_immediately(api: Caller) -> No
 async def test_role_bindings_survive_compaction(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("list", "configmaps")], "default")
-    await api.app.core.store.compact(api.app.core.store.revision)
+    await api.app.objects.store.compact(api.app.objects.store.revision)
     assert (await jane("GET", MAPS)).status == 200
 
 

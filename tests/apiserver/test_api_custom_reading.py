@@ -48,7 +48,7 @@ async def change_to(api: Caller, obj: Obj) -> None:
 
 async def stored(api: Caller, name: str = "t") -> Obj:
     """The `spec` that lies in the store."""
-    record = await api.app.core.store.get(f"trainings.ml.example.com/default/{name}")
+    record = await api.app.objects.store.get(f"trainings.ml.example.com/default/{name}")
     assert record is not None
     found: Obj = orjson.loads(record.value)["spec"]
     return found
@@ -165,7 +165,7 @@ async def test_field_removed_from_schema_is_pruned_on_read(api: Caller) -> None:
 
 async def test_second_server_on_store_reads_defaults(api: Caller) -> None:
     await with_an_older_object(api, queue=QUEUE)
-    app = ApiServer(make_config(api.app.core.store, api.clock))  # type: ignore[arg-type] - the fixture's is one of SQLite
+    app = ApiServer(make_config(api.app.objects.store, api.clock))  # type: ignore[arg-type] - the fixture's is one of SQLite
     await app.start()
     other = Caller(app, api.clock)
     assert (await other.get(f"{TRAININGS}/t"))["spec"] == {"model": "llm", "queue": "night"}
@@ -217,8 +217,8 @@ async def test_unchanged_definition_needs_no_reread(api: Caller, looked_at: Sequ
     await define(api, plain(model=TEXT, queue=QUEUE))
     await api.create(TRAININGS, training("a"))
     await read_all(api)
-    resource = api.app.core.served.preferred("ml.example.com", "trainings")
-    page = await api.app.core.store.range(resource.prefix(""))
+    resource = api.app.objects.served.preferred("ml.example.com", "trainings")
+    page = await api.app.objects.store.range(resource.prefix(""))
     assert await reader.in_version(page.records, resource) is page.records
     assert looked_at == []
 
@@ -259,7 +259,7 @@ async def test_late_write_under_old_schema_gets_new_default(api: Caller) -> None
     """A request that began under the old schema writes late: it does not count as new until no such one can be left."""
     await with_an_older_object(api, queue=QUEUE)
     await api.get(TRAININGS)
-    store = api.app.core.store
+    store = api.app.objects.store
     record = await store.get("trainings.ml.example.com/default/t")
     assert record is not None
     late = record.value.replace(b'"name":"t"', b'"name":"late"')
@@ -274,7 +274,7 @@ async def test_other_definition_changes_keep_examined_objects(api: Caller, looke
     assert (await api("PATCH", f"{DEFINITIONS}/{NAME}", {"spec": names}, type=MERGE)).status == 200
     await read_all(api)
     assert looked_at == []
-    resource = api.app.core.served.preferred("ml.example.com", "trainings")
+    resource = api.app.objects.served.preferred("ml.example.com", "trainings")
     assert reader_of(resource.kind) is reader_of(resource.stored)
 
 

@@ -85,7 +85,7 @@ async def test_health_endpoints_need_no_authentication(api: Caller, name: str) -
 
 
 async def test_health_checks_can_be_excluded(api: Caller) -> None:
-    api.app.core.store.failing = True  # type: ignore[misc]
+    api.app.objects.store.failing = True  # type: ignore[misc]
     whole = await api("GET", "/readyz")
     assert whole.status == 500
     assert whole.body.decode().splitlines() == [
@@ -108,7 +108,7 @@ async def test_health_checks_can_be_excluded(api: Caller) -> None:
 
 
 async def test_stopping_server_is_alive_but_not_ready(api: Caller) -> None:
-    api.app.core.stop_streams()
+    api.app.streams.stop()
     assert (await api("GET", "/readyz")).status == 500
     assert (await api("GET", "/livez")).status == 200
 
@@ -140,7 +140,7 @@ async def test_responses_have_no_cache_header_and_audit_id(api: Caller) -> None:
 
 
 async def test_failing_disk_makes_server_unready(api: Caller) -> None:
-    api.app.core.store.failing = True  # type: ignore[misc]
+    api.app.objects.store.failing = True  # type: ignore[misc]
     for path, status in (
         ("/readyz", 500),
         ("/healthz", 500),

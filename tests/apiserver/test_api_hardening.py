@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from api_caller import ADMIN, MAPS, USER, Caller, config_map
 
-from haru.apiserver.auth.static_tokens import StaticTokens
+from haru.apiserver.auth.authentication import StaticTokens
 from haru.apiserver.config import UserInfo
 
 JSON_PATCH = "application/json-patch+json"

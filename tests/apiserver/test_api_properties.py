@@ -80,7 +80,7 @@ async def run(writers: list[list[tuple[str, str, str]]], selector: str) -> None:
 
     await asyncio.gather(*(write(steps) for steps in writers))
     final = (await api.get(f"{MAPS}?{query[1:]}"))["items"]
-    app.core.stop_streams()
+    app.streams.stop()
     follower = Follower()
     while (event := await stream.next()) is not None:
         follower.see(event)

@@ -28,7 +28,7 @@ async def test_empty_list_has_items_and_resource_version(api: Caller) -> None:
     assert listed == {
         "kind": "PodList",
         "apiVersion": "v1",
-        "metadata": {"resourceVersion": str(api.app.core.store.revision)},
+        "metadata": {"resourceVersion": str(api.app.objects.store.revision)},
         "items": [],
     }
 
@@ -107,7 +107,7 @@ async def test_expired_continue_token_gives_410_with_new_token(api: Caller) -> N
     await fill(api)
     first = await api.get(f"{MAPS}?limit=2")
     await api.create(MAPS, config_map("m9"))
-    await api.app.core.store.compact(api.app.core.store.revision)
+    await api.app.objects.store.compact(api.app.objects.store.revision)
     answer = await api("GET", f"{MAPS}?limit=2&continue={first['metadata']['continue']}")
     assert (answer.status, answer.json["reason"]) == (410, "Expired")
     rest = await api.get(f"{MAPS}?continue={answer.json['metadata']['continue']}")
@@ -128,7 +128,7 @@ async def test_lists_at_given_resource_version(api: Caller, monkeypatch: pytest.
     answer = await api("GET", f"{MAPS}?resourceVersion=99999")
     assert (answer.status, answer.json["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
     assert answer.headers["retry-after"] == "1"
-    await api.app.core.store.compact(api.app.core.store.revision)
+    await api.app.objects.store.compact(api.app.objects.store.revision)
     answer = await api("GET", f"{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact")
     assert (answer.status, answer.json["reason"]) == (410, "Expired")
 
@@ -137,7 +137,7 @@ async def test_table_has_rows_and_columns(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     table = (await api("GET", PODS, accept=TABLE)).json
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert table["metadata"]["resourceVersion"] == str(api.app.core.store.revision)
+    assert table["metadata"]["resourceVersion"] == str(api.app.objects.store.revision)
     assert [c["name"] for c in table["columnDefinitions"]][:3] == ["Name", "Ready", "Status"]
     (row,) = table["rows"]
     assert row["cells"][:3] == ["a", "0/1", "Pending"]

@@ -87,9 +87,9 @@ async def test_disconnected_client_releases_its_watch(served: Kubectl) -> None:
     url = f"{served.server.url}/api/v1/pods?watch=1"
     async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
         assert answer.status == 200
-        assert len(served.app.core.watches) == 1
+        assert len(served.app.streams.watches) == 1
         answer.close()
-    await until(lambda: not served.app.core.watches)
+    await until(lambda: not served.app.streams.watches)
 
 
 async def test_client_that_does_not_read_its_watch_is_disconnected(

@@ -101,7 +101,7 @@ async def test_events_expire_after_an_hour(api: Caller) -> None:
     young = event("young")
     young["lastTimestamp"] = "2026-03-04T06:00:00Z"
     await api.create(CORE_EVENTS, young)
-    assert await expire_once(api.app.core) == 0
+    assert await expire_once(api.app.objects) == 0
     api.clock.now += timedelta(minutes=2)
-    assert await expire_once(api.app.core) == 1
+    assert await expire_once(api.app.objects) == 1
     assert [i["metadata"]["name"] for i in (await api.get(CORE_EVENTS))["items"]] == ["young"]

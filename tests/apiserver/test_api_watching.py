@@ -29,7 +29,7 @@ async def test_watch_delivers_events_of_one_object(api: Caller) -> None:
     assert (third["type"], third["object"]["data"]) == ("DELETED", {"k": "v"})
     versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in (first, second, third)]
     assert versions == sorted(set(versions))
-    assert versions[-1] == api.app.core.store.revision
+    assert versions[-1] == api.app.objects.store.revision
     await stream.close()
 
 
@@ -113,7 +113,7 @@ async def test_watch_of_one_namespace_ignores_others(api: Caller) -> None:
 async def test_watch_at_compacted_revision_gives_410(api: Caller) -> None:
     start = await revision(api)
     await api.create(MAPS, config_map("a"))
-    await api.app.core.store.compact(api.app.core.store.revision)
+    await api.app.objects.store.compact(api.app.objects.store.revision)
     answer = await api("GET", f"{MAPS}?watch=1&resourceVersion={start}")
     assert (answer.status, answer.json["reason"]) == (410, "Expired")
     assert answer.json["message"].startswith(f"too old resource version: {start} (")
@@ -121,7 +121,7 @@ async def test_watch_at_compacted_revision_gives_410(api: Caller) -> None:
 
 async def test_lagging_watch_ends_with_410(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={await revision(api)}")
-    store = api.app.core.store
+    store = api.app.objects.store
     # Both happen before the stream gets to run: its cursor is behind the history's start by then.
     await api.create(MAPS, config_map("a"))
     await store.compact(store.revision)
@@ -147,13 +147,13 @@ async def test_bookmarks_are_sent_periodically(api: Caller, monkeypatch: pytest.
     await asyncio.sleep(0.05)
     events = [await stream.next() for _ in range(2)]
     assert [e["type"] for e in events] == ["BOOKMARK", "BOOKMARK"]
-    assert events[-1]["object"]["metadata"]["resourceVersion"] == str(api.app.core.store.revision)
+    assert events[-1]["object"]["metadata"]["resourceVersion"] == str(api.app.objects.store.revision)
     await stream.close()
 
 
 async def test_stopping_server_ends_all_watches(api: Caller) -> None:
     streams = [await api.stream(f"{MAPS}?watch=1") for _ in range(5)]
-    api.app.core.stop_streams()
+    api.app.streams.stop()
     assert [await s.next() for s in streams] == [None] * 5
     late = await api.stream(f"{MAPS}?watch=1")
     assert await late.next() is None
@@ -163,9 +163,9 @@ async def test_stopping_server_ends_all_watches(api: Caller) -> None:
 
 async def test_closed_watch_is_released(api: Caller) -> None:
     stream = await api.stream(f"{MAPS}?watch=1")
-    assert len(api.app.core.watches) == 1
+    assert len(api.app.streams.watches) == 1
     await stream.close()
-    assert not api.app.core.watches
+    assert not api.app.streams.watches
 
 
 async def test_table_watch_sends_column_definitions_once(api: Caller) -> None:

@@ -209,12 +209,12 @@ async def test_status_and_spec_are_updated_separately(api: Caller) -> None:
 )
 async def test_dry_run_changes_nothing(api: Caller, method: str, url: str, body: Any, kind: str) -> None:
     await api.create(MAPS, config_map("a", k="1"))
-    before = api.app.core.store.revision
+    before = api.app.objects.store.revision
     answer = await api(method, url, body, type=kind)
     assert answer.status in (200, 201), answer.body
     if method == "POST":
         assert answer.json["metadata"]["uid"]
-    assert api.app.core.store.revision == before
+    assert api.app.objects.store.revision == before
 
 
 async def test_dry_run_value_and_conflicts_are_checked(api: Caller) -> None:
@@ -286,7 +286,7 @@ async def test_body_size_and_depth_are_limited(api: Caller) -> None:
 async def test_too_many_requests_give_429(api: Caller) -> None:
     from haru.apiserver.request.limits import InFlight
 
-    api.app._in_flight = InFlight(1, 0)
+    api.app._limits.in_flight = InFlight(1, 0)
     assert (await api("GET", MAPS)).status == 200
     answer = await api("POST", MAPS, config_map("a"))
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")

@@ -377,7 +377,7 @@ async def test_internal_error_is_logged_as_panic(logged: Any, monkeypatch: pytes
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(server.api.app.core.store, "get", broken)
+    monkeypatch.setattr(server.api.app.objects.store, "get", broken)
     assert (await server.api("GET", f"{PODS}/a")).status == 500
     monkeypatch.undo()
     (event,) = await server.events()

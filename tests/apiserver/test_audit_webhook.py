@@ -286,7 +286,7 @@ async def test_audit_webhook_certificate_is_verified(serve: Any, receiver: Recei
     try:
         api = await serve()
         await api("GET", MAPS)
-        hook = api.app._auditor._webhook
+        hook = api.app.components.auditor._webhook
         await until(lambda: hook.losses.counts["webhook"])
         assert not strange.tries and not strange.lists
     finally:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from api_caller import Caller, Clock, config_map, make_config
 
+from haru.apiserver.config import EncryptionOptions
 from haru.apiserver.encryption.config import EncryptionError, load_encryption, parse_encryption
 from haru.apiserver.server import ApiServer
 from haru.cli.main import build_parser
@@ -185,7 +186,7 @@ class Running:
     async def __aenter__(self) -> Caller:
         await self.store.start()
         clock = Clock()
-        self.app = ApiServer(make_config(self.store, clock, sealing=self.sealing, encryption_file=self.file))
+        self.app = ApiServer(make_config(self.store, clock, encryption=EncryptionOptions(self.sealing, self.file)))
         await self.app.start()
         return Caller(self.app, clock)
 
@@ -372,7 +373,7 @@ async def test_configuration_with_unhealthy_plugin_is_not_loaded(
         try:
             async with Running(path, None, file) as api:
                 await api.create(SECRETS, {"metadata": {"name": "s"}})
-                reloader = api.app._reloader
+                reloader = api.app.components.background._reloader
                 assert reloader is not None and not await reloader.look(), "nothing has changed"
                 put(file, service, first)
                 assert not await reloader.look() and "failed to perform status section" in caplog.text

@@ -22,7 +22,7 @@ from test_api_serving import trust
 
 from haru.apiserver.registry import watch_encoder
 from haru.apiserver.request.http import BODY_LIMIT
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.http2 import stream as stream_module
 from waiting import until
 
@@ -75,8 +75,7 @@ async def test_protocol_is_negotiated_by_alpn_and_flag(
 ) -> None:
     server = HttpServer(
         served.app,
-        cert_file=served.directory / "tls.crt",
-        key_file=served.directory / "tls.key",
+        tls=TlsFiles(served.directory / "tls.crt", served.directory / "tls.key"),
         http2_streams=streams,
     )
     await server.start()
@@ -126,7 +125,7 @@ async def test_client_certificate_authenticates_http2_user(served: Kubectl) -> N
 async def test_hundred_watches_share_a_connection(served: Kubectl, client: Http2Client) -> None:
     watches = [client.begin("GET", f"{MAPS}?watch=1") for _ in range(99)]
     await client.until(lambda: all(client.answers[number].headers for number in watches))
-    assert len(served.app.core.watches) == 99 and served.server.connections == 1
+    assert len(served.app.streams.watches) == 99 and served.server.connections == 1
     for n in range(5):
         assert (await client.ask("POST", MAPS, body=config_map(f"m{n}", 30_000))).status == 201
 
@@ -141,10 +140,10 @@ async def test_hundred_watches_share_a_connection(served: Kubectl, client: Http2
     client.h2.reset_stream(watches[0])
     client.flush()
     for _ in range(100):
-        if len(served.app.core.watches) == 98:
+        if len(served.app.streams.watches) == 98:
             break
         await asyncio.sleep(0.02)
-    assert len(served.app.core.watches) == 98
+    assert len(served.app.streams.watches) == 98
     assert (await client.ask("GET", f"{MAPS}/m0")).status == 200
 
 
@@ -193,7 +192,7 @@ async def test_unread_stream_is_reset_without_affecting_others(
     assert (await lazy.answer(watch)).reset == INTERNAL_ERROR
     assert (await lazy.answer(get)).reset == INTERNAL_ERROR
     assert (await lazy.ask("GET", "/readyz")).body == b"ok"
-    assert not served.app.core.watches and served.app.in_flight == 0
+    assert not served.app.streams.watches and served.app.in_flight == 0
     await lazy.close()
 
 
@@ -212,7 +211,7 @@ async def test_client_that_reads_nothing_is_disconnected(
     deaf.begin("GET", MAPS)
     await until(lambda: served.server.connections == 2)
     await until(lambda: served.server.connections == 1)
-    assert not served.app.core.watches
+    assert not served.app.streams.watches
     assert (await client.ask("GET", "/readyz")).status == 200
     await deaf.close()
 
@@ -334,7 +333,7 @@ async def test_watches_through_kubectl_proxy_share_a_connection(served: Kubectl)
             if len(listening) == 80:
                 break
             await asyncio.sleep(0.02)
-        assert len(served.app.core.watches) == 80 and served.server.connections == 1
+        assert len(served.app.streams.watches) == 80 and served.server.connections == 1
         for n in range(3):
             async with session.post(MAPS, json=config_map(f"m{n}")) as made:
                 assert made.status == 201

@@ -16,7 +16,7 @@ from kubectl_runner import Kubectl
 from test_api_serving import trust
 
 from haru import serving
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.http2 import frames, limits
 from haru.http2.frames import ErrorCode, frame, number_frame
 from waiting import until
@@ -281,8 +281,8 @@ async def test_protocol_errors_end_connection_with_code(served: Kubectl, name: s
 
 
 async def _streams(served: Kubectl, streams: int) -> HttpServer:
-    files = {"cert_file": served.directory / "tls.crt", "key_file": served.directory / "tls.key"}
-    server = HttpServer(served.app, http2_streams=streams, **files)
+    tls = TlsFiles(served.directory / "tls.crt", served.directory / "tls.key")
+    server = HttpServer(served.app, tls=tls, http2_streams=streams)
     await server.start()
     return server
 

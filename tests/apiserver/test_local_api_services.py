@@ -38,7 +38,7 @@ def told(service: Obj) -> list[tuple[str, ...]]:
 
 async def test_every_built_in_group_version_has_an_api_service(api: Caller) -> None:
     listed = {each["metadata"]["name"]: each for each in (await api.get(SERVICES))["items"]}
-    served = {(group, version) for group, version in api.app.core.served.group_versions}
+    served = {(group, version) for group, version in api.app.objects.served.group_versions}
     assert listed.keys() == {f"{v}.{g}" for g, v in served - {("apiregistration.k8s.io", "v1")}}
     for service in listed.values():
         assert service["metadata"]["labels"] == {MANAGED: "onstart"} and told(service) == [LOCAL]
@@ -145,7 +145,7 @@ async def test_servers_of_different_versions_keep_each_others_api_services() -> 
         ApiServer(make_config(store, clock, gates=FeatureGates(), runtime_config={})),
     )
     await newer.start()
-    prefix = newer.core.served.preferred("apiregistration.k8s.io", "apiservices").prefix("")
+    prefix = newer.objects.served.preferred("apiregistration.k8s.io", "apiservices").prefix("")
     there = {record.key: record.revision for record in (await store.range(prefix)).records}
     assert any("v1alpha2.scheduling" in key for key in there)
     await older.start()
@@ -154,7 +154,7 @@ async def test_servers_of_different_versions_keep_each_others_api_services() -> 
     await api.create(DEFINITIONS, definition())
     first = await answered(api, CUSTOM, 200)
     for server in (older, newer):
-        await local.register_custom(server.core)
+        await local.register_custom(server.objects)
     assert await api.get(CUSTOM) == first
     for server in (older, newer):
         await server.stop()

@@ -111,7 +111,7 @@ async def burst(api: Caller, choose: random.Random, count: int) -> Seen:
         elif choose.random() < 0.3:
             there.discard((namespace, name))
             assert (await api("DELETE", f"{namespace}/{name}")).status == 200
-            told.append(("DELETED", name, api.app.core.store.revision))
+            told.append(("DELETED", name, api.app.objects.store.revision))
         else:
             body = {"metadata": {"labels": labels}, "data": {"text": f"{choose.random()}"}}
             answer = await api("PATCH", f"{namespace}/{name}", body, type="application/merge-patch+json")
@@ -121,7 +121,7 @@ async def burst(api: Caller, choose: random.Random, count: int) -> Seen:
 
 async def test_event_bursts_reach_all_watchers_in_order(api: Caller, server: Server) -> None:
     """Watchers of everything, of a namespace and of metadata, some of which come in the middle of it."""
-    choose, start = random.Random(7), api.app.core.store.revision
+    choose, start = random.Random(7), api.app.objects.store.revision
     query = f"watch=1&resourceVersion={start}"
     wanted = [(EVERYWHERE, JSON), (MAPS, JSON), (EVERYWHERE, PARTIAL), (OTHERS, PARTIAL)]
     watchers = [
@@ -142,18 +142,18 @@ async def test_event_bursts_reach_all_watchers_in_order(api: Caller, server: Ser
     for (path, each), seen in zip(watchers, found, strict=True):
         assert seen == expected[path]
         each.transport.abort()
-    await until(lambda: not api.app.core.watches, "no watch is left")
+    await until(lambda: not api.app.streams.watches, "no watch is left")
 
 
 async def _namespaces(api: Caller, since: int) -> dict[int, str]:
     """The namespace of each change, by its revision, as the store's history has it."""
-    events = api.app.core.store.watch("configmaps/", since).pending()
+    events = api.app.objects.store.watch("configmaps/", since).pending()
     return {event.revision: event.key.split("/")[1] for event in events}
 
 
 async def test_slow_watcher_does_not_delay_others(api: Caller, server: Server) -> None:
     """The others get everything; what lies here for it is bounded; once it reads, nothing is lost or doubled."""
-    path, count = f"{MAPS}?watch=1&resourceVersion={api.app.core.store.revision}", 14
+    path, count = f"{MAPS}?watch=1&resourceVersion={api.app.objects.store.revision}", 14
     fast = [await server.watch(path) for _ in range(3)]
     many = [await server.watch(f"{path}&labelSelector=is%3Dsmall") for _ in range(FEW_WATCHERS)]
     slow = await server.watch(path, is_small=True)
@@ -182,7 +182,7 @@ async def test_slow_watcher_does_not_delay_others(api: Caller, server: Server) -
 async def test_head_request_for_watch_has_no_body(api: Caller, server: Server) -> None:
     watcher = await server.watch(f"{MAPS}?watch=1", method="HEAD")
     await api.create(MAPS, config_map("a"))
-    api.app.core.stop_streams()
+    api.app.streams.stop()
     watcher.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(30):
         assert (await watcher.reader.read()).startswith(b"HTTP/1.1 200"), "the next answer follows the head"

@@ -100,7 +100,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def break_policy(wire: WireCaller, expression: str) -> None:
     """As if the policy had been stored by a server that knew more functions."""
-    key, store = "mutatingadmissionpolicies.admissionregistration.k8s.io/m.example.com", wire.app.core.store
+    key, store = "mutatingadmissionpolicies.admissionregistration.k8s.io/m.example.com", wire.app.objects.store
     record = await store.get(key)
     assert record is not None
     stored = decode(record)

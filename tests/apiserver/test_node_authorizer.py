@@ -200,7 +200,7 @@ async def test_node_graph_follows_pods(nodes: Caller) -> None:
     await bind(nodes, "second", "a")
     await nodes("DELETE", f"{PODS}/late?gracePeriodSeconds=0")
     assert await code(kubelet, "GET", path) == 404, "another pod of the node uses it"
-    await nodes.app.core.store.compact(nodes.app.core.store.revision)
+    await nodes.app.objects.store.compact(nodes.app.objects.store.revision)
     await nodes("DELETE", f"{PODS}/second?gracePeriodSeconds=0")
     assert await code(kubelet, "GET", path) == 403
 

@@ -157,7 +157,7 @@ async def check(api: Caller) -> None:
     """Lists in every form show what pages of single objects show."""
     listed = await api.get(MAPS)
     assert listed == (await api.get(MAPS)), "the second time"
-    assert listed["metadata"] == {"resourceVersion": str(api.app.core.store.revision)}
+    assert listed["metadata"] == {"resourceVersion": str(api.app.objects.store.revision)}
     items = []
     token = ""
     while True:
@@ -230,21 +230,21 @@ async def test_versions_of_a_kind_are_cached_separately(api: Caller) -> None:
 async def test_cached_list_requires_permission(api: Caller) -> None:
     for number in range(FROM_RECORDS):
         await api.create(PODS, pod(f"p{number}"))
-    assert (await api("GET", PODS)).status == 200 and api.app.core.lists.size
+    assert (await api("GET", PODS)).status == 200 and api.app.components.handlers.lists.size
     assert (await api.as_("user-token")("GET", PODS)).status == 403
 
 
 async def test_unused_lists_are_dropped_from_cache(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(api)
     await api.get(MAPS)
-    assert api.app.core.lists.size
+    assert api.app.components.handlers.lists.size
     monkeypatch.setattr(background, "PAUSE_SECONDS", 0.01)
-    keeping = asyncio.create_task(background.run_background(api.app.core))
+    keeping = asyncio.create_task(api.app.components.background.run())
     for _ in range(3_000):
-        if not api.app.core.lists.size:
+        if not api.app.components.handlers.lists.size:
             break
         await asyncio.sleep(0.01)
-    assert not api.app.core.lists.size
+    assert not api.app.components.handlers.lists.size
     keeping.cancel()
     await asyncio.wait([keeping])
     await check(api)

@@ -14,7 +14,7 @@ from api_caller import MAPS, Caller, Clock, make_config
 
 from haru import serving
 from haru.apiserver import server
-from haru.apiserver.config import UserInfo
+from haru.apiserver.config import FlowControl, UserInfo
 from haru.apiserver.request.http import BODY_LIMIT
 from haru.apiserver.request.limits import RequestTimeout
 from haru.apiserver.serving import HttpServer
@@ -89,7 +89,7 @@ async def test_missing_second_request_times_out(port: int, monkeypatch: pytest.M
 
 
 async def test_missing_request_body_times_out(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.app, "_patience", RequestTimeout(0.05))
+    monkeypatch.setattr(api.app._limits, "_timeout", RequestTimeout(0.05))
     sent: list[Obj] = []
 
     async def receive() -> Obj:
@@ -152,7 +152,7 @@ async def test_requests_in_flight_are_limited(tmp_path: Path) -> None:
     store = SqliteStore(":memory:")
     await store.start()
     clock = Clock()
-    app = server.ApiServer(make_config(store, clock, max_writes_in_flight=2))
+    app = server.ApiServer(make_config(store, clock, flow_control=FlowControl(max_writes_in_flight=2)))
     await app.start()
     api, hold = Caller(app, clock), asyncio.Event()
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from api_caller import Caller
 
-from haru.apiserver import admission
 from haru.apiserver.admission.reinvocation import POD_SPEC, nothing_new
-from haru.apiserver.bootstrap.objects import ensure_object, own_call
 from haru.kube.cloning import clone
 from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.defaulting.pods import FREE, SET
@@ -108,22 +106,23 @@ def with_member(pod: Obj, name: str, value: Any) -> Obj:
 
 @pytest.mark.parametrize("which", PODS)
 async def test_skipped_plugins_would_change_nothing(api: Caller, which: str) -> None:
-    core, kind = api.app.core, pods_kind()
+    loopback, kind = api.app.components.loopback, pods_kind()
+    gates, admission = api.app.objects.gates, loopback.admission
     for each in CLUSTER:
-        await ensure_object(core, clone(each))
+        await loopback.ensure(clone(each))
     given = clone(PODS[which])
     given["metadata"] = {"name": "p", "namespace": "default", **given.get("metadata", {})}
-    pod = apply_defaults({"apiVersion": "v1", "kind": "Pod", **given}, kind, core.gates)
-    call = own_call(core, pod, "create")
+    pod = apply_defaults({"apiVersion": "v1", "kind": "Pod", **given}, kind, gates)
+    call = loopback.call(pod, "create", named=False)
     await admission.admit_create(call, pod)
     done = clone(pod)
-    assert apply_defaults(clone(done), kind, core.gates) == done, "plugins leave nothing for defaults"
+    assert apply_defaults(clone(done), kind, gates) == done, "plugins leave nothing for defaults"
     for name in POD_SPEC | FREE | SET:
         changes = [sample(SPEC.fields[name])] + ([None] if name not in SET else [])
         for changed in (with_member(done, name, value) for value in changes):
             if name in FREE | SET:
                 assert stays_complete(changed, done, kind), name
-                assert apply_defaults(clone(changed), kind, core.gates) == changed, name
+                assert apply_defaults(clone(changed), kind, gates) == changed, name
             if name in POD_SPEC:
                 assert nothing_new(call, done, changed), name
                 again = clone(changed)
@@ -134,10 +133,11 @@ async def test_skipped_plugins_would_change_nothing(api: Caller, which: str) -> 
 
 
 async def test_changed_members_are_examined_again(api: Caller) -> None:
-    core, kind = api.app.core, pods_kind()
+    loopback, kind = api.app.components.loopback, pods_kind()
+    gates = api.app.objects.gates
     pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
-    pod = apply_defaults({**pod, **clone(PODS["small"])}, kind, core.gates)
-    call = own_call(core, pod, "create")
+    pod = apply_defaults({**pod, **clone(PODS["small"])}, kind, gates)
+    call = loopback.call(pod, "create", named=False)
     for name, field in SPEC.fields.items():
         value = sample(field, 1)
         changed, same = with_member(pod, name, value), value is pod["spec"].get(name)

@@ -14,7 +14,7 @@ from haru.apiserver.auth import new_key
 from haru.apiserver.config import UserInfo
 from haru.cli.main import main
 from haru.embedded.options import OptionError
-from haru.embedded.replica import Replica, ReplicaOptions, tokens_of
+from haru.embedded.replica import EtcdOptions, Replica, ReplicaOptions, ServingOptions, tokens_of
 
 SERVERS = ("--etcd-servers", "http://127.0.0.1:9")
 
@@ -115,8 +115,11 @@ def test_token_file_gives_users_with_groups(tmp_path: Path) -> None:
     assert tokens_of(None) == {}
 
 
+ETCD = EtcdOptions(("http://127.0.0.1:9",))
+
+
 def test_self_signed_certificate_is_created_once(tmp_path: Path) -> None:
-    options = ReplicaOptions(("http://127.0.0.1:9",), cert_dir=tmp_path / "certs", advertise="192.0.2.7")
+    options = ReplicaOptions(ETCD, ServingOptions(cert_dir=tmp_path / "certs", advertise="192.0.2.7"))
     Replica(options)
     cert = tmp_path / "certs" / "apiserver.crt"
     first = cert.read_bytes()
@@ -126,4 +129,4 @@ def test_self_signed_certificate_is_created_once(tmp_path: Path) -> None:
     Replica(options)
     assert cert.read_bytes() == first and (tmp_path / "certs" / "ca.crt").exists()
     with pytest.raises(OptionError, match="belong together"):
-        Replica(ReplicaOptions(("http://127.0.0.1:9",), tls_key=cert))
+        Replica(ReplicaOptions(ETCD, ServingOptions(tls_key=cert)))

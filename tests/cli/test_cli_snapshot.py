@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from haru.apiserver.auth import certificates
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.cli.main import main
 from haru.embedded.lock import DirectoryLock
 from haru.files import write_whole
@@ -57,9 +57,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         "jane": UserInfo("jane", ()),
         "backup": UserInfo("backup", ()),
     }
-    app = ApiServer(ServerConfig(store, tokens=users))
+    app = ApiServer(ServerConfig(store, authentication=AuthenticationOptions(tokens=users)))
     await app.start()
-    http = HttpServer(app, cert_file=cert, key_file=key)
+    http = HttpServer(app, tls=TlsFiles(cert, key))
     await http.start()
     for user in users:
         config = certificates.kubeconfig(http.url, authority.certificate, user)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.cli import sources
 from haru.cli.main import main
@@ -183,7 +183,14 @@ class ReadOnly:
 async def serve(store: SqliteStore) -> ApiServer:
     gates = FeatureGates.accelerator_defaults()
     users = {"admin": UserInfo("admin", ("system:masters",))}
-    server = ApiServer(ServerConfig(store=store, gates=gates, runtime_config={"api/all": True}, tokens=users))
+    server = ApiServer(
+        ServerConfig(
+            store=store,
+            gates=gates,
+            runtime_config={"api/all": True},
+            authentication=AuthenticationOptions(tokens=users),
+        )
+    )
     await server.start()
     return server
 

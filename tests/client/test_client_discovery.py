@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.discovery import newest_kind, resources_of, served_group_versions, served_resources
@@ -61,7 +61,7 @@ async def test_aggregated_and_legacy_discovery_agree(is_aggregated: bool) -> Non
             store=MemoryStore(),
             gates=FeatureGates.accelerator_defaults(),
             runtime_config={"api/all": True},
-            tokens={"admin": UserInfo("admin", ("system:masters",))},
+            authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
         )
     )
     await server.start()

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 import virtual_time
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.backoff import update_with_retry
@@ -254,8 +254,9 @@ async def started(kind: type[V], store: SqliteStore, **config: Any) -> AsyncIter
             store=store,
             gates=gates,
             runtime_config=RUNTIME,
-            tokens={"admin": UserInfo("admin", ("system:masters",))},
-            service_account_key_pem=service_account_key(),
+            authentication=AuthenticationOptions(
+                tokens={"admin": UserInfo("admin", ("system:masters",))}, service_account_key_pem=service_account_key()
+            ),
             **config,
         )
     )

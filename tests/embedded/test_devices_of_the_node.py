@@ -33,7 +33,7 @@ def using(name: str) -> Obj:
 async def test_memory_of_one_shared_card_is_not_allocated_twice(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(PROFILE)
-    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles(f"{file}:1"), port=0), tmp_path)
+    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles(f"{file}:1"), listen=("127.0.0.1", 0)), tmp_path)
     try:
         await cluster.start()
         client = cluster.client(ADMIN)

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.identity import ADMIN, ensure_identity
-from haru.embedded.options import UpOptions, parse_profiles
+from haru.embedded.options import ControllerOptions, UpOptions, UsageOptions, parse_profiles
 from haru.kube.kinds import known_kind
 
 MAP = "extension-apiserver-authentication"
@@ -17,7 +17,13 @@ MAP = "extension-apiserver-authentication"
 
 async def test_haru_up_uses_separate_persistent_front_proxy_ca(tmp_path: Path) -> None:
     """The authority is kept, and is not that of users: who has a user's certificate is no front proxy."""
-    options = UpOptions(profiles=parse_profiles("cpu:0"), port=0, controllers=(), dashboard=None, usage_history=False)
+    options = UpOptions(
+        profiles=parse_profiles("cpu:0"),
+        listen=("127.0.0.1", 0),
+        controllers=ControllerOptions(()),
+        dashboard=None,
+        usage=UsageOptions(history=False),
+    )
     bundles = []
     for _ in range(2):
         cluster = EmbeddedCluster(options, tmp_path)

@@ -24,7 +24,7 @@ GPU = "nvidia.com/gpu"
 
 @contextlib.asynccontextmanager
 async def up(directory: Path, profiles: str) -> AsyncIterator[ApiClient]:
-    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles(profiles), port=0), directory)
+    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles(profiles), listen=("127.0.0.1", 0)), directory)
     try:
         await cluster.start()
         yield cluster.client(ADMIN)

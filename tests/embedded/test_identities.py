@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from haru.apiserver.auth import Attributes
 from haru.apiserver.bootstrap import role_objects
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.controllers.accounts import AccountToken, account_of
@@ -181,10 +182,9 @@ READS_ALL = {MANAGER, "garbage-collector-controller", "namespace-controller"}
 def allowed(server: ApiServer, user: str, groups: tuple[str, ...], asked: tuple[str, str, str, str]) -> bool:
     verb, group, resource, namespace = asked
     resource, _, subresource = resource.partition("/")
-    authorizer = server.core.authorizer
-    assert authorizer is not None
+    authorizer = server.authorizer
     who = UserInfo(user, (*groups, "system:authenticated"))
-    return authorizer.allowed(who, verb, group, resource, subresource, namespace, "")
+    return authorizer.allowed(who, Attributes(verb, group, resource, subresource, namespace))
 
 
 @pytest.fixture
@@ -192,7 +192,12 @@ async def server() -> Any:
     store = SqliteStore(":memory:")
     await store.start()
     tokens = {"t": UserInfo("admin", ("system:masters",)), "m": UserInfo("system:kube-controller-manager")}
-    app = ApiServer(ServerConfig(store, tokens=tokens, service_account_key_pem=_key()))
+    app = ApiServer(
+        ServerConfig(
+            store,
+            authentication=AuthenticationOptions(tokens=tokens, service_account_key_pem=_key()),
+        )
+    )
     await app.start()
     yield app
     await app.stop()
@@ -240,7 +245,7 @@ async def test_roles_of_older_state_are_completed(tmp_path: Path) -> None:
     for turn in (1, 2):
         store = SqliteStore(path)
         await store.start()
-        app = ApiServer(ServerConfig(store, tokens=tokens))
+        app = ApiServer(ServerConfig(store, authentication=AuthenticationOptions(tokens=tokens)))
         await app.start()
         client = ApiClient.in_process(app, "t")
         found = await client.get(role, "haru:driver")
@@ -318,7 +323,7 @@ async def test_full_scenario_causes_no_forbidden_request(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, thorough: bool
 ) -> None:
     caplog.set_level("INFO", "haru.apiserver")
-    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles("dgx-h100:1,cpu:2"), port=0), tmp_path)
+    cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles("dgx-h100:1,cpu:2"), listen=("127.0.0.1", 0)), tmp_path)
     try:
         await cluster.start()
         client = cluster.client(ADMIN)

@@ -8,6 +8,7 @@ from haru.embedded.options import (
     OptionError,
     ProfileCount,
     UpOptions,
+    UsageOptions,
     default_data_dir,
     parse_listen,
     parse_profiles,
@@ -82,10 +83,10 @@ def test_configuration_file_sets_options(tmp_path: Path) -> None:
     file.write_text("x")
     options = read_config(file, lambda text: CONFIG)
     assert [(p.profile, p.count) for p in options.profiles] == [("dgx-h100", 2), ("cpu", 3), ("t4", 1)]
-    assert (options.port, options.data_dir) == (0, Path("/tmp/x"))
+    assert (options.listen, options.state.data_dir) == (("127.0.0.1", 0), Path("/tmp/x"))
     assert options.feature_gates == "GangScheduling=true"
-    assert (options.stale_gang_after, options.stale_gang_policy) == ("10m", "Evict")
-    assert options.scheduler_profile == "HaruPacking"
+    assert (options.controllers.stale_gang_after, options.controllers.stale_gang_policy) == ("10m", "Evict")
+    assert options.scheduler.profile == "HaruPacking"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,8 @@ def test_usage_metrics_address_must_be_loopback(tmp_path: Path) -> None:
     head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
     file.write_text(head + "usageHistory: false\nusageMetrics: localhost:9095\n")
     options = read_config(file, load)
-    assert (options.usage_history, options.usage_metrics) == (False, ("localhost", 9095))
-    assert (UpOptions().usage_history, UpOptions().usage_metrics) == (True, None)
+    assert options.usage == UsageOptions(False, ("localhost", 9095))
+    assert UpOptions().usage == UsageOptions(True, None)
     file.write_text(head + "usageMetrics: 0.0.0.0:9095\n")
     with pytest.raises(OptionError, match=r"usageMetrics: Invalid value: .*loopback only; take 127\.0\.0\.1:9095"):
         read_config(file, load)

@@ -11,7 +11,7 @@ from explain_schema import check_explanation, check_story
 
 from haru.api.cluster_reader import fetch
 from haru.api.snapshot import Snapshot
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.engine.state import WATCHED_KINDS
@@ -58,7 +58,7 @@ async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
         store=SqliteStore(":memory:"),
         gates=FeatureGates.accelerator_defaults(),
         runtime_config={"api/all": True},
-        tokens=users,
+        authentication=AuthenticationOptions(tokens=users),
     )
     server = ApiServer(config)
     await server.start()

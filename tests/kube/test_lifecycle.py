@@ -52,7 +52,7 @@ async def test_server_of_each_version_starts_with_its_defaults(minor: int) -> No
     server = ApiServer(ServerConfig(store, FeatureGates(minor=minor)))
     try:
         await server.start()
-        served = server.core.served
+        served = server.objects.served
         assert (served.find("admissionregistration.k8s.io", "mutatingadmissionpolicies") is None) is (minor == 35)
         assert served.find("scheduling.k8s.io", "podgroups") is None and served.find("", "pods") is not None
     finally:

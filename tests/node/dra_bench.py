@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.drivers.library import DriverOptions, DriverServer, Plugin, Pool
@@ -159,7 +159,7 @@ async def bench(gates: FeatureGates | None = None) -> AsyncIterator[Bench]:
             store=SqliteStore(":memory:"),
             gates=gates or FeatureGates.accelerator_defaults(),
             runtime_config={"api/all": True},
-            tokens={"admin": UserInfo("admin", ("system:masters",))},
+            authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
         )
     )
     await server.start()

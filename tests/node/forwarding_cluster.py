@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 from kubelet_pieces import NODE, Authority, Kubelet, Source, client_context, kubelet
 
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.proxy import KubeletOptions
 from haru.apiserver.server import ApiServer
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.storage.sqlite import SqliteStore
 
 TOKENS = {
@@ -64,11 +64,11 @@ async def cluster(directory: Path, *, source: Source | None = None, **options: A
         given = KubeletOptions(shown[0].read_bytes(), shown[1].read_bytes(), node.servers.file.read_bytes(), **options)
         store = SqliteStore(":memory:")
         await store.start()
-        app = ApiServer(ServerConfig(store, tokens=TOKENS, kubelets=given))
+        app = ApiServer(ServerConfig(store, authentication=AuthenticationOptions(tokens=TOKENS), kubelets=given))
         await app.start()
         own = Authority(directory / "api", "api")
         certificate, key = own.server()
-        listener = HttpServer(app, cert_file=certificate, key_file=key)
+        listener = HttpServer(app, tls=TlsFiles(certificate, key))
         await listener.start()
         connector = aiohttp.TCPConnector(ssl=client_context(own.file))
         try:

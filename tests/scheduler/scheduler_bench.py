@@ -9,7 +9,7 @@ from typing import Any
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -58,7 +58,7 @@ class Bench:
                 store=SqliteStore(":memory:", clock=loop.time),
                 gates=self.gates,
                 runtime_config={"api/all": True},
-                tokens={"admin": UserInfo("admin", ("system:masters",))},
+                authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
                 clock=virtual_time.now,
             )
         )

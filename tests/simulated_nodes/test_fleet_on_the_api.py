@@ -35,7 +35,7 @@ LEASES, SLICES = kind("coordination.k8s.io", "leases"), kind("resource.k8s.io", 
 
 @contextlib.asynccontextmanager
 async def up(directory: Path, profiles: str = "") -> AsyncIterator[ApiClient]:
-    options = UpOptions(profiles=parse_profiles(profiles) if profiles else (), port=0)
+    options = UpOptions(profiles=parse_profiles(profiles) if profiles else (), listen=("127.0.0.1", 0))
     cluster = EmbeddedCluster(options, directory)
     try:
         await cluster.start()

@@ -225,7 +225,9 @@ def test_paused_process_loses_no_node(tmp_path: Path) -> None:
     """Controllers and kubelets share one loop: after a pause both look at clocks that are far ahead."""
 
     async def story(loop: VirtualTimeLoop) -> None:
-        cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles("cpu:20"), port=0), tmp_path, loop.clock)
+        cluster = EmbeddedCluster(
+            UpOptions(profiles=parse_profiles("cpu:20"), listen=("127.0.0.1", 0)), tmp_path, loop.clock
+        )
         try:
             await cluster.start()
             client = cluster.client(ADMIN)

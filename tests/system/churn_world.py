@@ -16,7 +16,7 @@ from typing import Any
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -135,7 +135,11 @@ class ChurnWorld:
         users = {"admin": UserInfo("admin", ("system:masters",))}
         runtime = {"api/all": True}
         config = ServerConfig(
-            store=store, gates=self._gates, runtime_config=runtime, tokens=users, clock=virtual_time.now
+            store=store,
+            gates=self._gates,
+            runtime_config=runtime,
+            authentication=AuthenticationOptions(tokens=users),
+            clock=virtual_time.now,
         )
         self.server = ApiServer(config)
         await self.server.start()

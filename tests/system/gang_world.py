@@ -19,7 +19,7 @@ from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -124,7 +124,7 @@ class World:
             store=self.store,
             gates=self.gates,
             runtime_config={"api/all": True},
-            tokens=users,
+            authentication=AuthenticationOptions(tokens=users),
             clock=virtual_time.now,
         )
         self.server = ApiServer(config)

@@ -18,7 +18,7 @@ from etcd_process import Etcd
 from haru.apiserver.auth import Pair, certificates
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.peers import PeerFiles
-from haru.embedded.replica import Replica, ReplicaOptions
+from haru.embedded.replica import CredentialFiles, EtcdOptions, Replica, ReplicaOptions, ServingOptions
 from haru.embedded.security import SecurityOptions
 from haru.files import write_whole
 from haru.kube.gates import FeatureGates
@@ -120,8 +120,12 @@ class Server:
         return self.replica._server.peers
 
     @property
-    def core(self) -> Any:
-        return self.replica._server.core
+    def objects(self) -> Any:
+        return self.replica._server.objects
+
+    @property
+    def streams(self) -> Any:
+        return self.replica._server.streams
 
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str = ADMIN, client: str = "", **headers: str
@@ -198,16 +202,16 @@ class World:
             **peers,
         }
         options = ReplicaOptions(
-            (self._etcd.url,),
-            etcd_prefix=self._prefix,
-            compaction_interval=0,
-            host="127.0.0.1",
-            port=self.ports.get(name, 0),
-            tls_cert=home / "server.crt",
-            tls_key=home / "server.key",
-            client_ca=home / "clients-ca.crt",
-            token_file=home / "tokens.csv",
-            account_tokens=AccountTokenFiles(signing_key=home / "sa.key"),
+            EtcdOptions((self._etcd.url,), self._prefix, compaction_interval=0),
+            ServingOptions(
+                host="127.0.0.1",
+                port=self.ports.get(name, 0),
+                tls_cert=home / "server.crt",
+                tls_key=home / "server.key",
+            ),
+            CredentialFiles(
+                home / "clients-ca.crt", home / "tokens.csv", AccountTokenFiles(signing_key=home / "sa.key")
+            ),
             gates=FeatureGates.parse(GATES[minor] if gates is None else gates, minor),
             runtime_config={"api/all": True},
             security=SecurityOptions(audit_policy=home / "policy.yaml", audit_log=str(home / f"{name}.audit")),

@@ -252,10 +252,10 @@ async def place(server: Server, peer: str, address: tuple[str, int] | None) -> N
     """Write where a peer is, as only who may write to etcd can."""
     key = f"peerserverleases/{peer}"
     if address is None:
-        await server.core.store.transact(Delete(key))
+        await server.objects.store.transact(Delete(key))
         return
     subset = {"addresses": [{"ip": address[0]}], "ports": [{"name": "https", "port": address[1]}]}
-    await server.core.store.transact(Put(key, orjson.dumps({"subsets": [subset]}), lives=3600))
+    await server.objects.store.transact(Put(key, orjson.dumps({"subsets": [subset]}), lives=3600))
 
 
 async def moved(pair: Pair, address: tuple[str, int] | None) -> None:
@@ -266,7 +266,7 @@ async def moved(pair: Pair, address: tuple[str, int] | None) -> None:
 async def back(pair: Pair) -> None:
     peers = pair.new.peers
     await peers._places.publish(peers._address())
-    await pair.old.core.store.progress()
+    await pair.old.objects.store.progress()
     assert (await pair.old.call("GET", GROUPS)).status == 200
 
 

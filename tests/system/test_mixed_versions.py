@@ -98,7 +98,7 @@ async def test_watch_events_are_forwarded(pair: Pair) -> None:
     for name in ("one", "two"):
         await removed(pair.new, name)
     # Both ends forget a watch whose client has gone.
-    await until(lambda: not pair.old.core.streams, "the proxied stream has ended")
+    await until(lambda: not pair.old.streams.others, "the proxied stream has ended")
 
 
 async def test_forwarded_watch_ends_after_timeout_seconds(pair: Pair) -> None:
@@ -364,12 +364,12 @@ async def test_restarted_peer_is_discovered_again_and_stopped_peer_forgotten(pai
     third = await pair.world.start("passing-guest")
     await acquainted(pair.old, third)
     name, holder = third.id, third.peers.identity.holder
-    assert await pair.old.core.store.get(f"peerserverleases/{name}") is not None
+    assert await pair.old.objects.store.get(f"peerserverleases/{name}") is not None
     await pair.world.stop(third)
     known = pair.old.peers._known
     await until(lambda: name not in known._offers, "the guest is forgotten")
-    await pair.old.core.store.progress()
-    assert await pair.old.core.store.get(f"peerserverleases/{name}") is None
+    await pair.old.objects.store.progress()
+    assert await pair.old.objects.store.get(f"peerserverleases/{name}") is None
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
     assert (await pair.old.call("GET", path)).status == 404
     again = await pair.world.start("passing-guest")

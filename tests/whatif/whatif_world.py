@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import virtual_time
 from haru.api.admission import settled
 from haru.api.cluster_reader import FORKED_KINDS, list_objects
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -141,7 +141,7 @@ class World:
             store=SqliteStore(":memory:", clock=loop.time),
             gates=self.gates,
             runtime_config={"api/all": True},
-            tokens={"admin": UserInfo("admin", ("system:masters",))},
+            authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
             clock=virtual_time.now,
         )
         self.server = ApiServer(config)

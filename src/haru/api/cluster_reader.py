@@ -180,7 +180,7 @@ async def fetch_kept(directory: Path, user_agent: str, where: str = "data_dir") 
 
 async def _from_directory(directory: Path, where: str) -> Fetched:
     """An API server over a copy of the store is asked."""
-    from haru.apiserver.config import ServerConfig, UserInfo
+    from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
     from haru.apiserver.encoding import damage_of
     from haru.apiserver.server import ApiServer
     from haru.kube.gates import FeatureGates
@@ -196,7 +196,8 @@ async def _from_directory(directory: Path, where: str) -> Fetched:
             raise InputError(f"{where}: {directory}: {error}") from error
         users = {"fork": UserInfo("fork", ("system:masters",))}
         gates = FeatureGates.accelerator_defaults()
-        server = ApiServer(ServerConfig(store=store, gates=gates, runtime_config={"api/all": True}, tokens=users))
+        authentication = AuthenticationOptions(users)
+        server = ApiServer(ServerConfig(store, gates, {"api/all": True}, authentication))
         try:
             await server.start()
             return await fetch(ApiClient.in_process(server, "fork"))

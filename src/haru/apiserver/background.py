@@ -1,7 +1,7 @@
-"""What has to be looked after once in a while.
+"""The work of an API server that no request asks for.
 
-Events are news: an hour after the last time one was written it is removed. The Service `kubernetes` is made again when
-somebody has deleted it. Lists that nobody asks for any more are not kept ready.
+An event is removed an hour after it was written last. The Service `kubernetes` is created again when somebody has
+deleted it. Lists that no client has asked for lately leave the cache.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.apiserver.bootstrap.kubernetes_service import publish
-from haru.apiserver.core import Core
+from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.encoding.objects import note_of, shared
+from haru.apiserver.encryption.reload import Reloader
+from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.loopback import Loopback
+from haru.apiserver.serving_address import ServingAddress
 from haru.kube.errors import StatusError
 from haru.kube.names import parse_time
 from haru.storage import CompareFailed, Delete, StoreError
@@ -25,30 +29,53 @@ PAUSE_SECONDS = 30.0
 _LOG = logging.getLogger("haru.apiserver")
 
 
-async def run_background(core: Core) -> None:
-    """Look twice a minute, for as long as the server runs."""
-    while True:
-        await asyncio.sleep(PAUSE_SECONDS)
-        core.lists.drop_idle()
-        try:
-            await expire_once(core)
-            await publish(core)
-        except (StoreError, StatusError) as error:
-            _LOG.warning("the regular look after events and the kubernetes service failed: %s", error)
+class Background:
+    """Do the work that no request asks for, twice a minute; also reload the encryption configuration."""
+
+    def __init__(
+        self, loopback: Loopback, address: ServingAddress, lists: ListCache, reloader: Reloader | None
+    ) -> None:
+        self._loopback, self._address, self._lists, self._reloader = loopback, address, lists, reloader
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work."""
+        if self._reloader is not None:
+            self._reloader.start()
+        self._task = asyncio.create_task(self.run(), name="haru apiserver: background")
+
+    async def stop(self) -> None:
+        """End the work."""
+        if self._reloader is not None:
+            await self._reloader.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def run(self) -> None:
+        """Look after events, the Service `kubernetes` and cached lists, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            self._lists.drop_idle()
+            try:
+                await expire_once(self._loopback.objects)
+                await publish(self._loopback, self._address)
+            except (StoreError, StatusError) as error:
+                _LOG.warning("the regular look after events and the kubernetes service failed: %s", error)
 
 
-async def expire_once(core: Core) -> int:
+async def expire_once(objects: ObjectStore) -> int:
     """Remove what is too old; how many events that were."""
-    oldest = core.clock() - EVENT_LIFE
+    oldest = objects.clock() - EVENT_LIFE
     removed = 0
-    page = await core.store.range("events/")
+    page = await objects.store.range("events/")
     for record in page.records:
         last = last_seen(shared(record))
         note_of(record).obj = None  # events are many and looked at once: their trees are not kept
         if last is None or last >= oldest:
             continue
         try:
-            await core.store.transact(Delete(record.key, record.revision))
+            await objects.store.transact(Delete(record.key, record.revision))
             removed += 1
         except CompareFailed:
             continue

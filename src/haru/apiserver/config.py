@@ -23,39 +23,69 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthenticationOptions:
+    """How the server finds the user of a request.
+
+    `service_account_key_pem` is a private key (RSA or EC) that signs ServiceAccount tokens; its public half verifies
+    them. `account_tokens` says the rest about these tokens.
+    """
+
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+    """Static bearer tokens."""
+    client_ca_pem: bytes | None = None
+    front_proxy: FrontProxyOptions | None = None
+    """The front proxies that may name users in headers; None: there is none."""
+    service_account_key_pem: bytes = b""
+    account_tokens: TokenOptions = field(default_factory=TokenOptions)
+    """Issuers, audiences and lifetimes of ServiceAccount tokens, and an external signer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControl:
+    """How many requests the server handles at once."""
+
+    max_reads_in_flight: int = 400
+    max_writes_in_flight: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionOptions:
+    """Encryption at rest."""
+
+    sealing: Sealing | None = None
+    """As the store has it; None: nothing is encrypted."""
+    reloaded_file: Path | None = None
+    """The configuration to load again whenever it changes; None: it is read once."""
+
+    @property
+    def reports_health(self) -> bool:
+        """Whether `/readyz` and `/healthz` have a check of the KMS plugins."""
+        return self.sealing is not None and (bool(self.sealing.outside) or self.reloaded_file is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """The settings of one API server.
 
     `runtime_config` switches API versions as kube-apiserver's `--runtime-config` does: keys are `group/version`,
-    `api/all`, `api/beta`, `api/alpha`. `tokens` are static bearer tokens. `service_account_key_pem` is a private
-    key (RSA or EC): it signs ServiceAccount tokens and, its public half, checks them; `account_tokens` says the rest.
+    `api/all`, `api/beta`, `api/alpha`.
     """
 
     store: Store
     gates: FeatureGates = field(default_factory=FeatureGates)
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
-    client_ca_pem: bytes | None = None
-    service_account_key_pem: bytes = b""
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     advertise_address: str = "127.0.0.1:6443"
     clock: Callable[[], datetime] = utc_now
-    max_reads_in_flight: int = 400
-    max_writes_in_flight: int = 200
-    sealing: Sealing | None = None
-    """Encryption at rest, as the store has it; None: there is none."""
-    encryption_file: Path | None = None
-    """The configuration of `sealing`, if it is to be taken over whenever it changes."""
+    flow_control: FlowControl = field(default_factory=FlowControl)
+    encryption: EncryptionOptions = field(default_factory=EncryptionOptions)
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
-    """What admission plugins are told."""
-    account_tokens: TokenOptions = field(default_factory=TokenOptions)
-    """ServiceAccount tokens: issuers, audiences, lives, and a signer outside."""
+    """The configuration of admission plugins."""
     peers: PeerOptions | None = None
-    """What the server is to its peers; None: it does not tell of itself, nor look for others."""
-    front_proxy: FrontProxyOptions | None = None
-    """Who may speak for users in headers; None: nobody."""
+    """How the server finds its peers and is found; None: it does neither."""
     aggregation: AggregationOptions | None = None
-    """What the server is to extension API servers; None: they are shown and told nothing."""
+    """How the server reaches extension API servers; None: without a client certificate."""
     kubelets: KubeletOptions | None = None
-    """How kubelets of real nodes are reached; None: all nodes are simulated."""
+    """How the server reaches the kubelets of real nodes; None: all nodes are simulated."""

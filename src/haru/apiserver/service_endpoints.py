@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.kube.errors import StatusError, not_found_error
 
 Obj = dict[str, Any]
@@ -18,9 +18,9 @@ Obj = dict[str, Any]
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
-async def slices_of(core: ServerContext, namespace: str, service: str) -> list[Obj]:
+async def slices_of(objects: ObjectStore, namespace: str, service: str) -> list[Obj]:
     """The EndpointSlices of a Service."""
-    found = await core.peek_all("discovery.k8s.io", "endpointslices", namespace)
+    found = await objects.peek_all("discovery.k8s.io", "endpointslices", namespace)
     return [each for each in found if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == service]
 
 
@@ -41,9 +41,9 @@ class _Endpoint(NamedTuple):
     node: str
 
 
-async def endpoint_behind(core: ServerContext, namespace: str, name: str, port: int) -> tuple[str, int]:
+async def endpoint_behind(objects: ObjectStore, namespace: str, name: str, port: int) -> tuple[str, int]:
     """An address and port behind a service. Raises StatusError."""
-    service = await core.peek("", "services", namespace, name)
+    service = await objects.peek("", "services", namespace, name)
     if service is None:
         missing = not_found_error("", "services", name)
         missing.message = f'service "{name}" not found'
@@ -55,8 +55,8 @@ async def endpoint_behind(core: ServerContext, namespace: str, name: str, port: 
     wanted = next((each for each in spec.get("ports") or () if each.get("port") == port), None)
     if wanted is None:
         raise StatusError(503, "ServiceUnavailable", f'no service port {port} found for service "{name}"')
-    known = await _endpoints(core, namespace, name, wanted.get("name") or "")
-    found = [(each.address, each.port) for each in known if not await _is_simulated(core, each.node)]
+    known = await _endpoints(objects, namespace, name, wanted.get("name") or "")
+    found = [(each.address, each.port) for each in known if not await _is_simulated(objects, each.node)]
     if not found:
         why = f'no endpoints available for service "{name}"'
         # Their addresses are made up: whoever has them in the network around is not meant.
@@ -67,14 +67,14 @@ async def endpoint_behind(core: ServerContext, namespace: str, name: str, port: 
     return Random().choice(preferred or found)
 
 
-async def _endpoints(core: ServerContext, namespace: str, name: str, port: str) -> list[_Endpoint]:
+async def _endpoints(objects: ObjectStore, namespace: str, name: str, port: str) -> list[_Endpoint]:
     """What is ready behind a service's port, from its EndpointSlices, or else from its Endpoints."""
-    slices = await slices_of(core, namespace, name)
+    slices = await slices_of(objects, namespace, name)
     if slices:
         ready = ready_endpoints(slices, port)
         return [_Endpoint(each["addresses"][0], number, each.get("nodeName") or "") for each, number in ready]
     found: list[_Endpoint] = []
-    endpoints = await core.peek("", "endpoints", namespace, name) or {}
+    endpoints = await objects.peek("", "endpoints", namespace, name) or {}
     for subset in endpoints.get("subsets") or ():
         numbers = [p["port"] for p in subset.get("ports") or () if (p.get("name") or "") == port]
         for known in subset.get("addresses") or ():
@@ -82,9 +82,9 @@ async def _endpoints(core: ServerContext, namespace: str, name: str, port: str) 
     return found
 
 
-async def _is_simulated(core: ServerContext, name: str) -> bool:
+async def _is_simulated(objects: ObjectStore, name: str) -> bool:
     """Whether a node is known to have no kubelet."""
-    node = await core.peek("", "nodes", "", name) if name else None
+    node = await objects.peek("", "nodes", "", name) if name else None
     endpoints = ((node or {}).get("status") or {}).get("daemonEndpoints") or {}
     return node is not None and not (endpoints.get("kubeletEndpoint") or {}).get("Port")
 

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.request.protocol import protocol_class
 from haru.http2 import MAX_STREAMS
 from haru.http2.alpn import offer_protocols
@@ -28,12 +28,23 @@ KEEP_ALIVE_SECONDS = 90
 BACKLOG = 2048
 
 
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The PEM files of a server; without both authorities no client certificates are asked for."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    """The authority of client certificates."""
+    front_proxy_ca: Path | None = None
+    """The authority of front proxies' certificates."""
+
+
 class HttpServer:
     """Serves one API server on one address until it is stopped.
 
-    `client_ca_file` names the authority of client certificates, `front_proxy_ca_file` that of front proxies; without
-    both no certificates are asked for. Port 0 takes a free one; `port` tells which, once started. `http2_streams` is
-    how many requests a connection of HTTP/2 may have at once; with 0, and without TLS, there is only HTTP/1.1.
+    Port 0 takes a free one; `port` tells which, once started. `http2_streams` is how many requests a connection of
+    HTTP/2 may have at once; with 0, and without TLS, there is only HTTP/1.1.
     """
 
     def __init__(
@@ -41,11 +52,8 @@ class HttpServer:
         app: ApiServer,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: TlsFiles | None = None,
         *,
-        cert_file: str | Path | None = None,
-        key_file: str | Path | None = None,
-        client_ca_file: str | Path | None = None,
-        front_proxy_ca_file: str | Path | None = None,
         http2_streams: int = MAX_STREAMS,
     ) -> None:
         self._app = app
@@ -53,8 +61,8 @@ class HttpServer:
         self._wanted_port = port
         self.port = 0
         """The port that is served; 0 before the first start."""
-        self._tls = (cert_file, key_file, client_ca_file, front_proxy_ca_file)
-        self._http2_streams = http2_streams if cert_file else 0
+        self._tls = tls
+        self._http2_streams = http2_streams if tls is not None else 0
         self._server: Any = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +71,7 @@ class HttpServer:
     def url(self) -> str:
         """Where clients find the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'https' if self._tls[0] else 'http'}://{host}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     @property
     def connections(self) -> int:
@@ -86,10 +94,7 @@ class HttpServer:
                 self._task.result()
                 raise RuntimeError(f"the server on {self.url} ended before it had started")
             await asyncio.sleep(0.001)
-        self._app.core.listening = (self._socket.getsockname()[0], self.port)
-        await publish(self._app.core)
-        if self._app.peers is not None:
-            await self._app.peers.start()
+        await self._app.serve_on((self._socket.getsockname()[0], self.port))
 
     async def stop(self) -> None:
         """End watches, finish what is in flight, close."""
@@ -97,7 +102,7 @@ class HttpServer:
             return
         if self._app.peers is not None:
             await self._app.peers.stop()
-        self._app.core.stop_streams()
+        self._app.streams.stop()
         self._server.end()
         while not self._task.done():
             await asyncio.wait([self._task], timeout=LINGER_SECONDS)
@@ -116,9 +121,8 @@ def _drop_idle(server: Any) -> None:
                 connection.transport.abort()
 
 
-def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...], http2_streams: int) -> Any:
-    cert, key, *authorities = tls
-    given = [path for path in authorities if path]
+def _make_server(app: ApiServer, tls: TlsFiles | None, http2_streams: int) -> Any:
+    given = [path for path in (tls.client_ca, tls.front_proxy_ca) if path] if tls is not None else []
     client_ca, others = (given[0], given[1:]) if given else (None, [])
     config = settings(
         app,
@@ -126,8 +130,8 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...], http2_strea
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_certfile=str(cert) if cert else None,
-        ssl_keyfile=str(key) if key else None,
+        ssl_certfile=str(tls.certificate) if tls is not None else None,
+        ssl_keyfile=str(tls.key) if tls is not None else None,
         ssl_ca_certs=str(client_ca) if client_ca else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE,
     )

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.kube.errors import StatusError
 
@@ -43,8 +43,8 @@ class _Place(NamedTuple):
 class Caller:
     """Calls webhooks for one server."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
         self._session: aiohttp.ClientSession | None = None
 
     async def stop(self) -> None:
@@ -105,7 +105,7 @@ class Caller:
             return _Place(told, told, parts.hostname or "")
         service = config["service"]
         host, port = await endpoint_behind(
-            self._core, service["namespace"], service["name"], int(service.get("port") or 443)
+            self._objects, service["namespace"], service["name"], int(service.get("port") or 443)
         )
         shown = f"[{host}]" if ":" in host else host
         return _Place(told, f"https://{shown}:{port}{parts.path}", parts.hostname or "")

@@ -142,8 +142,9 @@ def _emulated_minor(text: str) -> int:
 
 
 def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
+    from haru.apiserver.config import FlowControl
     from haru.embedded.options import default_data_dir, parse_runtime_config
-    from haru.embedded.replica import ReplicaOptions
+    from haru.embedded.replica import CredentialFiles, EtcdOptions, ReplicaOptions, ServingOptions
     from haru.embedded.security import SecurityOptions
 
     if flags.client_ca_file is None and flags.token_auth_file is None:
@@ -152,27 +153,28 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         remedy = "name --service-account-signing-key-file, or --service-account-signing-endpoint"
         raise UsageError(f"no ServiceAccount would have a token: {remedy}")
     return ReplicaOptions(
-        tuple(filter(None, (part.strip() for part in flags.etcd_servers.split(",")))),
-        flags.etcd_prefix,
-        flags.etcd_cafile,
-        flags.etcd_certfile,
-        flags.etcd_keyfile,
-        _seconds(flags.etcd_compaction_interval),
-        flags.bind_address,
-        flags.secure_port,
-        flags.advertise_address,
-        flags.tls_cert_file,
-        flags.tls_private_key_file,
-        flags.cert_dir or default_data_dir().parent / "apiserver",
-        flags.client_ca_file,
-        flags.token_auth_file,
-        token_files_of(flags),
+        EtcdOptions(
+            tuple(filter(None, (part.strip() for part in flags.etcd_servers.split(",")))),
+            flags.etcd_prefix,
+            flags.etcd_cafile,
+            flags.etcd_certfile,
+            flags.etcd_keyfile,
+            _seconds(flags.etcd_compaction_interval),
+        ),
+        ServingOptions(
+            flags.bind_address,
+            flags.secure_port,
+            flags.advertise_address,
+            flags.tls_cert_file,
+            flags.tls_private_key_file,
+            flags.cert_dir or default_data_dir().parent / "apiserver",
+            http2_streams_of(flags),
+        ),
+        CredentialFiles(flags.client_ca_file, flags.token_auth_file, token_files_of(flags)),
         parse_gates(flags.feature_gates, _emulated_minor(flags.emulated_version)),
         parse_runtime_config(flags.runtime_config),
-        flags.max_requests_inflight,
-        flags.max_mutating_requests_inflight,
+        FlowControl(flags.max_requests_inflight, flags.max_mutating_requests_inflight),
         security_of(flags, SecurityOptions()),
         peer_files_of(flags),
         kubelets_of(flags),
-        http2_streams_of(flags),
     )

@@ -15,7 +15,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect
@@ -83,33 +83,22 @@ class Election:
     retry: float = 2.0
 
 
+@dataclass(slots=True)
 class Component:
-    """A component's work and what it tells about itself. `ready`: whether the work has taken in what there is."""
+    """A component's work and what it tells about itself."""
 
-    def __init__(
-        self,
-        lease: str,
-        work: Callable[[ApiClient], Coroutine[Any, Any, None]],
-        metrics: Callable[[], bytes],
-        ready: Callable[[], bool],
-        election: Election | None = None,
-        gates: FeatureGates | None = None,
-        prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None,
-        dump: Callable[[], StateDump | None] | None = None,
-    ) -> None:
-        """`prepare` looks at the server before the Lease is taken; it may refuse with a UsageError.
-
-        `dump` returns what SIGUSR2 writes into the log.
-        """
-        self.dump = dump
-        self.lease = lease
-        self.prepare = prepare
-        self.election = election or Election()
-        self.work = work
-        self.metrics = metrics
-        self.gates = gates
-        self.ready = ready
-        self.leading = False
+    lease: str
+    work: Callable[[ApiClient], Coroutine[Any, Any, None]]
+    metrics: Callable[[], bytes]
+    ready: Callable[[], bool]
+    """Whether the work has read the first lists."""
+    election: Election = field(default_factory=lambda: Election())
+    gates: FeatureGates | None = None
+    prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None
+    """Looks at the server before the Lease is taken; may raise UsageError."""
+    dump: Callable[[], StateDump | None] | None = None
+    """Returns what SIGUSR2 writes into the log."""
+    leading: bool = field(default=False, init=False)
 
 
 def run_component(options: argparse.Namespace, component: Component) -> int:

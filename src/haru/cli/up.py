@@ -7,8 +7,9 @@ Ctrl-C or SIGTERM stops it. The data directory keeps the state for the next star
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
@@ -16,6 +17,9 @@ from haru.cli.main import UsageError
 from haru.cli.scheduler import add_log_arguments, add_protection_arguments
 from haru.cli.security_flags import add_security_arguments, security_of
 from haru.cli.token_flags import add_token_arguments, token_files_of
+
+if TYPE_CHECKING:
+    from haru.embedded.options import UpOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,72 +123,65 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
 
 
-def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
-    from haru.embedded.options import (
-        UpOptions,
-        parse_dashboard,
-        parse_listen,
-        parse_loopback,
-        parse_profiles,
-        parse_runtime_config,
-        read_config,
-    )
+def _up_options(flags: argparse.Namespace) -> UpOptions:
+    from haru.embedded.options import UpOptions, parse_runtime_config, read_config
 
     options = UpOptions()
     if flags.config is not None:
         from haru.kube.yaml import load
 
         options = read_config(flags.config, load)
-    if flags.profile is not None:
-        options = replace(options, profiles=parse_profiles(flags.profile))
-    if flags.no_simulated_nodes:
-        options = replace(options, simulated_nodes=False)
-    if flags.listen is not None:
-        host, port = parse_listen(flags.listen)
-        options = replace(options, host=host, port=port)
-    if flags.dashboard is not None:
-        options = replace(options, dashboard=parse_dashboard(flags.dashboard))
-    if flags.no_dashboard:
-        options = replace(options, dashboard=None)
-    if flags.no_usage_history:
-        options = replace(options, usage_history=False)
-    if flags.usage_metrics is not None:
-        options = replace(options, usage_metrics=parse_loopback(flags.usage_metrics, "--usage-metrics"))
+    for option, value in _given(flags).items():
+        options = options.with_option(option, value)
     if flags.data_dir is not None:
-        options = replace(options, data_dir=flags.data_dir.expanduser().resolve(), ephemeral=False)
+        options = options.with_option("state.data_dir", flags.data_dir.expanduser().resolve())
+        options = options.with_option("state.ephemeral", False)
     if flags.ephemeral:
-        options = replace(options, ephemeral=True, data_dir=None)
-    if flags.write_kubeconfig is not None:
-        options = replace(options, write_kubeconfig=flags.write_kubeconfig.expanduser())
+        options = options.with_option("state.ephemeral", True).with_option("state.data_dir", None)
     if flags.feature_gates is not None:
         joined = ",".join(filter(None, (options.feature_gates, flags.feature_gates)))
-        options = replace(options, feature_gates=joined)
+        options = options.with_option("feature_gates", joined)
     if flags.runtime_config is not None:
         merged = {**options.runtime_config, **parse_runtime_config(flags.runtime_config)}
-        options = replace(options, runtime_config=merged)
-    if flags.controllers is not None:
-        options = replace(options, controllers=tuple(flags.controllers.split(",")))
-    if flags.scheduler_name is not None:
-        options = replace(options, scheduler_names=tuple(flags.scheduler_name))
-    if flags.scheduler_config is not None:
-        options = replace(options, scheduler_config=flags.scheduler_config.expanduser())
-    if flags.scheduler_profile is not None:
-        options = replace(options, scheduler_profile=flags.scheduler_profile)
+        options = options.with_option("runtime_config", merged)
+    options = options.with_option("http2_streams", http2_streams_of(flags))
+    options = options.with_option("security", security_of(flags, options.security))
+    return options.with_option("account_tokens", token_files_of(flags))
+
+
+def _given(flags: argparse.Namespace) -> dict[str, Any]:
+    """The options that single flags set, in the order in which their errors are reported."""
+    from haru.embedded.options import parse_dashboard, parse_listen, parse_loopback, parse_profiles
+
+    given: dict[str, Any] = {}
+
+    def take(flag: str, option: str, read: Callable[[Any], Any] = lambda value: value) -> None:
+        if (value := getattr(flags, flag)) is not None:
+            given[option] = read(value)
+
+    take("profile", "profiles", parse_profiles)
+    if flags.no_simulated_nodes:
+        given["simulated_nodes"] = False
+    take("listen", "listen", parse_listen)
+    take("dashboard", "dashboard", parse_dashboard)
+    if flags.no_dashboard:
+        given["dashboard"] = None
+    if flags.no_usage_history:
+        given["usage.history"] = False
+    take("usage_metrics", "usage.metrics", lambda text: parse_loopback(text, "--usage-metrics"))
+    take("write_kubeconfig", "state.write_kubeconfig", Path.expanduser)
+    take("controllers", "controllers.names", lambda text: tuple(text.split(",")))
+    take("scheduler_name", "scheduler.names", tuple)
+    take("scheduler_config", "scheduler.config", Path.expanduser)
+    take("scheduler_profile", "scheduler.profile")
     if flags.no_scheduler:
-        options = replace(options, scheduler_names=())
+        given["scheduler.names"] = ()
     if flags.no_backfill:
-        options = replace(options, backfill=False)
-    if flags.minimum_run_time is not None:
-        options = replace(options, minimum_run_time=flags.minimum_run_time)
-    if flags.decision_log is not None:
-        options = replace(options, decision_log=flags.decision_log.expanduser())
-    if flags.decision_log_size is not None:
-        options = replace(options, decision_log_mebibytes=flags.decision_log_size)
-    if flags.preemption_delay is not None:
-        options = replace(options, preemption_delay=flags.preemption_delay)
-    if flags.stale_gang_after is not None:
-        options = replace(options, stale_gang_after=flags.stale_gang_after)
-    if flags.stale_gang_policy is not None:
-        options = replace(options, stale_gang_policy=flags.stale_gang_policy)
-    options = replace(options, http2_streams=http2_streams_of(flags))
-    return replace(options, security=security_of(flags, options.security), account_tokens=token_files_of(flags))
+        given["scheduler.backfill"] = False
+    take("minimum_run_time", "scheduler.minimum_run_time")
+    take("preemption_delay", "scheduler.preemption_delay")
+    take("decision_log", "scheduler.decision_log", Path.expanduser)
+    take("decision_log_size", "scheduler.decision_log_mebibytes")
+    take("stale_gang_after", "controllers.stale_gang_after")
+    take("stale_gang_policy", "controllers.stale_gang_policy")
+    return given

@@ -26,6 +26,9 @@ from haru.apiserver.auth import (
     server_pair,
 )
 from haru.apiserver.bootstrap import KUBELET_CLIENT
+from haru.apiserver.config import UserInfo
+from haru.apiserver.server import ApiServer
+from haru.client.api import ApiClient
 from haru.controllers.accounts import NAMESPACE, user_of
 from haru.embedded.errors import OptionError
 from haru.files import write_whole
@@ -152,3 +155,33 @@ def _read_tokens(path: Path) -> dict[str, str]:
     if not isinstance(known, dict) or not all(isinstance(token, str) and token for token in known.values()):
         raise PemError(path, "holds no tokens as JSON")
     return known
+
+
+class ComponentClients:
+    """Clients in process, each with the identity and the rights of one component."""
+
+    def __init__(self, server: ApiServer, tokens: Mapping[str, str]) -> None:
+        self._server = server
+        self._tokens = tokens
+        self._minted: dict[str, ApiClient] = {}
+
+    def component(self, name: str) -> ApiClient:
+        """The client of a component, or of the administrator."""
+        return ApiClient.in_process(self._server, self._tokens[name], f"haru-{name}")
+
+    def controller(self, name: str) -> ApiClient:
+        """The client of a controller, with the identity of its ServiceAccount."""
+        return self._with_new_token(*controller_user(name), "haru-controllers")
+
+    def node(self, name: str) -> ApiClient:
+        """The client of a node, with the identity of its kubelet."""
+        return self._with_new_token(*node_user(name), "haru-fleet")
+
+    def _with_new_token(self, user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
+        """The client of a user with a token that is only in memory and ends with the process."""
+        client = self._minted.get(user)
+        if client is None:
+            token = secrets.token_urlsafe(32)
+            self._server.admit(token, UserInfo(user, groups))
+            client = self._minted[user] = ApiClient.in_process(self._server, token, agent)
+        return client

@@ -1,4 +1,4 @@
-"""What `haru up` can be told: flags, the configuration file, and their defaults.
+"""The options of `haru up`: flags, the configuration file, and their defaults.
 
 The file is YAML with `apiVersion: haru.dev/v1alpha1`, `kind: UpConfiguration`; a flag wins over the file. Errors name
 the field or flag, the value and the remedy.
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.errors import OptionError as OptionError
@@ -34,52 +34,92 @@ class ProfileCount:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOptions:
+    """Where the state of a cluster is kept."""
+
+    data_dir: Path | None = None
+    """None: the user's default directory."""
+    ephemeral: bool = False
+    """Whether the state is removed at exit."""
+    write_kubeconfig: Path | None = None
+    """A second place for the kubeconfig."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """What the scheduler serves, and by which rules."""
+
+    names: tuple[str, ...] = ("default-scheduler",)
+    """The schedulerNames that are served; empty: no scheduler runs here."""
+    profile: str = "Default"
+    """The name of the profile under which they are."""
+    config: Path | None = None
+    """A KubeSchedulerConfiguration, in place of names and a profile."""
+    backfill: bool = True
+    """Whether the head of the queue gets a backfill reservation."""
+    minimum_run_time: str | None = None
+    """Pods that have run for a shorter time are not preempted; a duration."""
+    preemption_delay: str | None = None
+    """Pods that were created a shorter time ago preempt nothing; a duration."""
+    decision_log: Path | None = None
+    """The directory of the decision log, which takes at most about `decision_log_mebibytes`."""
+    decision_log_mebibytes: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    """Which controllers run, and their settings."""
+
+    names: tuple[str, ...] = ("*",)
+    """As `--controllers` of kube-controller-manager; empty: none runs here."""
+    stale_gang_after: str | None = None
+    """After how long below minCount a gang is stale, as a duration; None: only if it says so itself."""
+    stale_gang_policy: str = "Report"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOptions:
+    """What is recorded of the usage of devices."""
+
+    history: bool = True
+    """Whether the history for `haru top --since` is written."""
+    metrics: tuple[str, int] | None = None
+    """Host and port of its metrics, loopback only; None: none are served."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpOptions:
-    """Everything that `haru up` needs to know."""
+    """The options of `haru up`."""
 
     profiles: tuple[ProfileCount, ...] = ()
     simulated_nodes: bool = True
     """Whether there are simulated nodes at all: without them nodes come from elsewhere."""
-    host: str = "127.0.0.1"
-    port: int = 6443
-    data_dir: Path | None = None
-    ephemeral: bool = False
-    write_kubeconfig: Path | None = None
-    feature_gates: str = ""
-    runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    controllers: tuple[str, ...] = ("*",)
-    """As `--controllers` of kube-controller-manager; empty: none runs here."""
-    scheduler_names: tuple[str, ...] = ("default-scheduler",)
-    """The schedulerNames that are served; empty: no scheduler runs here."""
-    scheduler_profile: str = "Default"
-    """The name of the profile under which they are."""
-    scheduler_config: Path | None = None
-    """A KubeSchedulerConfiguration, in place of names and a profile."""
-    backfill: bool = True
-    """Whether places are kept for the head of the queue."""
-    minimum_run_time: str | None = None
-    """What has run for a shorter time is evicted for nobody; a duration."""
-    preemption_delay: str | None = None
-    """Nobody is evicted for pods that were created a shorter time ago; a duration."""
-    decision_log: Path | None = None
-    """Where every decision is written down, in at most about `decision_log_mebibytes`."""
-    decision_log_mebibytes: int = 256
-    stale_gang_after: str | None = None
-    """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
-    stale_gang_policy: str = "Report"
-    dashboard: tuple[str, int] | None = ("127.0.0.1", 0)
-    """Host and port of the web page, loopback only; None: none is served."""
-    usage_history: bool = True
-    """Whether it is written down who holds which devices, for `haru top --since`."""
-    usage_metrics: tuple[str, int] | None = None
-    """Host and port of the metrics of that, loopback only; None: none are served."""
-    security: SecurityOptions = field(default_factory=SecurityOptions)
-    """Encryption at rest, and the audit log."""
-    account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
-    """Who signs ServiceAccount tokens, who checks them, and for how long they are good."""
+    listen: tuple[str, int] = ("127.0.0.1", 6443)
+    """Host and port of the API."""
     http2_streams: int = MAX_STREAMS
     """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    state: StateOptions = field(default_factory=StateOptions)
+    feature_gates: str = ""
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    controllers: ControllerOptions = field(default_factory=ControllerOptions)
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+    dashboard: tuple[str, int] | None = ("127.0.0.1", 0)
+    """Host and port of the web page, loopback only; None: none is served."""
+    usage: UsageOptions = field(default_factory=UsageOptions)
+    security: SecurityOptions = field(default_factory=SecurityOptions)
+    """Encryption at rest, audit and admission."""
+    account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
+    """Who signs and verifies ServiceAccount tokens, and how long they live."""
+
+    def with_option(self, path: str, value: Any) -> UpOptions:
+        """Return a copy in which one option is set; `path` names it, for example `scheduler.names`."""
+        changed: UpOptions = _with_field(self, path, value)
+        return changed
+
+
+def _with_field(options: Any, path: str, value: Any) -> Any:
+    name, _, rest = path.partition(".")
+    return replace(options, **{name: _with_field(getattr(options, name), rest, value) if rest else value})
 
 
 def state_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -182,7 +222,7 @@ def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:
         if config.get(name) != wanted:
             raise OptionError(f'--config: {path}: {name}: Invalid value: "{config.get(name)}": must be "{wanted}"')
     options = _options_from(config, str(path))
-    if options.ephemeral and options.data_dir is not None:
+    if options.state.ephemeral and options.state.data_dir is not None:
         raise OptionError(f"--config: {path}: dataDir: Forbidden with ephemeral: true, which keeps nothing")
     return options
 
@@ -190,103 +230,41 @@ def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:
 def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
     options = UpOptions()
     for name, value in config.items():
-        match name, value:
-            case (("apiVersion" | "kind"), _):
-                continue
-            case "profiles", list():
-                options = replace(options, profiles=_profile_list(value, f"{where}: profiles"))
-            case "simulatedNodes", bool():
-                options = replace(options, simulated_nodes=value)
-            case "listen", str():
-                host, port = parse_listen(value, f"{where}: listen")
-                options = replace(options, host=host, port=port)
-            case "dashboard", str():
-                options = replace(options, dashboard=parse_dashboard(value, f"{where}: dashboard"))
-            case "dashboard", False:
-                options = replace(options, dashboard=None)
-            case "usageHistory", bool():
-                options = replace(options, usage_history=value)
-            case "usageMetrics", str():
-                options = replace(options, usage_metrics=parse_loopback(value, f"{where}: usageMetrics"))
-            case "dataDir", str():
-                options = replace(options, data_dir=Path(value).expanduser())
-            case "ephemeral", bool():
-                options = replace(options, ephemeral=value)
-            case "writeKubeconfig", str():
-                options = replace(options, write_kubeconfig=Path(value).expanduser())
-            case "featureGates", dict():
-                options = replace(options, feature_gates=_gates_text(value, f"{where}: featureGates"))
-            case "runtimeConfig", dict():
-                options = replace(options, runtime_config=_bool_map(value, f"{where}: runtimeConfig"))
-            case "controllers", list():
-                options = replace(options, controllers=_names(value, f"{where}: controllers"))
-            case "schedulerNames", list():
-                options = replace(options, scheduler_names=_names(value, f"{where}: schedulerNames"))
-            case "schedulerConfig", str():
-                options = replace(options, scheduler_config=Path(value).expanduser())
-            case "backfill", bool():
-                options = replace(options, backfill=value)
-            case "minimumRunTime", str():
-                options = replace(options, minimum_run_time=value)
-            case "preemptionDelay", str():
-                options = replace(options, preemption_delay=value)
-            case "decisionLog", str():
-                options = replace(options, decision_log=Path(value).expanduser())
-            case "decisionLogMebibytes", int() if value > 0:
-                options = replace(options, decision_log_mebibytes=value)
-            case "staleGangAfter", str():
-                options = replace(options, stale_gang_after=value)
-            case "staleGangPolicy", str():
-                options = replace(options, stale_gang_policy=value)
-            case "schedulerProfile", str():
-                options = replace(options, scheduler_profile=_known_profile(value, f"{where}: schedulerProfile"))
-            case "encryptionProviderConfig", str():
-                security = replace(options.security, encryption_config=Path(value).expanduser())
-                options = replace(options, security=security)
-            case "admissionControlConfigFile", str():
-                security = replace(options.security, admission_config=Path(value).expanduser())
-                options = replace(options, security=security)
-            case "auditPolicyFile", str():
-                options = replace(options, security=replace(options.security, audit_policy=Path(value).expanduser()))
-            case "auditLogPath", str():
-                options = replace(options, security=replace(options.security, audit_log=value))
-            case "auditWebhookConfigFile", str():
-                options = replace(options, security=replace(options.security, audit_webhook=Path(value).expanduser()))
-            case _:
-                raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
+        if name in ("apiVersion", "kind"):
+            continue
+        known = _FIELDS.get(name)
+        if known is None:
+            fields = ", ".join(_FIELDS)
+            raise OptionError(f"{where}: {name}: Invalid value: {value!r}: unknown field; known are {fields}")
+        if not known.accepts(value):
+            raise OptionError(f"{where}: {name}: Invalid value: {value!r}: must {known.form}")
+        options = options.with_option(known.option, known.read(value, f"{where}: {name}"))
     return options
 
 
-_CONFIG_HELP = {
-    "profiles": "must be a list of {name, count} or NAME:COUNT",
-    "simulatedNodes": "must be true or false",
-    "listen": "must be HOST:PORT",
-    "dashboard": "must be HOST:PORT on loopback, or false for none",
-    "usageHistory": "must be true or false",
-    "usageMetrics": "must be HOST:PORT on loopback",
-    "dataDir": "must be a path",
-    "ephemeral": "must be true or false",
-    "writeKubeconfig": "must be a path",
-    "featureGates": "must map gate names to true or false",
-    "runtimeConfig": "must map group/version to true or false",
-    "controllers": "must be a list of controllers, each NAME, -NAME or *",
-    "schedulerNames": "must be a list of names",
-    "schedulerProfile": "must be the name of a profile",
-    "schedulerConfig": "must be the path of a KubeSchedulerConfiguration",
-    "backfill": "must be true or false",
-    "minimumRunTime": "must be a duration, for example 10m",
-    "preemptionDelay": "must be a duration, for example 30s",
-    "decisionLog": "must be a path",
-    "decisionLogMebibytes": "must be a whole number, at least 1",
-    "staleGangAfter": "must be a duration, for example 10m",
-    "staleGangPolicy": "must be Report or Evict",
-    "encryptionProviderConfig": "must be the path of an EncryptionConfiguration",
-    "admissionControlConfigFile": "must be the path of an AdmissionConfiguration",
-    "auditPolicyFile": "must be the path of an audit Policy",
-    "auditLogPath": "must be a path, or - for the standard output",
-    "auditWebhookConfigFile": "must be the path of a kubeconfig",
-}
-_UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the configuration file: the option that it sets, its type, and how it is read."""
+
+    option: str
+    type: type
+    form: str
+    """What the value must do, for the error."""
+    read: Callable[[Any, str], Any] = lambda value, where: value
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value has the type of the field."""
+        if self.option == "dashboard" and value is False:
+            return True
+        return isinstance(value, self.type) and (not isinstance(value, int) or self.type is bool or value > 0)
+
+
+def _path(value: str, where: str) -> Path:
+    return Path(value).expanduser()
+
+
+def _dashboard(value: str | bool, where: str) -> tuple[str, int] | None:
+    return parse_dashboard(value, where) if isinstance(value, str) else None
 
 
 def _known_profile(name: str, where: str) -> str:
@@ -329,3 +307,40 @@ def _bool_map(value: Mapping[Any, Any], where: str) -> dict[str, bool]:
 
 def _gates_text(value: Mapping[Any, Any], where: str) -> str:
     return ",".join(f"{key}={'true' if on else 'false'}" for key, on in _bool_map(value, where).items())
+
+
+_TRUE_OR_FALSE = "be true or false"
+_PATH = "be a path"
+_FIELDS: Final[Mapping[str, _Field]] = {
+    "profiles": _Field("profiles", list, "be a list of {name, count} or NAME:COUNT", _profile_list),
+    "simulatedNodes": _Field("simulated_nodes", bool, _TRUE_OR_FALSE),
+    "listen": _Field("listen", str, "be HOST:PORT", parse_listen),
+    "dashboard": _Field("dashboard", str, "be HOST:PORT on loopback, or false for none", _dashboard),
+    "usageHistory": _Field("usage.history", bool, _TRUE_OR_FALSE),
+    "usageMetrics": _Field("usage.metrics", str, "be HOST:PORT on loopback", parse_loopback),
+    "dataDir": _Field("state.data_dir", str, _PATH, _path),
+    "ephemeral": _Field("state.ephemeral", bool, _TRUE_OR_FALSE),
+    "writeKubeconfig": _Field("state.write_kubeconfig", str, _PATH, _path),
+    "featureGates": _Field("feature_gates", dict, "map gate names to true or false", _gates_text),
+    "runtimeConfig": _Field("runtime_config", dict, "map group/version to true or false", _bool_map),
+    "controllers": _Field("controllers.names", list, "be a list of controllers, each NAME, -NAME or *", _names),
+    "schedulerNames": _Field("scheduler.names", list, "be a list of names", _names),
+    "schedulerProfile": _Field("scheduler.profile", str, "be the name of a profile", _known_profile),
+    "schedulerConfig": _Field("scheduler.config", str, "be the path of a KubeSchedulerConfiguration", _path),
+    "backfill": _Field("scheduler.backfill", bool, _TRUE_OR_FALSE),
+    "minimumRunTime": _Field("scheduler.minimum_run_time", str, "be a duration, for example 10m"),
+    "preemptionDelay": _Field("scheduler.preemption_delay", str, "be a duration, for example 30s"),
+    "decisionLog": _Field("scheduler.decision_log", str, _PATH, _path),
+    "decisionLogMebibytes": _Field("scheduler.decision_log_mebibytes", int, "be a whole number, at least 1"),
+    "staleGangAfter": _Field("controllers.stale_gang_after", str, "be a duration, for example 10m"),
+    "staleGangPolicy": _Field("controllers.stale_gang_policy", str, "be Report or Evict"),
+    "encryptionProviderConfig": _Field(
+        "security.encryption_config", str, "be the path of an EncryptionConfiguration", _path
+    ),
+    "admissionControlConfigFile": _Field(
+        "security.admission_config", str, "be the path of an AdmissionConfiguration", _path
+    ),
+    "auditPolicyFile": _Field("security.audit_policy", str, "be the path of an audit Policy", _path),
+    "auditLogPath": _Field("security.audit_log", str, "be a path, or - for the standard output"),
+    "auditWebhookConfigFile": _Field("security.audit_webhook", str, "be the path of a kubeconfig", _path),
+}

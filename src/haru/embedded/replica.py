@@ -18,11 +18,11 @@ from pathlib import Path
 
 from haru.apiserver.aggregation import AggregationOptions
 from haru.apiserver.auth import PemError, new_authority, read_certificates, read_pair, server_pair
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.config import AuthenticationOptions, EncryptionOptions, FlowControl, ServerConfig, UserInfo
 from haru.apiserver.encoding import damage_of
 from haru.apiserver.proxy import KubeletOptions
 from haru.apiserver.server import ApiServer
-from haru.apiserver.serving import HttpServer
+from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.audit import audit_options
 from haru.embedded.errors import OptionError
@@ -38,38 +38,58 @@ from haru.storage.etcd import EtcdStore, read_credentials
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaOptions:
-    """Everything that one API server is told; paths are those of PEM files, times in seconds."""
+class EtcdOptions:
+    """The etcd that all replicas share; paths are those of PEM files."""
 
-    etcd_servers: tuple[str, ...]
-    etcd_prefix: str = "/registry"
-    etcd_ca: Path | None = None
-    etcd_cert: Path | None = None
-    etcd_key: Path | None = None
+    servers: tuple[str, ...]
+    prefix: str = "/registry"
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
     compaction_interval: float = 300.0
-    """0: this replica does not compact."""
+    """Seconds between compactions; 0: this replica does not compact."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """Where the server listens, and the certificate that it serves with."""
+
     host: str = "0.0.0.0"
     port: int = 6443
     advertise: str = ""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     cert_dir: Path = Path("apiserver")
-    """Where a certificate is made and kept when none is given."""
+    """The directory in which a certificate is created if none is given."""
+    http2_streams: int = MAX_STREAMS
+    """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFiles:
+    """The files that say whom the server lets in."""
+
     client_ca: Path | None = None
     token_file: Path | None = None
     account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """The options of `haru apiserver`."""
+
+    etcd: EtcdOptions
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    credentials: CredentialFiles = field(default_factory=CredentialFiles)
     gates: FeatureGates = field(default_factory=FeatureGates)
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    max_reads: int = 400
-    max_writes: int = 200
+    flow_control: FlowControl = field(default_factory=FlowControl)
     security: SecurityOptions = field(default_factory=SecurityOptions)
-    """Encryption at rest, and the audit log."""
+    """Encryption at rest, audit and admission."""
     peers: PeerFiles = field(default_factory=PeerFiles)
-    """The other API servers, of this version or another one, and who may speak for users."""
+    """The other API servers, of this version or another one, and the front proxies."""
     kubelets: KubeletOptions = field(default_factory=KubeletOptions)
     """How kubelets of real nodes are reached."""
-    http2_streams: int = MAX_STREAMS
-    """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
 
 
 def run_replica(options: ReplicaOptions) -> int:
@@ -102,37 +122,33 @@ class Replica:
         check_versions(options.runtime_config)
         self._options = options
         self.url = ""
-        self._cert, self._key = _serving_files(options)
-        sealing = options.security.sealing()
+        self._cert, self._key = _serving_files(options.serving)
+        sealing, etcd = options.security.sealing(), options.etcd
         self.store = EtcdStore(
-            options.etcd_servers,
-            prefix=options.etcd_prefix,
-            credentials=read_credentials(options.etcd_ca, options.etcd_cert, options.etcd_key),
-            compaction_seconds=options.compaction_interval,
+            etcd.servers,
+            prefix=etcd.prefix,
+            credentials=read_credentials(etcd.ca, etcd.cert, etcd.key),
+            compaction_seconds=etcd.compaction_interval,
             sealing=sealing,
             check=damage_of,
         )
-        signing_key, account_tokens = options.account_tokens.read()
-        client_ca = _authorities(options.client_ca, "--client-ca-file") if options.client_ca else None
+        signing_key, account_tokens = options.credentials.account_tokens.read()
+        client_ca = _authorities(path, "--client-ca-file") if (path := options.credentials.client_ca) else None
         peers, front_proxy = options.peers.peers(options.gates), options.peers.front_proxy(client_ca, options.gates)
         self._server = ApiServer(
             ServerConfig(
                 self.store,
                 options.gates,
                 options.runtime_config,
-                tokens_of(options.token_file),
-                client_ca,
-                signing_key,
-                f"{options.advertise or _own_address(options.host)}:{options.port}",
-                max_reads_in_flight=options.max_reads,
-                max_writes_in_flight=options.max_writes,
-                sealing=sealing,
-                encryption_file=options.security.encryption_file,
+                AuthenticationOptions(
+                    tokens_of(options.credentials.token_file), client_ca, front_proxy, signing_key, account_tokens
+                ),
+                f"{options.serving.advertise or _own_address(options.serving.host)}:{options.serving.port}",
+                flow_control=options.flow_control,
+                encryption=EncryptionOptions(sealing, options.security.encryption_file),
                 audit=audit_options(options.security),
                 admission=options.security.admission(),
-                account_tokens=account_tokens,
                 peers=peers,
-                front_proxy=front_proxy,
                 aggregation=AggregationOptions(peers.certificate, peers.key, client_ca or b"", front_proxy),
                 kubelets=options.kubelets,
             )
@@ -141,18 +157,15 @@ class Replica:
 
     async def start(self) -> None:
         """Follow etcd, write what every cluster starts with, and serve."""
-        options = self._options
+        options, serving = self._options, self._options.serving
         await self.store.start()
         await self._server.start()
         self._listener = HttpServer(
             self._server,
-            options.host,
-            options.port,
-            cert_file=self._cert,
-            key_file=self._key,
-            client_ca_file=options.client_ca,
-            front_proxy_ca_file=options.peers.front_proxy_ca,
-            http2_streams=options.http2_streams,
+            serving.host,
+            serving.port,
+            TlsFiles(self._cert, self._key, options.credentials.client_ca, options.peers.front_proxy_ca),
+            http2_streams=serving.http2_streams,
         )
         try:
             await self._listener.start()
@@ -161,7 +174,7 @@ class Replica:
             raise OptionError(f"the certificates and keys can not be served with: {error}") from error
         except OSError as error:
             self._listener = None
-            where = f"{options.host}:{options.port}"
+            where = f"{serving.host}:{serving.port}"
             raise OptionError(f"--secure-port: {where}: {os.strerror(error.errno or 0)}; take another one") from error
         self.url = self._listener.url
 
@@ -207,7 +220,7 @@ def tokens_of(path: Path | None) -> dict[str, UserInfo]:
     return users
 
 
-def _serving_files(options: ReplicaOptions) -> tuple[Path, Path]:
+def _serving_files(options: ServingOptions) -> tuple[Path, Path]:
     """Certificate and key to serve with; made and kept in the certificates' directory when none are given."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise OptionError("--tls-cert-file and --tls-private-key-file belong together: give both or none")

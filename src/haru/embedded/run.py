@@ -35,9 +35,9 @@ def run_cluster(options: UpOptions) -> int:
 
 
 def _data_directory(options: UpOptions) -> Path:
-    if options.ephemeral:
+    if options.state.ephemeral:
         return Path(tempfile.mkdtemp(prefix="haru-"))
-    directory = options.data_dir or default_data_dir()
+    directory = options.state.data_dir or default_data_dir()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -68,7 +68,7 @@ async def _run(options: UpOptions) -> int:
         return await _serve(options, directory, lock, stop)
     finally:
         lock.release()
-        if options.ephemeral:
+        if options.state.ephemeral:
             shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -82,7 +82,7 @@ async def _serve(options: UpOptions, directory: Path, lock: DirectoryLock, stop:
         lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
         resume_collection()
         seconds = seconds_since_start()
-        where = options.write_kubeconfig or cluster.kubeconfig
+        where = options.state.write_kubeconfig or cluster.kubeconfig
         print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)
         if cluster.notes:
             print("\n".join(cluster.notes), file=sys.stderr)

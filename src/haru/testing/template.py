@@ -6,7 +6,14 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from haru.embedded.options import UpOptions, parse_profiles, parse_runtime_config
+from haru.embedded.options import (
+    ControllerOptions,
+    SchedulerOptions,
+    UpOptions,
+    UsageOptions,
+    parse_profiles,
+    parse_runtime_config,
+)
 
 
 @dataclass(frozen=True)
@@ -28,13 +35,13 @@ class Template:
         profiles = parse_profiles(self.profiles) if self.profiles else parse_profiles("cpu:0")
         made = UpOptions(
             profiles=profiles,
-            port=0,
+            listen=("127.0.0.1", 0),
             feature_gates=self.feature_gates,
             runtime_config=parse_runtime_config(self.runtime_config),
-            controllers=self.controllers,
-            scheduler_names=self.scheduler_names,
+            controllers=ControllerOptions(self.controllers),
+            scheduler=SchedulerOptions(self.scheduler_names),
             dashboard=None,
-            usage_history=False,
+            usage=UsageOptions(history=False),
         )
         object.__setattr__(self, "options", made)
 

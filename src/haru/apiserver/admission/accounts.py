@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from haru.apiserver.auth.node_graph import MIRROR
+from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.names import short_hash
@@ -31,7 +32,7 @@ async def set_service_account(call: Call, pod: Obj) -> None:
         _check_mirror(call, pod)
         return
     name = name_account(spec)
-    account = await call.core.peek("", "serviceaccounts", call.namespace, name)
+    account = await call.objects.peek("", "serviceaccounts", call.namespace, name)
     if account is None and name == DEFAULT_ACCOUNT:
         account = await _make_default(call)
     elif account is None:
@@ -44,10 +45,10 @@ async def set_service_account(call: Call, pod: Obj) -> None:
     _check_secrets(call, pod, account, ("containers", "initContainers"))
 
 
-async def check_ephemeral_containers(call: Call, pod: Obj) -> None:
-    """On update of a pod's ephemeral containers."""
+async def check_ephemeral_containers(call: Call, pod: Obj, old: Obj) -> None:
+    """Check the secrets that new ephemeral containers of a pod use."""
     name = (pod.get("spec") or {}).get("serviceAccountName") or DEFAULT_ACCOUNT
-    account = await call.core.peek("", "serviceaccounts", call.namespace, name)
+    account = await call.objects.peek("", "serviceaccounts", call.namespace, name)
     if account is not None:
         _check_secrets(call, pod, account, ("ephemeralContainers",))
 
@@ -64,7 +65,7 @@ async def _make_default(call: Call) -> Obj:
     metadata = {"name": DEFAULT_ACCOUNT, "namespace": call.namespace}
     account: Obj = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     if not call.dry_run:
-        await call.core.ensure_object(account)
+        await Loopback(call.objects, call.admission).ensure(account)
     return account
 
 

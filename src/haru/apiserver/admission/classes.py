@@ -24,7 +24,7 @@ async def apply_runtime_class(call: Call, pod: Obj) -> None:
     """A pod gets the overhead and the scheduling rules of its runtime class, which must exist."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName")
-    found = await call.core.peek("node.k8s.io", "runtimeclasses", "", name) if name else None
+    found = await call.objects.peek("node.k8s.io", "runtimeclasses", "", name) if name else None
     if name and found is None:
         raise _refusal(call, pod, f'pod rejected: RuntimeClass "{name}" not found')
     fixed = ((found or {}).get("overhead") or {}).get("podFixed") or {}
@@ -87,7 +87,7 @@ async def _default_class(call: Call, group: str, plural: str, marks: tuple[str, 
     """The default class: of several the newest, then the first by name."""
     found = [
         each["metadata"]
-        for each in await call.core.peek_all(group, plural)
+        for each in await call.objects.peek_all(group, plural)
         if any((each["metadata"].get("annotations") or {}).get(mark) == "true" for mark in marks)
     ]
     found.sort(key=lambda metadata: str(metadata["name"]))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error, not_found_error
 
@@ -21,20 +23,18 @@ _EVERYTHING: list[Obj] = [
 ]
 
 
-async def check_role(call: Call, role: Obj) -> None:
+async def check_role(authorizer: Authorizer, call: Call, role: Obj) -> None:
     """On create of a Role or ClusterRole."""
-    await check_role_update(call, role, {})
+    await check_role_update(authorizer, call, role, {})
 
 
-async def check_role_update(call: Call, new: Obj, old: Obj) -> None:
+async def check_role_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
     """On update: only what changes the rules is judged."""
     rules, aggregated = new.get("rules") or [], new.get("aggregationRule")
     if rules == (old.get("rules") or []) and aggregated == old.get("aggregationRule"):
         return
-    authorizer, user, name = call.core.authorizer, call.request.user, new["metadata"]["name"]
-    if authorizer is None or authorizer.allowed(
-        user, "escalate", _GROUP, call.resource.kind.plural, "", call.namespace, name
-    ):
+    user, name = call.request.user, new["metadata"]["name"]
+    if authorizer.allowed(user, Attributes("escalate", _GROUP, call.resource.kind.plural, "", call.namespace, name)):
         return
     # What an aggregated role will come to grant is not known yet: only who holds everything may make one.
     wanted = _EVERYTHING if aggregated and aggregated != old.get("aggregationRule") else rules
@@ -43,20 +43,20 @@ async def check_role_update(call: Call, new: Obj, old: Obj) -> None:
         raise _refusal(call, name, missing)
 
 
-async def check_binding(call: Call, binding: Obj) -> None:
+async def check_binding(authorizer: Authorizer, call: Call, binding: Obj) -> None:
     """On create of a RoleBinding or ClusterRoleBinding."""
-    await check_binding_update(call, binding, {})
+    await check_binding_update(authorizer, call, binding, {})
 
 
-async def check_binding_update(call: Call, new: Obj, old: Obj) -> None:
+async def check_binding_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
     """On update: only other subjects are judged (the role that is referred to can not change)."""
     if new.get("subjects") == old.get("subjects") and new.get("roleRef") == old.get("roleRef"):
         return
-    authorizer, user = call.core.authorizer, call.request.user
+    user = call.request.user
     reference = new.get("roleRef") or {}
     kind, role = reference.get("kind", ""), reference.get("name", "")
     plural = "clusterroles" if kind == "ClusterRole" else "roles"
-    if authorizer is None or authorizer.allowed(user, "bind", _GROUP, plural, "", call.namespace, role):
+    if authorizer.allowed(user, Attributes("bind", _GROUP, plural, "", call.namespace, role)):
         return
     rules = authorizer.role_rules(reference, call.namespace)
     if rules is None:

@@ -77,7 +77,7 @@ async def check_pod(call: Call, what: str) -> None:
     node = node_of(call.request.user)
     if node is None:
         return
-    pod = await call.core.read("", "pods", call.namespace, call.name)
+    pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
     if (pod.get("spec") or {}).get("nodeName") != node:
@@ -94,7 +94,7 @@ async def check_token(call: Call, reference: Mapping[str, Any] | None) -> None:
         raise _refusal(call, "node requested token not bound to a pod")
     if not given.get("uid"):
         raise _refusal(call, "node requested token with a pod binding without a uid")
-    pod = await call.core.read("", "pods", call.namespace, given["name"])
+    pod = await call.objects.read("", "pods", call.namespace, given["name"])
     if pod is not None and (pod.get("spec") or {}).get("nodeName") != node:
         raise _refusal(call, "node requested token bound to a pod scheduled on a different node")
 
@@ -122,7 +122,7 @@ async def _check_mirror_pod(call: Call, pod: Obj, node: str) -> None:
         raise _refusal(call, why, name)
     if owners[0].get("blockOwnerDeletion"):
         raise _refusal(call, f'node "{node}" must not set blockOwnerDeletion on an owner reference', name)
-    own = await call.core.peek("", "nodes", "", node)
+    own = await call.objects.peek("", "nodes", "", node)
     if own is None or own["metadata"]["uid"] != owners[0].get("uid"):
         raise _refusal(call, f"node {node} UID mismatch: the owner reference names another one", name)
     # Read as if it were no mirror pod: then everything that it refers to is seen.

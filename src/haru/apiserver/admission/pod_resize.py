@@ -25,7 +25,7 @@ async def check_room_on_node(call: Call, new: Obj, old: Obj) -> None:
     name = new["spec"].get("nodeName")
     if not name or new["metadata"].get("generation") == old["metadata"].get("generation"):
         return
-    node = await call.core.peek("", "nodes", "", name)
+    node = await call.objects.peek("", "nodes", "", name)
     if node is None:
         raise _refusal(call, f'node "{name}" not found')
     system = labels_of(node).get(_OS, "linux")

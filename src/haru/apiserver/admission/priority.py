@@ -44,7 +44,7 @@ async def keep_pod_priority(call: Call, new: Obj, old: Obj) -> None:
 
 async def set_group_priority(call: Call, group: Obj) -> None:
     """The same for a PodGroup, when WorkloadAwarePreemption is on; with the gate off its fields are forbidden."""
-    if not call.core.gates.enabled("WorkloadAwarePreemption"):
+    if not call.objects.gates.enabled("WorkloadAwarePreemption"):
         return
     spec = group.setdefault("spec", {})
     chosen = await _class_for(call, group, spec.get("priorityClassName"))
@@ -57,11 +57,11 @@ async def set_group_priority(call: Call, group: Obj) -> None:
 
 async def _class_for(call: Call, obj: Obj, name: str | None) -> Obj | None:
     if name:
-        found = await call.core.peek(_GROUP, "priorityclasses", "", name)
+        found = await call.objects.peek(_GROUP, "priorityclasses", "", name)
         if found is None:
             raise _refusal(call, obj, f"no PriorityClass with name {name} was found")
         return found
-    defaults = [c for c in await call.core.peek_all(_GROUP, "priorityclasses") if c.get("globalDefault")]
+    defaults = [c for c in await call.objects.peek_all(_GROUP, "priorityclasses") if c.get("globalDefault")]
     # Several defaults can only come from a race; the smallest harms least.
     return min(defaults, key=lambda c: int(c.get("value") or 0), default=None)
 
@@ -85,7 +85,7 @@ async def require_single_default(call: Call, priority_class: Obj) -> None:
     if not priority_class.get("globalDefault"):
         return
     name = priority_class["metadata"]["name"]
-    for other in await call.core.peek_all(_GROUP, "priorityclasses"):
+    for other in await call.objects.peek_all(_GROUP, "priorityclasses"):
         if other.get("globalDefault") and other["metadata"]["name"] != name:
             raise _refusal(
                 call,

@@ -12,7 +12,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from haru.apiserver.auth.authorization import MASTERS
+from haru.apiserver.auth.authorization import MASTERS, Authorizer
+from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
 
@@ -37,31 +38,31 @@ async def check_subject(call: Call, request: Obj) -> None:
         raise _refusal(call, request, why)
 
 
-def check_approval(call: Call, request: Obj) -> None:
-    """On update of the approval: it takes the right to approve for the signer."""
-    _require(call, request, "approve")
+async def check_approval(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
+    """Require the right to approve for the signer of a request."""
+    _require(authorizer, call, old, "approve")
 
 
-async def check_signature(call: Call, new: Obj, old: Obj) -> None:
+async def check_signature(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
     """On update of the status: a certificate takes the right to sign for the signer."""
     after, before = new.get("status") or {}, old.get("status") or {}
     if after.get("certificate") != before.get("certificate") or _failed(after) != _failed(before):
-        _require(call, new, "sign")
+        _require(authorizer, call, new, "sign")
 
 
 def _failed(status: Obj) -> bool:
     return any(condition.get("type") == "Failed" for condition in status.get("conditions") or ())
 
 
-def _require(call: Call, request: Obj, verb: str) -> None:
+def _require(authorizer: Authorizer, call: Call, request: Obj, verb: str) -> None:
     """The right on `signers`, by name or for all signers of the domain."""
-    authorizer, user = call.core.authorizer, call.request.user
+    user = call.request.user
     signer = str((request.get("spec") or {}).get("signerName") or "")
     domain = signer.partition("/")[0]
-    if authorizer is None or MASTERS in user.groups:
+    if MASTERS in user.groups:
         return
     for name in (signer, f"{domain}/*"):
-        if authorizer.allowed(user, verb, _GROUP, "signers", "", "", name):
+        if authorizer.allowed(user, Attributes(verb, _GROUP, "signers", name=name)):
             return
     raise _refusal(call, request, f'user not permitted to {verb} requests with signerName "{signer}"')
 

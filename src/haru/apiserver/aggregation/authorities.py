@@ -9,31 +9,28 @@ from __future__ import annotations
 import json
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.bootstrap.objects import ensure_object, own_call
-from haru.apiserver.core import Core, Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.peers.request_header import fingerprints
-from haru.apiserver.registry.write import change
+from haru.apiserver.registry.loopback import Loopback
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 _BUNDLES = ("client-ca-file", "requestheader-client-ca-file")
 
 
-async def publish(core: Core, options: AggregationOptions) -> None:
+async def publish(loopback: Loopback, options: AggregationOptions) -> None:
     """Write what is to be known; nothing if there is nothing."""
     data = data_of(options)
     if not data:
         return
     metadata = {"name": NAME, "namespace": NAMESPACE}
     wanted: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-    if await ensure_object(core, wanted):
+    if await loopback.ensure(wanted):
         return
-    call = own_call(core, wanted, "update")
-    call.name = NAME
 
     async def make(live: Obj) -> Obj:
         return {**live, "data": joined(live.get("data") or {}, data)}
 
-    await change(call, make)
+    await loopback.update(wanted, make)
 
 
 def data_of(options: AggregationOptions) -> dict[str, str]:

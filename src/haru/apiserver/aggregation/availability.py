@@ -17,7 +17,7 @@ import aiohttp
 import orjson
 
 from haru.apiserver.aggregation.client import Link, Reference, reference_of
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
 

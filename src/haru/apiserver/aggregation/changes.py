@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Watch
 
 
 class Changes:
     """Cursors in the history of some resources; what has changed is read by who asks."""
 
-    def __init__(self, core: ServerContext, *resources: tuple[str, str]) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore, *resources: tuple[str, str]) -> None:
+        self._objects = objects
         self._resources = resources
         self._watches: dict[str, Watch] = {}
 
@@ -25,7 +25,7 @@ class Changes:
         """Look at these, too, from here on."""
         for prefix in self._prefixes(resources):
             if prefix not in self._watches:
-                self._watches[prefix] = self._core.store.watch(prefix, self._core.store.revision)
+                self._watches[prefix] = self._objects.store.watch(prefix, self._objects.store.revision)
 
     def leave(self, *resources: tuple[str, str]) -> None:
         """Look at these no more."""
@@ -34,7 +34,7 @@ class Changes:
                 watch.close()
 
     def _prefixes(self, resources: Iterable[tuple[str, str]]) -> list[str]:
-        served = self._core.served
+        served = self._objects.served
         return [found.prefix("") for each in resources if (found := served.find(*each)) is not None]
 
     def stop(self) -> None:
@@ -50,7 +50,7 @@ class Changes:
                 changed |= bool(watch.pending())
             except Compacted:
                 watch.close()
-                self._watches[prefix] = self._core.store.watch(prefix, self._core.store.revision)
+                self._watches[prefix] = self._objects.store.watch(prefix, self._objects.store.revision)
                 changed = True
         return changed
 

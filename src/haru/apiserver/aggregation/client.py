@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.object_store import Obj, ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
@@ -58,9 +58,9 @@ def reference_of(service: Obj) -> Reference:
 class Link:
     """Requests to extension API servers, over connections that are kept."""
 
-    def __init__(self, core: ServerContext, options: AggregationOptions) -> None:
+    def __init__(self, objects: ObjectStore, options: AggregationOptions) -> None:
         self._options = options
-        self._core = core
+        self._objects = objects
         self._session: aiohttp.ClientSession | None = None
         self._contexts: LRUCache[tuple[str, bool], ssl.SSLContext] = LRUCache(CONTEXTS_AT_MOST)
 
@@ -75,7 +75,7 @@ class Link:
     ) -> aiohttp.ClientResponse:
         """The head of the answer; `target` is encoded. Raises StatusError, aiohttp.ClientError, OSError, ValueError."""
         reference, tls = reference_of(service), self._tls(service)
-        address, port = await endpoint_behind(self._core, *reference)
+        address, port = await endpoint_behind(self._objects, *reference)
         shown = f"[{address}]" if ":" in address else address
         if self._session is None:
             self._session = passing_session(CONNECT_SECONDS)
@@ -92,7 +92,7 @@ class Link:
     async def tunnel(self, service: Obj, method: str, target: str, headers: Headers, seconds: float) -> UpgradeResponse:
         """A connection that speaks another protocol from then on. Raises StatusError, TunnelError, ValueError."""
         reference, tls = reference_of(service), self._tls(service)
-        address, port = await endpoint_behind(self._core, *reference)
+        address, port = await endpoint_behind(self._objects, *reference)
         whole = [("host", f"{reference.host}:{reference.port}"), *headers]
         upstream = Upstream(address, port, tls, reference.host)
         return await open_upgrade(upstream, UpgradeRequest(method, target, whole), seconds)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from haru.apiserver.context import Obj, ServerContext
 from haru.apiserver.encoding.objects import encode, shared
+from haru.apiserver.object_store import Obj, ObjectStore
 from haru.kube.api_services import (
     ALWAYS,
     GROUP,
@@ -31,37 +31,37 @@ from haru.kube.meta import get_condition, set_condition
 from haru.storage import CompareFailed, Delete, Put, Record
 
 
-async def register_built_in(core: ServerContext) -> None:
+async def register_built_in(objects: ObjectStore) -> None:
     """Write what is absent, all at once; take away what a server alone on its store does not serve any more."""
-    there = await _records(core)
-    served = {name_of(*version): version for version in core.served.group_versions}
+    there = await _records(objects)
+    served = {name_of(*version): version for version in objects.served.group_versions}
     made = (local_service(*version) for name, version in served.items() if name not in there)
-    puts = [_put(core, service) for service in made if service is not None]
-    if not core.store.shared:
+    puts = [_put(objects, service) for service in made if service is not None]
+    if not objects.store.shared:
         stale = [each for name, each in there.items() if name not in served and _label(each) == ON_START]
-        await _write(core, [Delete(record.key, record.revision) for record in stale])
-    await _write(core, puts)
+        await _write(objects, [Delete(record.key, record.revision) for record in stale])
+    await _write(objects, puts)
 
 
-async def register_custom(core: ServerContext) -> None:
+async def register_custom(objects: ObjectStore) -> None:
     """Make the APIServices of custom resources agree with the definitions."""
-    there = await _records(core)
-    wanted = {name_of(*version): version for version in custom_versions(await _definitions(core))}
+    there = await _records(objects)
+    wanted = {name_of(*version): version for version in custom_versions(await _definitions(objects))}
     operations: list[Put | Delete] = []
     for name, version in wanted.items():
         service = local_service(*version, custom=True)
         assert service is not None
         record = there.get(name)
         if record is None:
-            operations.append(_put(core, service))
+            operations.append(_put(objects, service))
         elif _label(record) == ALWAYS and shared(record)["spec"] != service["spec"]:
-            operations.append(_put(core, {**service, "metadata": shared(record)["metadata"]}, record.revision))
+            operations.append(_put(objects, {**service, "metadata": shared(record)["metadata"]}, record.revision))
     for name, record in there.items():
         if name not in wanted and _label(record) == ALWAYS:
             operations.append(Delete(record.key, record.revision))
         elif not is_remote(shared(record)) and not _is_told_local(shared(record)):
-            operations.append(_told_local(core, record))
-    await _write(core, operations)
+            operations.append(_told_local(objects, record))
+    await _write(objects, operations)
 
 
 def custom_versions(found: Iterable[Obj]) -> list[GroupVersion]:
@@ -74,13 +74,13 @@ def custom_versions(found: Iterable[Obj]) -> list[GroupVersion]:
     return list(versions)
 
 
-async def _records(core: ServerContext) -> dict[str, Record]:
-    prefix = core.served.preferred(GROUP, PLURAL).prefix("")
-    return {record.key.removeprefix(prefix): record for record in (await core.store.range(prefix)).records}
+async def _records(objects: ObjectStore) -> dict[str, Record]:
+    prefix = objects.served.preferred(GROUP, PLURAL).prefix("")
+    return {record.key.removeprefix(prefix): record for record in (await objects.store.range(prefix)).records}
 
 
-async def _definitions(core: ServerContext) -> list[Obj]:
-    return await core.peek_all(definitions.GROUP, definitions.PLURAL)
+async def _definitions(objects: ObjectStore) -> list[Obj]:
+    return await objects.peek_all(definitions.GROUP, definitions.PLURAL)
 
 
 def _label(record: Record) -> str:
@@ -92,27 +92,27 @@ def _is_told_local(service: Obj) -> bool:
     return all(told.get(name) == value for name, value in LOCAL.items())
 
 
-def _told_local(core: ServerContext, record: Record) -> Put:
+def _told_local(objects: ObjectStore, record: Record) -> Put:
     """An APIService that was remote before."""
     service = shared(record)
-    conditions = set_condition((service.get("status") or {}).get("conditions"), dict(LOCAL), core.now())
+    conditions = set_condition((service.get("status") or {}).get("conditions"), dict(LOCAL), objects.now())
     value, place = encode({**service, "status": {**(service.get("status") or {}), "conditions": conditions}})
     return Put(record.key, value, record.revision, place)
 
 
-def _put(core: ServerContext, service: Obj, revision: int = 0) -> Put:
-    metadata = {"uid": core.new_uid(), "creationTimestamp": core.now(), **service["metadata"]}
-    value, place = encode(with_first_status({**service, "metadata": metadata}, core.now()))
-    return Put(core.served.preferred(GROUP, PLURAL).key("", metadata["name"]), value, revision, place)
+def _put(objects: ObjectStore, service: Obj, revision: int = 0) -> Put:
+    metadata = {"uid": objects.new_uid(), "creationTimestamp": objects.now(), **service["metadata"]}
+    value, place = encode(with_first_status({**service, "metadata": metadata}, objects.now()))
+    return Put(objects.served.preferred(GROUP, PLURAL).key("", metadata["name"]), value, revision, place)
 
 
-async def _write(core: ServerContext, operations: Sequence[Put | Delete]) -> None:
+async def _write(objects: ObjectStore, operations: Sequence[Put | Delete]) -> None:
     """All at once, or one by one where another server is at the same."""
     if not operations:
         return
     try:
-        await core.store.transact(*operations)
+        await objects.store.transact(*operations)
     except CompareFailed:
         for operation in operations:
             with contextlib.suppress(CompareFailed):
-                await core.store.transact(operation)
+                await objects.store.transact(operation)

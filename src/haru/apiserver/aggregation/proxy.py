@@ -16,11 +16,12 @@ import aiohttp
 from haru.apiserver.aggregation.availability import reason_of
 from haru.apiserver.aggregation.client import Link
 from haru.apiserver.aggregation.remote import is_available
-from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.object_store import Obj
 from haru.apiserver.peers.proxy import AnswerStream, identity_headers
 from haru.apiserver.peers.routes import target_of
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
 from haru.apiserver.request.http import Request, Response, text_response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.upgrade_proxy import HIJACK, UpgradeError, wants_upgrade
 
@@ -34,8 +35,8 @@ _LOG = logging.getLogger("haru.apiserver")
 class Passing:
     """The proxy of one server to extension API servers."""
 
-    def __init__(self, core: ServerContext, link: Link) -> None:
-        self._core, self._link = core, link
+    def __init__(self, streams: OpenStreams, link: Link) -> None:
+        self._streams, self._link = streams, link
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool, target: str = "") -> Response:
         """The answer, or a connection; `target` (encoded) is by default what was asked for. Raises StatusError."""
@@ -58,7 +59,7 @@ class Passing:
         if 300 <= answer.status < 400 and answer.headers.get("Location"):
             answer.close()
             return text_response(REDIRECT, 502)
-        stream = AnswerStream(self._core, answer).run if endless else _Bounded(self._core, answer).run
+        stream = AnswerStream(self._streams, answer).run if endless else _Bounded(self._streams, answer).run
         content_type = answer.headers.get("Content-Type", "")
         return Response(answer.status, b"", content_type, _answer_headers(answer), stream, passed_on=True)
 
@@ -73,7 +74,7 @@ class Passing:
             if 300 <= opened.status < 400:
                 return text_response(REDIRECT, 502)
             return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
-        return Response(101, tunnel=Tunnel(self._core, opened).run)
+        return Response(101, tunnel=Tunnel(self._streams, opened).run)
 
 
 class _Bounded(AnswerStream):

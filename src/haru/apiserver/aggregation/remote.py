@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 from haru.apiserver.aggregation.availability import PASSED, Offer, Unanswered, ask, condition, obstacle
 from haru.apiserver.aggregation.client import Link, reference_of
-from haru.apiserver.bootstrap.objects import own_call
-from haru.apiserver.core import Core, Obj
-from haru.apiserver.registry.write import change
+from haru.apiserver.object_store import Obj
+from haru.apiserver.registry.loopback import Loopback
 from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition, set_condition
@@ -40,8 +39,8 @@ class _Known:
 class Remotes:
     """The remote APIServices of one server."""
 
-    def __init__(self, core: Core, link: Link) -> None:
-        self._core, self._link = core, link
+    def __init__(self, loopback: Loopback, link: Link) -> None:
+        self._loopback, self._objects, self._link = loopback, loopback.objects, link
         self._known: dict[GroupVersion, _Known] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self.generation = 0
@@ -64,15 +63,15 @@ class Remotes:
         return known.offer, known.stale
 
     async def _services(self) -> list[Obj]:
-        return [each for each in await self._core.peek_all(GROUP, PLURAL) if is_remote(each)]
+        return [each for each in await self._objects.peek_all(GROUP, PLURAL) if is_remote(each)]
 
     async def _look_at(self, version: GroupVersion, service: Obj) -> None:
         known = self._known.setdefault(version, _Known())
         reference = reference_of(service)
-        target = await self._core.peek("", "services", reference.namespace, reference.name)
+        target = await self._objects.peek("", "services", reference.namespace, reference.name)
         slices = [
             each
-            for each in await self._core.peek_all("discovery.k8s.io", "endpointslices", reference.namespace)
+            for each in await self._objects.peek_all("discovery.k8s.io", "endpointslices", reference.namespace)
             if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == reference.name
         ]
         seen = [each["metadata"]["resourceVersion"] for each in slices]
@@ -106,18 +105,16 @@ class Remotes:
         told = get_condition(service, AVAILABLE) or {}
         if all(told.get(name) == value for name, value in found.items()):
             return
-        call = own_call(self._core, service, "update")
-        call.name, call.subresource = service["metadata"]["name"], "status"
 
         async def make(live: Obj) -> Obj:
             if live["spec"] != service["spec"]:
                 return live
             before = live.get("status") or {}
-            conditions = set_condition(before.get("conditions"), found, self._core.now())
+            conditions = set_condition(before.get("conditions"), found, self._objects.now())
             return {**live, "status": {**before, "conditions": conditions}}
 
         try:
-            await change(call, make)
+            await self._loopback.update(service, make, "status")
         except StatusError as error:
             if error.code != 404:
                 raise

@@ -13,10 +13,12 @@ from haru.apiserver.aggregation.local import register_built_in, register_custom
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.aggregation.proxy import Passing, unavailable
 from haru.apiserver.aggregation.remote import CHECK_SECONDS, Remotes
-from haru.apiserver.core import Core, Obj
 from haru.apiserver.encoding.objects import shared
+from haru.apiserver.object_store import Obj
+from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.http import Request, Response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, group_version_of, is_remote
 from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
@@ -34,24 +36,25 @@ _LOG = logging.getLogger("haru.apiserver")
 class Aggregator:
     """Keeps the APIServices of one server, and leads to extension API servers."""
 
-    def __init__(self, core: Core, options: AggregationOptions | None) -> None:
-        self._core = core
+    def __init__(self, loopback: Loopback, streams: OpenStreams, options: AggregationOptions | None) -> None:
+        self._loopback, self._streams = loopback, streams
+        objects = self._objects = loopback.objects
         self._options = options or AggregationOptions()
-        self._link = Link(core, self._options)
-        self._passing = Passing(core, self._link)
-        self._remotes = Remotes(core, self._link)
-        self._changes = Changes(core, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
-        self._followed = StoreReflector(core, GROUP, (PLURAL,))
+        self._link = Link(objects, self._options)
+        self._passing = Passing(streams, self._link)
+        self._remotes = Remotes(loopback, self._link)
+        self._changes = Changes(objects, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
+        self._followed = StoreReflector(objects, GROUP, (PLURAL,))
         self._services: Mapping[GroupVersion, Obj] = {}
         self._counted = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Write what is served here and who this server is, and follow what changes."""
-        if self._core.served.find(GROUP, PLURAL) is None:
+        if self._objects.served.find(GROUP, PLURAL) is None:
             return
-        await register_built_in(self._core)
-        await publish(self._core, self._options)
+        await register_built_in(self._objects)
+        await publish(self._loopback, self._options)
         await self._followed.start()
         self._take()
         self._changes.start()
@@ -108,7 +111,7 @@ class Aggregator:
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool) -> Response:
         """The extension API server's answer; the user's right to it is judged before."""
-        if self._core.stopping:
+        if self._streams.stopping:
             return unavailable()
         return await self._passing.pass_on(request, service, endless=endless)
 
@@ -122,8 +125,8 @@ class Aggregator:
     async def _keep(self) -> None:
         while True:
             try:
-                await self._core.store.progress()
-                await register_custom(self._core)
+                await self._objects.store.progress()
+                await register_custom(self._objects)
                 seconds = await self._look()
             except (StoreError, StatusError) as error:
                 _LOG.warning("the APIServices could not be brought up to date: %s", error)
@@ -139,7 +142,7 @@ class Aggregator:
 
     async def _look(self) -> float:
         """Look at remote APIServices; Services and endpoints are followed only while there are any."""
-        if not any(map(is_remote, await self._core.peek_all(GROUP, PLURAL))):
+        if not any(map(is_remote, await self._objects.peek_all(GROUP, PLURAL))):
             self._changes.leave(*_BEHIND)
             await self._remotes.look()
             return IDLE_SECONDS

@@ -14,12 +14,10 @@ from typing import Any
 
 from haru.apiserver.apiextensions.conversion import Converter
 from haru.apiserver.apiextensions.reader import Reader, reader_of
-from haru.apiserver.bootstrap.objects import own_call
-from haru.apiserver.core import Core
 from haru.apiserver.encoding.objects import decode
 from haru.apiserver.registry.delete import Options, delete_one
+from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.resources import Resource, resource_of
-from haru.apiserver.registry.write import change
 from haru.apiserver.webhook_client import Caller
 from haru.kube.custom.definitions import (
     CLEANUP,
@@ -50,9 +48,10 @@ def _served_by(definition: Obj) -> Obj:
 class Definitions:
     """The custom resources of one server."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._caller = Caller(core)
+    def __init__(self, loopback: Loopback) -> None:
+        self._loopback = loopback
+        objects = self._objects = loopback.objects
+        self._caller = Caller(objects)
         self._watch: Watch | None = None
         self._definitions: dict[str, Obj] = {}
         self._resources: dict[str, tuple[Obj, list[Resource]]] = {}
@@ -85,10 +84,10 @@ class Definitions:
                 await self._settle()
 
     async def _read(self) -> None:
-        prefix = self._core.served.preferred(GROUP, PLURAL).prefix("")
-        page = await self._core.store.range(prefix)
+        prefix = self._objects.served.preferred(GROUP, PLURAL).prefix("")
+        page = await self._objects.store.range(prefix)
         self._definitions = {record.key: decode(record) for record in page.records}
-        self._watch = self._core.store.watch(prefix, page.revision)
+        self._watch = self._objects.store.watch(prefix, page.revision)
 
     async def _take_in(self) -> None:
         assert self._watch is not None
@@ -131,7 +130,7 @@ class Definitions:
                 self._tell_readers(definition, made, known.get(uid))
             self._resources[uid] = said, made
             resources += made
-        self._core.served.set_custom(resources)
+        self._objects.served.set_custom(resources)
 
     def _tell_readers(
         self, definition: Obj, resources: list[Resource], before: tuple[Obj, list[Resource]] | None
@@ -153,10 +152,10 @@ class Definitions:
             known = reader_of(resources[0].kind) if resources else None
             if known is not None and said["spec"]["versions"] == definition["spec"]["versions"]:
                 return known.continued(definition, converter)
-            return Reader(definition, self._core.store, None, converter)
+            return Reader(definition, self._objects.store, None, converter)
         # Met for the first time. Nothing can be older than a definition that has never changed; of another one, the
         # last change may have been to its versions, and other servers may still write what they judged before it.
-        metadata, store = definition["metadata"], self._core.store
+        metadata, store = definition["metadata"], self._objects.store
         never_changed = metadata.get("generation") == 1
         since = 0 if never_changed else None if store.shared else int(metadata["resourceVersion"])
         return Reader(definition, store, since, converter)
@@ -196,24 +195,22 @@ class Definitions:
                 "kind": kind.kind,
                 "listKind": kind.list_kind,
             }
-            for kind in self._core.served.built_in
+            for kind in self._objects.served.built_in
             if kind.group == group
         ]
 
     def _set(self, conditions: list[Obj], kind: str, status: str, reason: str, message: str) -> list[Obj]:
         new = {"type": kind, "status": status, "reason": reason, "message": message}
-        return set_condition(conditions, new, self._core.now())
+        return set_condition(conditions, new, self._objects.now())
 
     async def _write_status(self, definition: Obj) -> Obj:
-        call = own_call(self._core, definition, "update")
-        call.name, call.subresource = definition["metadata"]["name"], "status"
 
         async def make(live: Obj) -> Obj:
             # Another server may have written the same a moment ago: what it said since when stays.
             return {**live, "status": self._status(live)}
 
         try:
-            outcome = await change(call, make)
+            outcome = await self._loopback.update(definition, make, "status")
         except StatusError as error:
             if error.code != 404:
                 raise
@@ -233,14 +230,14 @@ class Definitions:
 
     async def _remove_objects(self, definition: Obj) -> None:
         """Delete every object, wait for those with finalizers, then let the definition go."""
-        spec, store = definition["spec"], self._core.store
+        spec, store = definition["spec"], self._objects.store
         try:
             if store.shared:
                 # Requests that other servers let in before they knew may still create objects.
                 await asyncio.sleep(IN_FLIGHT_SECONDS)
             while True:
                 await store.progress()
-                resource = self._core.served.find(spec["group"], spec["names"]["plural"])
+                resource = self._objects.served.find(spec["group"], spec["names"]["plural"])
                 if resource is None or not await self._delete_all(resource):
                     break
                 await asyncio.sleep(CLEANUP_PAUSE)
@@ -253,7 +250,7 @@ class Definitions:
 
     async def _delete_all(self, resource: Resource) -> int:
         """Delete what is there; how many objects are left."""
-        page = await self._core.store.range(resource.prefix(""))
+        page = await self._objects.store.range(resource.prefix(""))
         left = 0
         for record in page.records:
             left += not await self._is_deleted(resource, record)
@@ -263,8 +260,7 @@ class Definitions:
         obj = decode(record)
         if obj["metadata"].get("deletionTimestamp"):
             return False
-        call = own_call(self._core, {**obj, "apiVersion": resource.kind.api_version}, "delete")
-        call.name = obj["metadata"]["name"]
+        call = self._loopback.call({**obj, "apiVersion": resource.kind.api_version}, "delete")
         try:
             return (await delete_one(call, Options())).removed
         except StatusError as error:
@@ -273,11 +269,9 @@ class Definitions:
             return True
 
     async def _let_go(self, definition: Obj) -> None:
-        call = own_call(self._core, definition, "update")
-        call.name = definition["metadata"]["name"]
 
         async def make(live: Obj) -> Obj:
             finalizers = [name for name in live["metadata"].get("finalizers") or () if name != CLEANUP]
             return {**live, "metadata": {**live["metadata"], "finalizers": finalizers}}
 
-        await change(call, make)
+        await self._loopback.update(definition, make)

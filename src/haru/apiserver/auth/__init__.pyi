@@ -4,6 +4,7 @@ from .certificates import kubeconfig as kubeconfig
 from .certificates import new_authority as new_authority
 from .certificates import new_key as new_key
 from .certificates import server_pair as server_pair
+from .node_authorizer import Attributes as Attributes
 from .pem import PemError as PemError
 from .pem import is_issued_by as is_issued_by
 from .pem import read_certificates as read_certificates

@@ -7,16 +7,20 @@ Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 12
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from haru.apiserver.auth.static_tokens import with_group
+from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.auth.tokens.discovery import PATHS
+from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.validation import InvalidToken
-from haru.apiserver.auth.user import ANONYMOUS, UserInfo
-from haru.apiserver.core import Core
+from haru.apiserver.auth.user import ANONYMOUS, UserInfo, with_group
+from haru.apiserver.config import AuthenticationOptions
 from haru.apiserver.peers.request_header import Authorities
 from haru.apiserver.request.http import Request
 from haru.kube.errors import StatusError, bad_request_error, forbidden_error, unauthorized_error
@@ -27,12 +31,52 @@ PEER = "haru.peer"
 _OPEN = (["healthz"], ["livez"], ["readyz"])
 
 
-class Authenticator:
-    """Finds the user of a request."""
+class StaticTokens:
+    """Who the tokens stand for, known by the tokens' digests.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._authorities = Authorities(core.config.client_ca_pem, core.config.front_proxy)
+    How long a look-up takes says something of the digest, from which nobody can work towards a token; the tokens
+    themselves are compared in constant time.
+    """
+
+    def __init__(self, tokens: Mapping[str, UserInfo]) -> None:
+        self._users = {_digest(token): (token.encode(), with_group(user)) for token, user in tokens.items()}
+
+    def add(self, token: str, user: UserInfo) -> None:
+        """Let one more token in."""
+        self._users[_digest(token)] = (token.encode(), with_group(user))
+
+    def find(self, token: str) -> UserInfo | None:
+        """The user that a token stands for."""
+        found = self._users.get(_digest(token))
+        if found is None or not hmac.compare_digest(found[0], token.encode("utf-8", "replace")):
+            return None
+        return found[1]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=32).digest()
+
+
+class Authenticator:
+    """Find the user of a request: by static tokens, ServiceAccount tokens and client certificates."""
+
+    def __init__(self, options: AuthenticationOptions, account_tokens: AccountTokens) -> None:
+        self.static_tokens = StaticTokens(options.tokens)
+        self.account_tokens = account_tokens
+        self._authorities = Authorities(options.client_ca_pem, options.front_proxy)
+
+    async def review(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, Sequence[str]] | None:
+        """Return the user of a token and the audiences that it is good for; None if there is no user.
+
+        Raises InvalidToken.
+        """
+        if (static := self.static_tokens.find(token)) is not None:
+            # Such a token is for this server, and for nobody else.
+            own = self.account_tokens.audiences
+            shared = [each for each in audiences or own if each in own]
+            return (static, shared) if shared else None
+        checked = await self.account_tokens.check(token, audiences)
+        return (checked.user, checked.audiences) if checked is not None else None
 
     async def authenticate(self, request: Request) -> None:
         """Set the request's user; 401 for bad credentials, and for none where some are needed."""
@@ -53,19 +97,19 @@ class Authenticator:
                 raise unauthorized_error()
             request.user = ANONYMOUS
 
-    def impersonate(self, request: Request) -> None:
-        """Let the request's user speak for another; 403 for who may not."""
+    def impersonate(self, authorizer: Authorizer, request: Request) -> None:
+        """Set the user that the request's user impersonates, if any; 403 for who may not."""
         if b"impersonate-user" in request.headers:
-            request.user = self._impersonated(request)
+            request.user = _impersonated(authorizer, request)
         elif any(key.startswith(b"impersonate-") for key in request.headers):
             raise bad_request_error("requested to impersonate groups, a uid or extras without impersonating a user")
 
     async def _user_of_token(self, request: Request, token: str) -> UserInfo:
         """The user that a bearer token stands for; 401 when there is none."""
-        if (user := self._core.tokens.find(token)) is not None:
+        if (user := self.static_tokens.find(token)) is not None:
             return user
         try:
-            checked = await self._core.account_tokens.check(token)
+            checked = await self.account_tokens.check(token)
         except InvalidToken as error:
             _LOG.info("unable to authenticate the request: %s", error)
             checked = None
@@ -74,16 +118,15 @@ class Authenticator:
         request.annotations.update(checked.notes)
         return checked.user
 
-    def _impersonated(self, request: Request) -> UserInfo:
-        wanted = _wanted_identity(request)
-        authorizer = self._core.authorizer
-        assert authorizer is not None
-        for resource, name, group, sub in _impersonation_checks(wanted):
-            namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
-            if not authorizer.allowed(request.user, "impersonate", group, resource, sub, namespace, name):
-                why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
-                raise _impersonation_refused(resource, name, group, why)
-        return with_group(wanted)
+
+def _impersonated(authorizer: Authorizer, request: Request) -> UserInfo:
+    wanted = _wanted_identity(request)
+    for resource, name, group, sub in _impersonation_checks(wanted):
+        namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
+        if not authorizer.allowed(request.user, Attributes("impersonate", group, resource, sub, namespace, name)):
+            why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
+            raise _impersonation_refused(resource, name, group, why)
+    return with_group(wanted)
 
 
 def is_open(path: str) -> bool:

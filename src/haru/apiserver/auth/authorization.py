@@ -8,23 +8,29 @@ Source: rbac.authorization.k8s.io/v1 with aggregated roles, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cachetools import FIFOCache
 
 from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
-from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.context import ServerContext
+from haru.apiserver.auth.user import ANONYMOUS, UserInfo
 from haru.apiserver.encoding.objects import shared
+from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.peers.routes import Asked
 from haru.apiserver.registry.store_reflector import StoreReflector
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.selectors import label_selector_from
+from haru.kube.selectors import label_selector_from, parse_field_selector
 
 Obj = dict[str, Any]
 
 MASTERS = "system:masters"
+_LOG = logging.getLogger("haru.apiserver")
+_PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 _REMEMBERED_USERS = 10_000
@@ -127,23 +133,21 @@ def refusal(user: UserInfo, asked: Attributes, decision: Decision, named: str | 
 class Authorizer:
     """Decides from the store; synchronous, since every request passes here."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._core = core
-        self._followed = StoreReflector(core, _GROUP, _PLURALS)
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._followed = StoreReflector(objects, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
         self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
-        self._nodes = NodeAuthorizer(core)
+        self._nodes = NodeAuthorizer(objects)
 
     async def start(self) -> None:
         """Read the roles and bindings, and follow them from there."""
         await self._followed.start()
         self._compile()
 
-    def allowed(
-        self, user: UserInfo, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
-    ) -> bool:
+    def allowed(self, user: UserInfo, asked: Attributes) -> bool:
         """Whether a user may do something to a resource; of nodes, `prepare` must have been awaited."""
-        return self.decide(user, Attributes(verb, group, resource, subresource, namespace, name)).allowed
+        return self.decide(user, asked).allowed
 
     async def prepare(self, user: UserInfo, asked: Attributes) -> None:
         """Take in what the judgement of a node needs to know beyond roles; for others this is nothing."""
@@ -239,6 +243,83 @@ class Authorizer:
                 for subject in binding.get("subjects") or ():
                     bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
                     bound.setdefault(namespace, []).append(Bound(rules, binding, subject))
+
+
+class RequestAuthorizer:
+    """Authorize requests: note the decision for the audit log, count it, and raise 403 for a refusal."""
+
+    def __init__(self, authorizer: Authorizer, count: Callable[[bool], None]) -> None:
+        self._authorizer = authorizer
+        self._count = count
+
+    async def authorize(self, call: Call) -> None:
+        """Authorize a request for a resource that this server serves."""
+        kind = call.resource.kind
+        if self._is_master(call.request):
+            return
+        # A request for a namespace is one in it: who may read everything in a namespace may read the namespace.
+        namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
+        name, node = _name_and_node(call.request, call.verb, call.name)
+        asked = Attributes(call.verb, kind.group, kind.plural, call.subresource, namespace, name, node)
+        await self.permit(call.request, asked, call.name)
+
+    async def authorize_asked(self, request: Request, verb: str, asked: Asked) -> None:
+        """Authorize a request for a resource that another server serves."""
+        if not self._is_master(request):
+            name, node = _name_and_node(request, verb, asked.name)
+            group, _, plural = asked.gvr
+            attributes = Attributes(verb, group, plural, asked.subresource, asked.namespace, name, node)
+            await self.permit(request, attributes)
+
+    async def permit(self, request: Request, asked: Attributes, named: str | None = None) -> None:
+        """Authorize a request with these attributes; `named`: the name for the error, if it is another one."""
+        user = request.user
+        await self._authorizer.prepare(user, asked)
+        decision = self._authorizer.decide(user, asked)
+        request.judged(decision.allowed, decision.reason)
+        self._count(decision.allowed)
+        if decision:
+            return
+        error = refusal(user, asked, decision, named)
+        _LOG.info("forbidden: %s", error.message)
+        raise error
+
+    def permit_path(self, request: Request, path: str, *, is_open: bool) -> None:
+        """Authorize a request for a path that is no resource; 401 for an anonymous one."""
+        user = request.user
+        verb = _PATH_VERBS.get(request.method, "get")
+        allowed = is_open or self._authorizer.allowed_path(user, verb, path)
+        request.judged(allowed, "")
+        self._count(allowed)
+        if allowed:
+            return
+        if user is ANONYMOUS:
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+
+    def _is_master(self, request: Request) -> bool:
+        if MASTERS not in request.user.groups:
+            return False
+        request.judged(True, "")
+        self._count(True)
+        return True
+
+
+def _name_and_node(request: Request, verb: str, name: str) -> tuple[str, str]:
+    """The one name that a request is for, by its path or its selector, and the one node."""
+    if name or verb not in ("list", "watch", "deletecollection"):
+        return name, ""
+    selected_name, node = selected(request)
+    return (selected_name if verb != "deletecollection" else ""), node
+
+
+def selected(request: Request) -> tuple[str, str]:
+    """The one name that a list or watch selects, which rules with resourceNames cover, and the one `spec.nodeName`."""
+    text = request.param("fieldSelector") if request.query else ""
+    if not text:
+        return "", ""
+    fields = parse_field_selector(text)
+    return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
 
 
 def _role_key(reference: Obj, namespace: str) -> str:

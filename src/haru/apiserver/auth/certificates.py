@@ -144,16 +144,10 @@ def _usage(*, signs: bool) -> Any:
 
 
 def kubeconfig(
-    server: str,
-    authority_pem: bytes,
-    token: str,
-    *,
-    name: str = "haru",
-    namespace: str = "",
-    data_dir: Path | None = None,
+    server: str, authority_pem: bytes, token: str, *, namespace: str = "", data_dir: Path | None = None
 ) -> str:
     """A kubeconfig for one cluster and one user with a token; an extension says where `haru up` keeps its data."""
-    context = [f"    cluster: {name}", f"    user: {name}"]
+    context = ["    cluster: haru", "    user: haru"]
     if namespace:
         context.append(f"    namespace: {namespace}")
     extensions = ["    extensions:", f"    - name: {EXTENSION}", "      extension:"]
@@ -162,18 +156,18 @@ def kubeconfig(
         "apiVersion: v1",
         "kind: Config",
         "clusters:",
-        f"- name: {name}",
+        "- name: haru",
         "  cluster:",
         f"    server: {server}",
         f"    certificate-authority-data: {base64.b64encode(authority_pem).decode()}",
         *extensions,
         "contexts:",
-        f"- name: {name}",
+        "- name: haru",
         "  context:",
         *context,
-        f"current-context: {name}",
+        "current-context: haru",
         "users:",
-        f"- name: {name}",
+        "- name: haru",
         "  user:",
         f"    token: {token}",
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from haru.apiserver.auth.node_graph import ATTACHMENTS, CLAIMS, SLICES, NodeGraph, Reference
 from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 
 NODES = "system:nodes"
 PREFIX = "system:node:"
@@ -76,8 +76,8 @@ def node_of(user: UserInfo) -> str | None:
 class NodeAuthorizer:
     """Judges the requests of nodes."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._graph = NodeGraph(core)
+    def __init__(self, objects: ObjectStore) -> None:
+        self._graph = NodeGraph(objects)
 
     async def refresh(self, asked: Attributes) -> None:
         """Take in what the judgement of a node's request needs to know."""

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from haru.apiserver.context import ServerContext
 from haru.apiserver.encoding.objects import decode
+from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Record, Watch
 
 Obj = dict[str, Any]
@@ -43,9 +43,9 @@ class _Followed:
     """One resource: of each of its objects, which nodes (or other objects) may reach which objects through it."""
 
     def __init__(
-        self, core: ServerContext, group: str, plural: str, links: Callable[[Obj], tuple[str, set[Reference]]]
+        self, objects: ObjectStore, group: str, plural: str, links: Callable[[Obj], tuple[str, set[Reference]]]
     ) -> None:
-        self._core = core
+        self._objects = objects
         self._group, self._plural = group, plural
         self._links = links
         self._watch: Watch | None = None
@@ -69,12 +69,12 @@ class _Followed:
             await self._read()
 
     async def _read(self) -> None:
-        resource = self._core.served.find(self._group, self._plural)
+        resource = self._objects.served.find(self._group, self._plural)
         if resource is None:
             return
         self._known, self._counts = {}, {}
-        page = await self._core.store.range(resource.prefix(""))
-        self._watch = self._core.store.watch(resource.prefix(""), page.revision)
+        page = await self._objects.store.range(resource.prefix(""))
+        self._watch = self._objects.store.watch(resource.prefix(""), page.revision)
         for position, record in enumerate(page.records, 1):
             self._set(record.key, record)
             if not position % _CHUNK:
@@ -105,11 +105,11 @@ class _Followed:
 class NodeGraph:
     """Answers whether an object is any of a node's business. Only what was refreshed is known."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._pods = _Followed(core, "", "pods", pod_links)
-        self._volumes = _Followed(core, "", "persistentvolumes", _volume_links)
-        self._attachments = _Followed(core, "storage.k8s.io", "volumeattachments", _attachment_links)
-        self._slices = _Followed(core, "resource.k8s.io", "resourceslices", _slice_links)
+    def __init__(self, objects: ObjectStore) -> None:
+        self._pods = _Followed(objects, "", "pods", pod_links)
+        self._volumes = _Followed(objects, "", "persistentvolumes", _volume_links)
+        self._attachments = _Followed(objects, "storage.k8s.io", "volumeattachments", _attachment_links)
+        self._slices = _Followed(objects, "resource.k8s.io", "resourceslices", _slice_links)
 
     async def refresh(self, resource: str) -> None:
         """Take in what has changed and matters for a resource."""

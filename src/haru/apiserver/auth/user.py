@@ -29,4 +29,12 @@ def user_object(user: UserInfo) -> dict[str, Any]:
     return shown
 
 
+AUTHENTICATED = "system:authenticated"
 ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
+
+
+def with_group(user: UserInfo) -> UserInfo:
+    """The user as a member of all who are authenticated."""
+    if AUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
+        return user
+    return UserInfo(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

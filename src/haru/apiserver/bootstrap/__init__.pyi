@@ -1,3 +1,2 @@
-from .objects import ensure_object as ensure_object
 from .roles import KUBELET_CLIENT as KUBELET_CLIENT
 from .roles import role_objects as role_objects

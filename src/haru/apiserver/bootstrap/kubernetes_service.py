@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.bootstrap.objects import ensure_object, own_call
-from haru.apiserver.core import Core
-from haru.apiserver.registry.write import change
+from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.loopback import Loopback
+from haru.apiserver.serving_address import ServingAddress
 from haru.kube.errors import StatusError
 from haru.kube.names import format_time, parse_time
 from haru.storage import CompareFailed, Delete, Put, StoreError
@@ -85,47 +85,40 @@ def _metadata(labels: dict[str, str]) -> Obj:
     return {"name": NAME, "namespace": "default", "labels": labels}
 
 
-async def publish(core: Core) -> None:
+async def publish(loopback: Loopback, address: ServingAddress) -> None:
     """Write where the server listens now, if it does; where several share a store, where all of them do."""
-    if core.listening is None:
+    if address.listening is None:
         return
-    own = _own(core)
-    for obj in objects(await _alive(core, own) if core.store.shared else [own]):
-        if not await ensure_object(core, obj):
-            await _correct(core, obj)
+    own, store = address.reachable(), loopback.objects.store
+    for obj in objects(await _alive(loopback.objects, own) if store.shared else [own]):
+        if not await loopback.ensure(obj):
+            await _correct(loopback, obj)
 
 
-async def withdraw(core: Core) -> None:
+async def withdraw(loopback: Loopback, address: ServingAddress) -> None:
     """Take this server out of the list of those that share a store: it stops."""
-    if core.listening is None or not core.store.shared:
+    store = loopback.objects.store
+    if address.listening is None or not store.shared:
         return
-    own, core.listening = _own(core), None
+    own, address.listening = address.reachable(), None
     try:
         async with asyncio.timeout(WITHDRAWAL_SECONDS):
-            await core.store.transact(Delete(_mark(own)))
-            others = [server for server in await _alive(core) if server != own]
+            await store.transact(Delete(_mark(own)))
+            others = [server for server in await _alive(loopback.objects) if server != own]
             for obj in objects(others) if others else ():
-                await _correct(core, obj)
+                await _correct(loopback, obj)
     except (CompareFailed, StoreError, StatusError, TimeoutError) as error:
         # Its mark grows old then, and the others take it out.
         _LOG.info("this server could not be taken out of the endpoints: %s", error)
-
-
-def _own(core: Core) -> Server:
-    assert core.listening is not None
-    address, port = core.listening
-    if ipaddress.ip_address(address).is_unspecified:
-        address = core.config.advertise_address.rpartition(":")[0].strip("[]")
-    return address, port
 
 
 def _mark(server: Server) -> str:
     return f"{MARKS}/{server[0]}:{server[1]}"
 
 
-async def _alive(core: Core, own: Server | None = None) -> list[Server]:
+async def _alive(stored: ObjectStore, own: Server | None = None) -> list[Server]:
     """The servers that have said in time that they are there; with `own` this one says so too."""
-    store, now = core.store, core.clock()
+    store, now = stored.store, stored.clock()
     if own is not None:
         await store.transact(Put(_mark(own), orjson.dumps({"renewed": format_time(now)})))
     await store.progress()
@@ -140,7 +133,7 @@ async def _alive(core: Core, own: Server | None = None) -> list[Server]:
     return sorted(found)
 
 
-async def _correct(core: Core, obj: Obj) -> None:
+async def _correct(loopback: Loopback, obj: Obj) -> None:
     """What an earlier run wrote, changed in the parts that say where."""
     wanted: Obj = {name: obj[name] for name in ("subsets", "endpoints", "ports") if name in obj}
 
@@ -149,6 +142,4 @@ async def _correct(core: Core, obj: Obj) -> None:
             return {**live, "spec": {**live["spec"], "ports": obj["spec"]["ports"]}}
         return {**live, **wanted}
 
-    call = own_call(core, obj, "update")
-    call.name = NAME
-    await change(call, make)
+    await loopback.update(obj, make)

@@ -8,17 +8,12 @@ Source: RBAC's bootstrap policy and its reconciliation, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.bootstrap.roles import AUTOUPDATE, role_objects
-from haru.apiserver.core import Core
 from haru.apiserver.encoding.objects import shared
-from haru.apiserver.registry.write import change, create
-from haru.apiserver.request.call import Call
-from haru.apiserver.request.http import Message, Request
+from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import StatusError
 
 Obj = dict[str, Any]
@@ -26,7 +21,6 @@ Obj = dict[str, Any]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 """Which field of what is completed."""
-_SELF = UserInfo("system:apiserver", ("system:masters",))
 
 
 @cache
@@ -49,18 +43,18 @@ def _objects() -> Sequence[Obj]:
     return found + role_objects()
 
 
-async def ensure(core: Core) -> None:
+async def ensure(loopback: Loopback) -> None:
     """Write what is absent."""
     for obj in _objects():
-        if not await ensure_object(core, obj) and obj["kind"] in _COMPLETED:
-            await _complete(core, obj)
+        if not await loopback.ensure(obj) and obj["kind"] in _COMPLETED:
+            await _complete(loopback, obj)
 
 
-async def _complete(core: Core, obj: Obj) -> None:
+async def _complete(loopback: Loopback, obj: Obj) -> None:
     """Add what a role or binding lacks; nothing is taken away."""
-    call = own_call(core, obj, "update")
-    call.name = obj["metadata"]["name"]
-    record = await core.store.get(call.resource.key("", call.name))
+    objects = loopback.objects
+    resource = objects.served.of_kind(obj["apiVersion"], obj["kind"])
+    record = await objects.record(resource, "", obj["metadata"]["name"])
     field = _COMPLETED[obj["kind"]]
     if record is None or not (_lacking(shared(record), obj, field) or _is_too_wide(shared(record))):
         return
@@ -72,7 +66,7 @@ async def _complete(core: Core, obj: Obj) -> None:
         return {**live, field: [*(live.get(field) or ()), *lacking]} if lacking else live
 
     try:
-        await change(call, make)
+        await loopback.update(obj, make)
     except StatusError as error:
         if error.code != 404:
             raise
@@ -94,34 +88,3 @@ def _lacking(live: Obj, wanted: Obj, field: str) -> list[Obj]:
         return []
     there = live.get(field) or ()
     return [part for part in wanted.get(field) or () if part not in there]
-
-
-def own_call(core: Core, obj: Obj, verb: str) -> Call:
-    """A call that the server makes itself, for the resource of an object."""
-    resource = core.served.of_kind(obj["apiVersion"], obj["kind"])
-    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, _nothing, _nowhere)
-    request.user = _SELF
-    namespace = obj["metadata"].get("namespace", "")
-    return Call(core, request, resource, namespace, "", "", verb, core.now(), manager="haru")
-
-
-async def ensure_object(core: Core, obj: Obj) -> bool:
-    """Write one object in the server's own name; False when there is one already."""
-    call = own_call(core, obj, "create")
-    if await core.store.get(call.resource.key(call.namespace, obj["metadata"]["name"])) is not None:
-        return False
-    try:
-        await create(call, deepcopy(obj))
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
-        return False
-    return True
-
-
-async def _nothing() -> Message:
-    return {"type": "http.request", "body": b""}
-
-
-async def _nowhere(message: Message) -> None:
-    return None

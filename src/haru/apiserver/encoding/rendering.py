@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.context import ServerContext
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate
 from haru.apiserver.encoding.objects import decode, partial_bytes
 from haru.apiserver.registry.resources import Resource
+from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube import yaml
 from haru.kube.conversion import convert
@@ -53,24 +53,17 @@ def include_object(request: Request) -> str:
     return request.param("includeObject") or "Metadata"
 
 
-def table_of(core: ServerContext, request: Request, resource: Resource, objs: Sequence[Obj], metadata: Obj) -> Obj:
+def table_of(call: Call, objs: Sequence[Obj], metadata: Obj) -> Obj:
     """A Table of objects in the served version."""
     from haru.kube import printers
 
-    return printers.table(
-        resource.kind, objs, core.clock(), include_object=include_object(request), list_metadata=metadata
-    )
+    wanted = include_object(call.request)
+    return printers.table(call.resource.kind, objs, call.objects.clock(), include_object=wanted, list_metadata=metadata)
 
 
-def render_object(
-    core: ServerContext,
-    request: Request,
-    resource: Resource,
-    record: Record | None,
-    obj: Obj | None = None,
-    status: int = 200,
-) -> Response:
+def render_object(call: Call, record: Record | None, obj: Obj | None = None, status: int = 200) -> Response:
     """One object as the client wants it; `record` in the stored version or `obj` in the served one."""
+    request, resource = call.request, call.resource
     representation = representation_of(request)
     if representation is PLAIN:
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
@@ -82,7 +75,7 @@ def render_object(
         obj = versioned(record, resource)
     if representation.shape == "table" and status < 300:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        obj = table_of(core, request, resource, [obj], metadata)
+        obj = table_of(call, [obj], metadata)
     elif representation.shape == "partial":
         obj = partial(obj)
     return render_plain(representation, obj, status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import orjson
 
 from haru.apiserver.encoding import gzip_parts
 from haru.apiserver.encoding.negotiation import wants_protobuf
-from haru.apiserver.request.http import JSON, Request, Response, Scope
+from haru.apiserver.request.http import JSON, TRUE, Request, Response, Scope
 from haru.kube.wire import CONTENT_TYPE
 from haru.kube.wire_out import encode_protobuf
 from haru.serving import ABORT, ANSWER
@@ -19,6 +20,11 @@ from haru.serving import ABORT, ANSWER
 GZIP_FROM = 128 * 1024
 PIECE_BYTES = 1024 * 1024
 PIECE_SECONDS = 60.0
+WARNING_RUNES = 4096
+WARNING_RUNES_EACH = 256
+WARNINGS_LIMIT = 50
+"""Many HTTP clients, Python's among them, take at most 100 headers."""
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
@@ -97,3 +103,26 @@ def abort(request: Request) -> None:
     cut = (request.scope.get("extensions") or {}).get(ABORT)
     if cut is not None:
         cut()
+
+
+def pretty_printed(response: Response) -> None:
+    """Indent the JSON body of an answer."""
+    response.body = orjson.dumps(orjson.loads(response.whole()), option=orjson.OPT_INDENT_2) + b"\n"
+    response.pieces, response.gzipped = (), None
+
+
+def wants_pretty(request: Request) -> bool:
+    """Whether the answer is read by people: they say so, or use a browser or a tool for the command line."""
+    wanted = request.param("pretty") if request.query else ""
+    return wanted in TRUE if wanted else request.header(b"user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """One header for each warning, in what a header may hold; many or long ones are cut short."""
+    texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > WARNING_RUNES:
+        texts = [text[:WARNING_RUNES_EACH] for text in texts][: WARNING_RUNES // WARNING_RUNES_EACH]
+    if len(texts) > WARNINGS_LIMIT:
+        texts = [*texts[: WARNINGS_LIMIT - 1], f"and {len(texts) - WARNINGS_LIMIT + 1} more warnings"]
+    quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    return [(b"warning", f'299 - "{text}"'.encode()) for text in quoted]

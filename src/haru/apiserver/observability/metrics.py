@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.request.http import Request
 from haru.exposition import HistogramOf
 
@@ -17,8 +17,9 @@ _VERBS = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE", "H
 class Metrics:
     """Counters of one server."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self.gates = objects.gates
         self.watches = 0
         self._judged: Counter[bool] = Counter()
         self.more: list[Callable[[], list[str]]] = []
@@ -58,12 +59,12 @@ class Metrics:
             "# HELP apiserver_storage_objects Stored objects by resource.",
             "# TYPE apiserver_storage_objects gauge",
         ]
-        for bucket in sorted({resource.bucket for resource in self._core.served.all()}):
-            page = await self._core.store.range(f"{bucket}/", limit=1)
+        for bucket in sorted({resource.bucket for resource in self._objects.served.all()}):
+            page = await self._objects.store.range(f"{bucket}/", limit=1)
             count = len(page.records) + page.remaining
             if count:
                 lines.append(f'apiserver_storage_objects{{resource="{bucket}"}} {count}')
-        lines += self._core.gates.exposition()
+        lines += self.gates.exposition()
         for counters in self.more:
             lines += counters()
         return "\n".join(lines) + "\n"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from haru.apiserver.context import ServerContext
 from haru.apiserver.request.http import Request, Response
 from haru.kube.errors import StatusError
+from haru.storage import Store
 
 PATH = "/haru/snapshot"
 CONTENT_TYPE = "application/vnd.haru.snapshot"
@@ -18,12 +18,12 @@ CHUNK_BYTES = 256 * 1024
 SEND_SECONDS = 60.0
 
 
-async def snapshot_response(core: ServerContext) -> Response:
+async def snapshot_response(store: Store) -> Response:
     """The copy as a stream; its last 32 bytes are the digest of the others."""
-    if core.store.shared:
+    if store.shared:
         message = "the state is in etcd: back it up with etcdctl snapshot save"
         raise StatusError(501, "NotImplemented", message)
-    path = await core.store.snapshot()
+    path = await store.snapshot()
     file = path.open("rb")
     path.unlink()  # what was opened stays readable; nothing is left behind, whatever happens
 

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from haru.apiserver.context import ServerContext
 from haru.apiserver.encoding.objects import shared
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.client import NoDiscovery, Offer
 from haru.apiserver.peers.counts import Counts, Gvr
 from haru.apiserver.peers.endpoints import Address, Unresolved
@@ -45,13 +45,13 @@ class Known:
 
     def __init__(
         self,
-        core: ServerContext,
+        objects: ObjectStore,
         own: str,
         resolve: Callable[[str], Awaitable[Address]],
         ask: Callable[[Address], Awaitable[Offer]],
         counts: Counts,
     ) -> None:
-        self._core, self._own, self._counts = core, own, counts
+        self._objects, self._own, self._counts = objects, own, counts
         self._resolve, self._ask = resolve, ask
         self._holders: dict[str, str] = {}
         self._offers: dict[str, Offer] = {}
@@ -99,8 +99,8 @@ class Known:
         return {server: without_versions(offer.groups, excluded) for server, offer in self._offers.items()}
 
     async def _read(self) -> None:
-        page = await self._core.store.range(PREFIX)
-        self._watch = self._core.store.watch(PREFIX, page.revision)
+        page = await self._objects.store.range(PREFIX)
+        self._watch = self._objects.store.watch(PREFIX, page.revision)
         there = {record.key: record for record in page.records}
         for server in [server for server in self._holders if PREFIX + server not in there]:
             self._take(PREFIX + server, None)
@@ -125,7 +125,7 @@ class Known:
         if server == self._own:
             return
         lease = shared(record) if record is not None else None
-        if lease is None or not is_identity(lease) or has_run_out(lease, self._core.clock()):
+        if lease is None or not is_identity(lease) or has_run_out(lease, self._objects.clock()):
             if self._holders.pop(server, None) is not None:
                 self._drop(server)
             return
@@ -144,7 +144,7 @@ class Known:
 
     async def _forget_run_out(self) -> None:
         for server in list(self._holders):
-            self._take(PREFIX + server, await self._core.store.get(PREFIX + server))
+            self._take(PREFIX + server, await self._objects.store.get(PREFIX + server))
 
     async def _learn(self, server: str) -> None:
         """Ask a peer what it serves until it says so, for a bounded time."""

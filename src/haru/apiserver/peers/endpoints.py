@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.storage import CompareFailed, Delete, Put
 
 Obj = dict[str, Any]
@@ -31,8 +31,8 @@ class Unresolved(Exception):
 class Places:
     """The places of all servers on one etcd."""
 
-    def __init__(self, core: ServerContext, server: str) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore, server: str) -> None:
+        self._objects = objects
         self._server = server
         self._generation = 0
 
@@ -43,18 +43,18 @@ class Places:
         port = {"name": "https", "port": address[1], "protocol": "TCP"}
         subsets = [{"addresses": [{"ip": address[0]}], "ports": [port]}]
         endpoints: Obj = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
-        await self._core.store.transact(Put(PREFIX + self._server, orjson.dumps(endpoints), lives=LIFE_SECONDS))
+        await self._objects.store.transact(Put(PREFIX + self._server, orjson.dumps(endpoints), lives=LIFE_SECONDS))
 
     async def withdraw(self) -> None:
         """Take this server's place away."""
         try:
-            await self._core.store.transact(Delete(PREFIX + self._server))
+            await self._objects.store.transact(Delete(PREFIX + self._server))
         except CompareFailed:
             return
 
     async def resolve(self, server: str) -> Address:
         """Where a server is. Raises Unresolved."""
-        record = await self._core.store.get(PREFIX + server)
+        record = await self._objects.store.get(PREFIX + server)
         if record is None:
             raise Unresolved(f"no endpoint of the API server {server} is known")
         try:

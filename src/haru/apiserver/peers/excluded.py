@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from haru.apiserver.context import ServerContext
 from haru.apiserver.encoding.objects import shared
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.kube import api_services
 from haru.storage import Record
@@ -22,10 +22,10 @@ GroupVersion = tuple[str, str]
 class Excluded:
     """The group versions of definitions and of remote APIServices, present and recent ones."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._core = core
-        self._followed = StoreReflector(core, _GROUP, (_PLURAL,))
-        self._services = StoreReflector(core, api_services.GROUP, (api_services.PLURAL,))
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._followed = StoreReflector(objects, _GROUP, (_PLURAL,))
+        self._services = StoreReflector(objects, api_services.GROUP, (api_services.PLURAL,))
         self._present: set[GroupVersion] = set()
         self._leaving: dict[GroupVersion, datetime] = {}
 
@@ -40,7 +40,7 @@ class Excluded:
         if await self._followed.take_in() | await self._services.take_in():
             self._take()
         if self._leaving:
-            now = self._core.clock()
+            now = self._objects.clock()
             self._leaving = {version: until for version, until in self._leaving.items() if until > now}
         return self._present | self._leaving.keys()
 
@@ -50,7 +50,7 @@ class Excluded:
             present |= versions_of(record)
         services = map(shared, self._services.of(api_services.PLURAL))
         present |= {api_services.group_version_of(each) for each in services if api_services.is_remote(each)}
-        until = self._core.clock() + GRACE
+        until = self._objects.clock() + GRACE
         for version in self._present - present:
             self._leaving[version] = until
         self._present = present

@@ -16,10 +16,8 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.apiserver.bootstrap.objects import ensure_object, own_call
-from haru.apiserver.core import Core
 from haru.apiserver.encoding.objects import shared
-from haru.apiserver.registry.write import change
+from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import StatusError
 from haru.kube.names import format_micro_time, parse_time
 from haru.storage import CompareFailed, Delete
@@ -63,8 +61,8 @@ def has_run_out(lease: Obj, now: datetime) -> bool:
 class Identity:
     """The Lease of one server."""
 
-    def __init__(self, core: Core, hostname: str) -> None:
-        self._core = core
+    def __init__(self, loopback: Loopback, hostname: str) -> None:
+        self._loopback, self._objects = loopback, loopback.objects
         self._hostname = hostname
         self.name = server_id(hostname)
         self.holder = f"{self.name}_{uuid.uuid4()}"
@@ -75,17 +73,17 @@ class Identity:
         self._address = address
         await self._warn_of_a_namesake()
         await self._drop()
-        await ensure_object(self._core, self._lease())
+        await self._loopback.ensure(self._lease())
 
     async def _warn_of_a_namesake(self) -> None:
         """Two servers of one name take each other for themselves: neither forwards anything to the other."""
-        record = await self._core.store.get(f"{PREFIX}{self.name}")
+        record = await self._objects.store.get(f"{PREFIX}{self.name}")
         if record is None:
             return
         lease = shared(record)
         told = (lease["metadata"].get("annotations") or {}).get(ADDRESS)
         soon = {**lease, "spec": {**(lease.get("spec") or {}), "leaseDurationSeconds": int(2 * RENEW_SECONDS)}}
-        if told != self._address and not has_run_out(soon, self._core.clock()):
+        if told != self._address and not has_run_out(soon, self._objects.clock()):
             _LOG.warning(
                 "another API server at %s has this one's hostname %s, or has just ended without saying so: "
                 "several on one machine need a --hostname-override each",
@@ -95,19 +93,17 @@ class Identity:
 
     async def renew(self) -> None:
         """Say that the server is still there; a Lease that somebody has deleted is written again."""
-        call = own_call(self._core, self._lease(), "update")
-        call.name = self.name
 
         async def make(live: Obj) -> Obj:
-            renewed = {"renewTime": format_micro_time(self._core.clock()), "leaseDurationSeconds": LEASE_SECONDS}
+            renewed = {"renewTime": format_micro_time(self._objects.clock()), "leaseDurationSeconds": LEASE_SECONDS}
             return {**live, "spec": {**(live.get("spec") or {}), **renewed}}
 
         try:
-            await change(call, make)
+            await self._loopback.update(self._lease(), make)
         except StatusError as error:
             if error.code != 404:
                 raise
-            await ensure_object(self._core, self._lease())
+            await self._loopback.ensure(self._lease())
 
     async def withdraw(self) -> None:
         """Remove the Lease, if it is still that of this start."""
@@ -116,11 +112,11 @@ class Identity:
     async def collect(self) -> int:
         """Remove the Leases of servers that have ended without doing so; how many those were."""
         removed = 0
-        for record in (await self._core.store.range(PREFIX)).records:
+        for record in (await self._objects.store.range(PREFIX)).records:
             lease = shared(record)
-            if is_identity(lease) and has_run_out(lease, self._core.clock()):
+            if is_identity(lease) and has_run_out(lease, self._objects.clock()):
                 try:
-                    await self._core.store.transact(Delete(record.key, record.revision))
+                    await self._objects.store.transact(Delete(record.key, record.revision))
                     removed += 1
                 except CompareFailed:
                     continue  # it was renewed meanwhile, or another server was faster
@@ -129,11 +125,11 @@ class Identity:
         return removed
 
     async def _drop(self, holder: str = "") -> None:
-        record = await self._core.store.get(f"{PREFIX}{self.name}")
+        record = await self._objects.store.get(f"{PREFIX}{self.name}")
         if record is None or (holder and (shared(record).get("spec") or {}).get("holderIdentity") != holder):
             return
         try:
-            await self._core.store.transact(Delete(record.key, record.revision))
+            await self._objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             return  # somebody else has changed it: it is not this start's any more
 
@@ -148,6 +144,6 @@ class Identity:
         spec = {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": format_micro_time(self._core.clock()),
+            "renewTime": format_micro_time(self._objects.clock()),
         }
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -20,13 +20,13 @@ from urllib.parse import quote
 import aiohttp
 
 from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.context import ServerContext
 from haru.apiserver.peers.client import Asker
 from haru.apiserver.peers.counts import Counts
 from haru.apiserver.peers.endpoints import Address, Places, Unresolved
 from haru.apiserver.peers.options import HOP
 from haru.apiserver.peers.routes import Asked, target_of
 from haru.apiserver.request.http import Request, Response, text_response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
 
@@ -96,8 +96,8 @@ def _named_by_connection(headers: Iterable[tuple[str, str]]) -> set[str]:
 class Passing:
     """The forwarding of one server."""
 
-    def __init__(self, core: ServerContext, places: Places, asker: Asker, counts: Counts) -> None:
-        self._core, self._places, self._asker, self._counts = core, places, asker, counts
+    def __init__(self, streams: OpenStreams, places: Places, asker: Asker, counts: Counts) -> None:
+        self._streams, self._places, self._asker, self._counts = streams, places, asker, counts
 
     async def forward(self, request: Request, asked: Asked, peers: Sequence[str], watches: bool) -> Response:
         """The answer of one of the peers; 503 when none can be asked."""
@@ -127,7 +127,7 @@ class Passing:
         kept = [(name, value) for name, value in passed if name.decode("latin-1") not in dropped]
         response = Response(answer.status, body, answer.headers.get("Content-Type", ""), kept, passed_on=True)
         if watches and answer.status == 200:
-            response.stream = AnswerStream(self._core, answer).run
+            response.stream = AnswerStream(self._streams, answer).run
         return response
 
     async def _place(self, asked: Asked, peers: Sequence[str]) -> Address:
@@ -158,8 +158,8 @@ class Passing:
 class AnswerStream:
     """Another server's answer that has no end of its own: passed on piece by piece."""
 
-    def __init__(self, core: ServerContext, answer: Any) -> None:
-        self._core, self._answer = core, answer
+    def __init__(self, streams: OpenStreams, answer: Any) -> None:
+        self._streams, self._answer = streams, answer
         self._ended = asyncio.Event()
 
     def close(self) -> None:
@@ -168,9 +168,7 @@ class AnswerStream:
 
     async def run(self, request: Request) -> None:
         """Until the peer ends it, the client goes, or the server stops. Raises PeerGone, TimeoutError."""
-        self._core.streams.add(self)
-        if self._core.stopping:
-            self.close()
+        self._streams.add(self)
         tasks = [asyncio.create_task(work) for work in (self._pass_on(request), _gone(request), self._ended.wait())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +179,7 @@ class AnswerStream:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._answer.close()
-            self._core.streams.discard(self)
+            self._streams.discard(self)
 
     async def _pass_on(self, request: Request) -> None:
         pieces = self._answer.content.iter_any()

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from haru.apiserver.auth.static_tokens import with_group
-from haru.apiserver.auth.user import UserInfo
+from haru.apiserver.auth.user import UserInfo, with_group
 from haru.apiserver.peers.options import HOP, FrontProxyOptions
 from haru.apiserver.request.http import Request
 from haru.kube.errors import unauthorized_error

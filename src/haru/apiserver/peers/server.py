@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import time
 from collections.abc import Coroutine
@@ -16,7 +15,6 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.core import Core
 from haru.apiserver.peers.client import Asker
 from haru.apiserver.peers.counts import Counts
 from haru.apiserver.peers.discovery_cache import Known
@@ -27,7 +25,10 @@ from haru.apiserver.peers.options import PeerOptions
 from haru.apiserver.peers.proxy import Passing
 from haru.apiserver.peers.request_header import was_forwarded
 from haru.apiserver.peers.routes import Asked, asked_of
+from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.http import Request, Response
+from haru.apiserver.serving_address import ServingAddress
+from haru.apiserver.streams import OpenStreams
 from haru.kube.discovery_merge import Groups, merged
 from haru.kube.errors import StatusError
 from haru.storage import CompareFailed, StoreError
@@ -40,18 +41,19 @@ _LOG = logging.getLogger("haru.apiserver")
 class Peers:
     """The other API servers, as one server knows them."""
 
-    def __init__(self, core: Core, options: PeerOptions) -> None:
-        self._core, self._options = core, options
+    def __init__(self, loopback: Loopback, options: PeerOptions, address: ServingAddress, streams: OpenStreams) -> None:
+        objects = self._objects = loopback.objects
+        self._options, self._serving = options, address
         self.counts = Counts()
-        self.identity = Identity(core, options.hostname)
-        self.proxies = options.complete and core.gates.enabled("UnknownVersionInteroperabilityProxy")
+        self.identity = Identity(loopback, options.hostname)
+        self.proxies = options.complete and objects.gates.enabled("UnknownVersionInteroperabilityProxy")
         """Whether requests are forwarded and discovery is merged."""
-        self._reachable = core.gates.enabled("UnknownVersionInteroperabilityProxy")
-        self._places = Places(core, self.identity.name)
+        self._reachable = objects.gates.enabled("UnknownVersionInteroperabilityProxy")
+        self._places = Places(objects, self.identity.name)
         self._asker = Asker(options, self.counts)
-        self._excluded = Excluded(core)
-        self._known = Known(core, self.identity.name, self._places.resolve, self._asker.offer, self.counts)
-        self._passing = Passing(core, self._places, self._asker, self.counts)
+        self._excluded = Excluded(objects)
+        self._known = Known(objects, self.identity.name, self._places.resolve, self._asker.offer, self.counts)
+        self._passing = Passing(streams, self._places, self._asker, self.counts)
         self._tasks: list[asyncio.Task[None]] = []
         self._synced = False
         self._merged: tuple[object, bytes, str] | None = None
@@ -96,7 +98,7 @@ class Peers:
         if not self.proxies or not self._synced or was_forwarded(request):
             return None
         asked = asked_of(request.path)
-        if asked is None or self._core.served.get(*asked.gvr) is not None:
+        if asked is None or self._objects.served.get(*asked.gvr) is not None:
             return None
         peers = self._known.serving(asked.gvr, await self._excluded.now())
         return (asked, peers) if peers else None
@@ -124,10 +126,7 @@ class Peers:
 
     def _address(self) -> Address:
         """Where peers reach this server: as it is told, else where it is advertised, at the port that it serves."""
-        assert self._core.listening is not None
-        ip, port = self._core.listening
-        if ipaddress.ip_address(ip).is_unspecified:
-            ip = self._core.config.advertise_address.rpartition(":")[0].strip("[]")
+        ip, port = self._serving.reachable()
         return self._options.advertise_ip or ip, self._options.advertise_port or port
 
     async def _keep_telling(self, address: Address) -> None:

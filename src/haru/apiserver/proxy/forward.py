@@ -16,12 +16,12 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from haru.apiserver.core import Core
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, HEAD_SECONDS, Tunnel, passed_headers
 from haru.apiserver.proxy.links import Links, Page
-from haru.apiserver.proxy.targets import Place, Wanted, place_of
+from haru.apiserver.proxy.targets import Place, TargetResolver, Wanted
 from haru.apiserver.request.http import Request, Response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
 
@@ -33,8 +33,8 @@ _OURS = ("x-forwarded-uri", "x-forwarded-host", "x-forwarded-proto")
 class Proxy:
     """The way to pods, for one server."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, targets: TargetResolver, streams: OpenStreams) -> None:
+        self._targets, self._streams = targets, streams
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         self._session: aiohttp.ClientSession | None = None
@@ -47,7 +47,7 @@ class Proxy:
 
     async def connect(self, request: Request, wanted: Wanted) -> Response:
         """The pod's answer, or a connection to it. Raises StatusError."""
-        place = await place_of(self._core, wanted)
+        place = await self._targets.resolve(wanted)
         query = (request.scope.get("query_string") or b"").decode("latin-1")
         target = quote(wanted.rest or "/", safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
         if wants_upgrade(request.scope["headers"]):
@@ -99,7 +99,7 @@ class Proxy:
             kept.append((name.encode("latin-1"), (links.url(value) if name == "location" else value).encode("latin-1")))
         content_type = answer.headers.get("Content-Type", "")
         source: Any = _Rewritten(answer, Page(links)) if page else answer
-        return Response(answer.status, b"", content_type, kept, AnswerStream(self._core, source).run, passed_on=True)
+        return Response(answer.status, b"", content_type, kept, AnswerStream(self._streams, source).run, passed_on=True)
 
     async def _tunnel(self, request: Request, place: Place, target: str) -> Response:
         if HIJACK not in (request.scope.get("extensions") or {}):
@@ -113,7 +113,7 @@ class Proxy:
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
         if opened.status != 101:
             return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
-        return Response(101, tunnel=Tunnel(self._core, opened).run)
+        return Response(101, tunnel=Tunnel(self._streams, opened).run)
 
 
 class _Rewritten:

@@ -16,7 +16,8 @@ from random import Random
 from typing import Any
 
 from haru.apiserver.auth.node_authorizer import Attributes
-from haru.apiserver.core import Core
+from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.request.http import Request
 from haru.apiserver.service_endpoints import ready_endpoints, slices_of
 from haru.kube.errors import (
@@ -93,35 +94,75 @@ def is_proxyable(address: str) -> bool:
     return not bad and str(found) != _BROADCAST
 
 
-async def place_of(core: Core, wanted: Wanted) -> Place:
-    """Where a request is to go. Raises StatusError."""
-    split = split_name(wanted.name)
-    if split is None:
-        raise bad_request_error(f'invalid {wanted.plural[:-1]} request "{wanted.name}"')
-    if wanted.plural == "pods":
-        return await _pod(core, wanted.namespace, *split)
-    return await _service(core, wanted, *split)
+class TargetResolver:
+    """Find where requests to pods and services of one cluster go; `kubelets` is None if all nodes are simulated."""
 
+    def __init__(self, objects: ObjectStore, kubelets: Kubelets | None) -> None:
+        self._objects, self._kubelets = objects, kubelets
 
-async def _pod(core: Core, namespace: str, scheme: str, name: str, port: str) -> Place:
-    pod = await core.read("", "pods", namespace, name)
-    if pod is None:
-        raise not_found_error("", "pods", name)
-    number = _number(port) if port else _first_port(pod)
-    address = (pod.get("status") or {}).get("podIP") or ""
-    await _check_real(core, pod)
-    if not is_proxyable(address):
-        raise bad_request_error("address not allowed")
-    return Place(scheme, address, number or (443 if scheme == "https" else 80))
+    async def resolve(self, wanted: Wanted) -> Place:
+        """Where a request is to go. Raises StatusError."""
+        split = split_name(wanted.name)
+        if split is None:
+            raise bad_request_error(f'invalid {wanted.plural[:-1]} request "{wanted.name}"')
+        if wanted.plural == "pods":
+            return await self._pod(wanted.namespace, *split)
+        return await self._service(wanted, *split)
 
+    async def _pod(self, namespace: str, scheme: str, name: str, port: str) -> Place:
+        pod = await self._objects.read("", "pods", namespace, name)
+        if pod is None:
+            raise not_found_error("", "pods", name)
+        number = _number(port) if port else _first_port(pod)
+        address = (pod.get("status") or {}).get("podIP") or ""
+        await self._check_real(pod)
+        if not is_proxyable(address):
+            raise bad_request_error("address not allowed")
+        return Place(scheme, address, number or (443 if scheme == "https" else 80))
 
-async def _check_real(core: Core, pod: Obj) -> None:
-    """503 for a pod that nobody runs."""
-    node = (pod.get("spec") or {}).get("nodeName")
-    if not node:
-        raise bad_request_error(f"pod {pod['metadata']['name']} does not have a host assigned")
-    if core.kubelets is None or await core.kubelets.endpoint(node) is None:
-        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
+    async def _check_real(self, pod: Obj) -> None:
+        """503 for a pod that nobody runs."""
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node:
+            raise bad_request_error(f"pod {pod['metadata']['name']} does not have a host assigned")
+        if self._kubelets is None or await self._kubelets.endpoint(node) is None:
+            raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
+
+    async def _service(self, wanted: Wanted, scheme: str, name: str, port: str) -> Place:
+        service = await self._objects.peek("", "services", wanted.namespace, name)
+        if service is None:
+            raise not_found_error("", "services", name)
+        if port.isascii() and port.isdigit():
+            declared = [
+                each for each in (service.get("spec") or {}).get("ports") or () if each.get("port") == int(port)
+            ]
+            if not declared:
+                raise _unavailable(f'no service port {port} found for service "{name}"')
+            port = declared[0].get("name") or ""
+        found = await self._endpoints(wanted.namespace, name, port)
+        # A few are looked at, not all: of a service with thousands of endpoints most are good, or none is.
+        refused: StatusError | None = None
+        for address, number, pod_name in Random().sample(found, min(len(found), 16)):
+            pod = await self._objects.peek("", "pods", wanted.namespace, pod_name)
+            if pod is None or address not in _addresses(pod) or not is_proxyable(address):
+                continue
+            try:
+                await self._check_real(pod)
+            except StatusError as error:
+                refused = error
+                continue
+            return Place(scheme, address, number)
+        raise refused or _unavailable(f'no endpoints available for service "{wanted.name}"')
+
+    async def _endpoints(self, namespace: str, service: str, port: str) -> Sequence[tuple[str, int, str]]:
+        """Address, port and pod of the ready endpoints of a service's port; of those that are pods of its namespace."""
+        found: list[tuple[str, int, str]] = []
+        for endpoint, number in ready_endpoints(await slices_of(self._objects, namespace, service), port):
+            target = endpoint.get("targetRef") or {}
+            own = target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
+            if own and target.get("name"):
+                found.append((endpoint["addresses"][0], number, target["name"]))
+        return found
 
 
 def _number(port: str) -> int:
@@ -135,42 +176,6 @@ def _first_port(pod: Obj) -> int:
     containers = (pod.get("spec") or {}).get("containers") or ()
     ports = [port.get("containerPort") or 0 for each in containers for port in each.get("ports") or ()]
     return int(ports[0]) if ports else 0
-
-
-async def _service(core: Core, wanted: Wanted, scheme: str, name: str, port: str) -> Place:
-    service = await core.peek("", "services", wanted.namespace, name)
-    if service is None:
-        raise not_found_error("", "services", name)
-    if port.isascii() and port.isdigit():
-        declared = [each for each in (service.get("spec") or {}).get("ports") or () if each.get("port") == int(port)]
-        if not declared:
-            raise _unavailable(f'no service port {port} found for service "{name}"')
-        port = declared[0].get("name") or ""
-    found = await _endpoints(core, wanted.namespace, name, port)
-    # A few are looked at, not all: of a service with thousands of endpoints most are good, or none is.
-    refused: StatusError | None = None
-    for address, number, pod_name in Random().sample(found, min(len(found), 16)):
-        pod = await core.peek("", "pods", wanted.namespace, pod_name)
-        if pod is None or address not in _addresses(pod) or not is_proxyable(address):
-            continue
-        try:
-            await _check_real(core, pod)
-        except StatusError as error:
-            refused = error
-            continue
-        return Place(scheme, address, number)
-    raise refused or _unavailable(f'no endpoints available for service "{wanted.name}"')
-
-
-async def _endpoints(core: Core, namespace: str, service: str, port: str) -> Sequence[tuple[str, int, str]]:
-    """Address, port and pod of the ready endpoints of a service's port; of those that are pods of its namespace."""
-    found: list[tuple[str, int, str]] = []
-    for endpoint, number in ready_endpoints(await slices_of(core, namespace, service), port):
-        target = endpoint.get("targetRef") or {}
-        own = target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
-        if own and target.get("name"):
-            found.append((endpoint["addresses"][0], number, target["name"]))
-    return found
 
 
 def _addresses(pod: Obj) -> set[str]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from haru.apiserver import admission
 from haru.apiserver.apiextensions.reader import converted, lying
 from haru.apiserver.encoding.objects import decode, encode
 from haru.apiserver.encoding.rendering import render_object
@@ -103,7 +102,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
     """Remove an object, or mark it as being deleted."""
     kind = call.resource.kind
     while True:
-        record = await call.core.record(call.resource, call.namespace, call.name)
+        record = await call.objects.record(call.resource, call.namespace, call.name)
         if record is None:
             raise call.not_found()
         obj = lying(record, call.resource)
@@ -116,7 +115,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
             return Deletion(marked, removable)
         try:
             if removable:
-                (event,) = await call.core.store.transact(Delete(record.key, record.revision))
+                (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
                 marked["metadata"]["resourceVersion"] = str(event.revision)
                 return Deletion(marked, True)
             if marked == obj:
@@ -128,7 +127,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
 
 async def _write(call: Call, record: Record, obj: Obj) -> Obj:
     value, place = encode(obj)
-    (event,) = await call.core.store.transact(Put(record.key, value, record.revision, place))
+    (event,) = await call.objects.store.transact(Put(record.key, value, record.revision, place))
     assert event.new is not None
     return decode(event.new)
 
@@ -153,7 +152,7 @@ def _marked(call: Call, obj: Obj, options: Options) -> Obj:
     marked = {**obj, "metadata": metadata}
     _set_propagation(metadata, options)
     grace = _grace(obj, options)
-    now = call.core.clock()
+    now = call.objects.clock()
     stamp = metadata.get("deletionTimestamp")
     if stamp is None:
         if metadata.get("generation"):
@@ -214,7 +213,7 @@ def _is_removable(group: str, plural: str, obj: Obj) -> bool:
 async def handle_delete(call: Call) -> Response:
     """DELETE of an object."""
     options = await read_options(call)
-    await admission.admit_delete(call)
+    await call.admission.admit_delete(call)
     deletion = await delete_one(call, options)
     kind = call.resource.kind
     if deletion.removed and not strategy_for(kind.group, kind.plural).returns_deleted:
@@ -226,7 +225,7 @@ async def handle_delete(call: Call) -> Response:
         return json_response(success_status(details))
     status = 202 if not deletion.removed and options.orphan_dependents is False else 200
     shown = await converted(deletion.obj, call.resource.kind)
-    return render_object(call.core, call.request, call.resource, None, shown, status)
+    return render_object(call, None, shown, status)
 
 
 async def handle_delete_collection(call: Call) -> Response:
@@ -239,7 +238,7 @@ async def handle_delete_collection(call: Call) -> Response:
         call.name = name
         call.namespace = record.key.split("/")[1] if call.resource.kind.namespaced else ""
         try:
-            await admission.admit_delete(call)
+            await call.admission.admit_delete(call)
             deletion = await delete_one(call, options)
         except StatusError as error:
             if error.code == 404:
@@ -250,7 +249,7 @@ async def handle_delete_collection(call: Call) -> Response:
     listed = {
         "kind": kind.list_kind,
         "apiVersion": kind.api_version,
-        "metadata": {"resourceVersion": str(call.core.store.revision)},
+        "metadata": {"resourceVersion": str(call.objects.store.revision)},
         "items": items,
     }
     return json_response(listed)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from haru.apiserver.apiextensions.reader import in_version
-from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody
+from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
 from haru.apiserver.encoding.objects import Selection, partial_bytes
 from haru.apiserver.encoding.rendering import (
@@ -137,7 +137,7 @@ async def find(call: Call, selection: Selection, default_limit: int = 0) -> Foun
     """The page that the request asks for."""
     request = call.request
     if not request.query:
-        page = await call.core.store.range(call.resource.prefix(call.namespace))
+        page = await call.objects.store.range(call.resource.prefix(call.namespace))
         return Found(page.records, page.revision)
     check_options(request)
     limit = request.number("limit")
@@ -167,7 +167,7 @@ async def _snapshot(call: Call, limit: int) -> int:
 
 async def wait_for_revision(call: Call, revision: int) -> None:
     """A revision of the future may be on its way; 504 when it does not come."""
-    store = call.core.store
+    store = call.objects.store
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAIT_FOR_REVISION
     while store.revision < revision:
@@ -180,7 +180,7 @@ async def wait_for_revision(call: Call, revision: int) -> None:
 
 async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> Found:
     prefix = call.resource.prefix(call.namespace)
-    store = call.core.store
+    store = call.objects.store
     try:
         if selection.everything:
             page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
@@ -225,8 +225,9 @@ class ExpiredPage(StatusError):
         return {**super().to_status(), "metadata": {"continue": self.token}}
 
 
-def _as_they_lie(call: Call, selection: Selection, found: Found, records: Sequence[Record], metadata: Obj) -> Response:
-    """Objects, or their metadata, as their bytes lie in the store; of a whole collection joined before."""
+def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Found, metadata: Obj) -> Response:
+    """Objects, or their metadata, as their bytes lie in the store; those of a whole collection come from the cache."""
+    records = found.records
     resource, kind = call.resource, call.resource.kind
     name, version = kind.list_kind, kind.api_version
     is_partial = representation_of(call.request) == PARTIAL
@@ -241,7 +242,6 @@ def _as_they_lie(call: Call, selection: Selection, found: Found, records: Sequen
     # Which version custom resources lie in may be changed by their owner.
     if not is_whole or kind.custom is not None or len(records) < FROM_RECORDS:
         return Response(200, b"%b%b]}" % (head, b",".join(map(encode, records))))
-    lists = call.core.lists
     body = ListBody(head, lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode))
 
     async def gzipped() -> list[bytes]:
@@ -252,11 +252,11 @@ def _as_they_lie(call: Call, selection: Selection, found: Found, records: Sequen
     return Response(200, pieces=body.pieces, gzipped=gzipped)
 
 
-async def handle_list(call: Call) -> Response:
+async def handle_list(lists: ListCache, call: Call) -> Response:
     """GET of a collection."""
     selection = selection_of(call)
     found = await find(call, selection)
-    records = await in_version(found.records, call.resource)
+    found = replace(found, records=await in_version(found.records, call.resource))
     metadata: Obj = {"resourceVersion": str(found.revision)}
     if found.next:
         metadata["continue"] = found.next
@@ -266,10 +266,10 @@ async def handle_list(call: Call) -> Response:
     kind = resource.kind
     representation = representation_of(call.request)
     if representation is PLAIN or representation == PARTIAL:
-        return _as_they_lie(call, selection, found, records, metadata)
-    objs = [versioned(record, resource) for record in records]
+        return _stored_bytes(lists, call, selection, found, metadata)
+    objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":
-        return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))
+        return render_plain(representation, table_of(call, objs, metadata))
     listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}
     if representation.shape == "partial":
         listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"

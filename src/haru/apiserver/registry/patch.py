@@ -131,7 +131,7 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         return merged(live)
 
     for _ in range(3):
-        if await call.core.record(call.resource, call.namespace, call.name) is None:
+        if await call.objects.record(call.resource, call.namespace, call.name) is None:
             if call.subresource:
                 raise call.not_found()
             metadata = applied["metadata"]

@@ -143,6 +143,12 @@ class Served:
         return Target(resource, namespace, name, subresource)
 
 
+def is_discovery_path(path: str) -> bool:
+    """Whether a path below /api/ or /apis/ names a group or a version, not a resource."""
+    parts = path.strip("/").split("/")
+    return len(parts) <= 2 or (parts[0] == "apis" and len(parts) == 3)
+
+
 def no_such_path() -> StatusError:
     """404 for what is no resource at all."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")

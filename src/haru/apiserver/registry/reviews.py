@@ -5,15 +5,17 @@ Sources: authentication.k8s.io/v1 and authorization.k8s.io/v1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from haru.apiserver.auth.authentication import Authenticator
+from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.subresources.binding import bind
-from haru.apiserver.registry.verbs import Handler
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
@@ -28,7 +30,7 @@ async def _read(call: Call) -> Obj:
     return obj
 
 
-async def review_token(call: Call) -> Response:
+async def review_token(authenticator: Authenticator, call: Call) -> Response:
     """TokenReview: whose token is this."""
     obj = await _read(call)
     spec = obj.get("spec") or {}
@@ -37,17 +39,10 @@ async def review_token(call: Call) -> Response:
         raise bad_request_error("token is required for TokenReview in authentication")
     error = "invalid bearer token"
     found: tuple[UserInfo, Sequence[str]] | None = None
-    if (static := call.core.tokens.find(token)) is not None:
-        # Such a token is for this server, and for nobody else.
-        own = call.core.account_tokens.audiences
-        shared = [each for each in audiences or own if each in own]
-        found = (static, shared) if shared else None
-    else:
-        try:
-            checked = await call.core.account_tokens.check(token, audiences)
-            found = (checked.user, checked.audiences) if checked is not None else None
-        except InvalidToken as reason:
-            error = f"[{error}, {reason}]"
+    try:
+        found = await authenticator.review(token, audiences)
+    except InvalidToken as reason:
+        error = f"[{error}, {reason}]"
     if found is None:
         obj["status"] = {"user": {}, "error": error}
     else:
@@ -62,9 +57,7 @@ async def review_self(call: Call) -> Response:
     return json_response(obj, 201)
 
 
-async def _decide(call: Call, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
-    authorizer = call.core.authorizer
-    assert authorizer is not None
+async def _decide(authorizer: Authorizer, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if path:
         return {"allowed": authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")}
@@ -110,18 +103,18 @@ def _check_attributes(call: Call, spec: Mapping[str, Any]) -> list[FieldError]:
     return []
 
 
-async def review_own_access(call: Call) -> Response:
+async def review_own_access(authorizer: Authorizer, call: Call) -> Response:
     """SelfSubjectAccessReview: may I."""
     obj = await _read(call)
     spec = obj.get("spec") or {}
     errors = _check_attributes(call, spec)
     if errors:
         raise call.invalid("", errors)
-    obj["status"] = await _decide(call, call.request.user, spec)
+    obj["status"] = await _decide(authorizer, call.request.user, spec)
     return json_response(obj, 201)
 
 
-async def review_access(call: Call) -> Response:
+async def review_access(authorizer: Authorizer, call: Call) -> Response:
     """SubjectAccessReview and LocalSubjectAccessReview: may they."""
     obj = await _read(call)
     spec = obj.get("spec") or {}
@@ -136,18 +129,16 @@ async def review_access(call: Call) -> Response:
     if errors:
         raise call.invalid("", errors)
     user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
-    obj["status"] = await _decide(call, user, spec)
+    obj["status"] = await _decide(authorizer, user, spec)
     return json_response(obj, 201)
 
 
-async def review_own_rules(call: Call) -> Response:
+async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:
     """SelfSubjectRulesReview: what may I do here."""
     obj = await _read(call)
     namespace = (obj.get("spec") or {}).get("namespace") or ""
     if not namespace:
         raise bad_request_error("no namespace on request")
-    authorizer = call.core.authorizer
-    assert authorizer is not None
     rules = authorizer.rules(call.request.user, namespace)
     obj["status"] = {
         "resourceRules": [r for r in rules if r.get("resources")],
@@ -162,12 +153,17 @@ async def review_own_rules(call: Call) -> Response:
     return json_response(obj, 201)
 
 
-VIRTUAL: dict[str, Handler] = {
-    "bindings": bind,
-    "localsubjectaccessreviews": review_access,
-    "selfsubjectaccessreviews": review_own_access,
-    "selfsubjectreviews": review_self,
-    "selfsubjectrulesreviews": review_own_rules,
-    "subjectaccessreviews": review_access,
-    "tokenreviews": review_token,
-}
+def review_handlers(
+    authenticator: Authenticator, authorizer: Authorizer
+) -> Mapping[str, Callable[[Call], Awaitable[Response]]]:
+    """Return the handlers of the kinds that are answered and not stored, by plural name."""
+    access = partial(review_access, authorizer)
+    return {
+        "bindings": bind,
+        "localsubjectaccessreviews": access,
+        "selfsubjectaccessreviews": partial(review_own_access, authorizer),
+        "selfsubjectreviews": review_self,
+        "selfsubjectrulesreviews": partial(review_own_rules, authorizer),
+        "subjectaccessreviews": access,
+        "tokenreviews": partial(review_token, authenticator),
+    }

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Record, Tally, Watch
 
 
 class StoreReflector:
     """The objects of some resources of one group."""
 
-    def __init__(self, core: ServerContext, group: str, plurals: Iterable[str]) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore, group: str, plurals: Iterable[str]) -> None:
+        self._objects = objects
         self._group = group
         self._records: dict[str, dict[str, Record]] = {plural: {} for plural in plurals}
         self._watches: dict[str, Watch] = {}
@@ -30,8 +30,8 @@ class StoreReflector:
     async def start(self) -> None:
         """Read everything, and follow it from there."""
         # A server in the place of an older version may not serve it: then there is nothing of it.
-        served = [plural for plural in self._records if self._core.served.find(self._group, plural) is not None]
-        self._tally = self._core.store.tally(map(self._prefix, served))
+        served = [plural for plural in self._records if self._objects.served.find(self._group, plural) is not None]
+        self._tally = self._objects.store.tally(map(self._prefix, served))
         for plural in served:
             await self._read(plural)
 
@@ -58,24 +58,24 @@ class StoreReflector:
         return changed
 
     def _prefix(self, plural: str) -> str:
-        return self._core.served.preferred(self._group, plural).prefix("")
+        return self._objects.served.preferred(self._group, plural).prefix("")
 
     async def _read(self, plural: str) -> None:
         if plural in self._watches:
             self._watches[plural].close()
         prefix = self._prefix(plural)
-        page = await self._core.store.range(prefix)
+        page = await self._objects.store.range(prefix)
         records = self._records[plural]
         records.clear()
         records.update((record.key, record) for record in page.records)
-        self._watches[plural] = self._core.store.watch(prefix, page.revision)
+        self._watches[plural] = self._objects.store.watch(prefix, page.revision)
 
 
 class NamespacedStoreReflector:
     """The objects of one namespaced resource of the core group, by namespace."""
 
-    def __init__(self, core: ServerContext, plural: str) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore, plural: str) -> None:
+        self._objects = objects
         self._plural = plural
         self._records: dict[str, dict[str, Record]] = {}
         self._watch: Watch | None = None
@@ -84,12 +84,12 @@ class NamespacedStoreReflector:
         """Read everything, and follow it from there."""
         if self._watch is not None:
             self._watch.close()
-        prefix = self._core.served.preferred("", self._plural).prefix("")
-        page = await self._core.store.range(prefix)
+        prefix = self._objects.served.preferred("", self._plural).prefix("")
+        page = await self._objects.store.range(prefix)
         self._records = {}
         for record in page.records:
             self._put(record)
-        self._watch = self._core.store.watch(prefix, page.revision)
+        self._watch = self._objects.store.watch(prefix, page.revision)
 
     async def of(self, namespace: str) -> list[Record]:
         """What there is in a namespace now, in the order of names."""

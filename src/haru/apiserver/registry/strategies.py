@@ -75,9 +75,9 @@ async def _services_in_turn(call: Call) -> list[Obj]:
     Whoever does writes one key with the Service, at the version from before the look: of two who looked at the same
     time, at this server or another, one starts again.
     """
-    record = await call.core.store.get(GIVEN_OUT)
+    record = await call.objects.store.get(GIVEN_OUT)
     call.together.append(Put(GIVEN_OUT, b"{}", record.revision if record is not None else 0))
-    return await call.core.peek_all("", "services")
+    return await call.objects.peek_all("", "services")
 
 
 def _free_address(services: list[Obj]) -> str:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from haru.apiserver.apiextensions.reader import converted, in_version
-from haru.apiserver.context import Obj
 from haru.apiserver.encoding.rendering import render_object
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
-from haru.apiserver.registry.list import handle_list
 from haru.apiserver.registry.patch import patch
-from haru.apiserver.registry.watch import handle_watch
 from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
 
-Handler = Callable[[Call], Awaitable[Response]]
-
 
 async def handle_get(call: Call) -> Response:
     """GET of an object."""
-    record = await call.core.record(call.resource, call.namespace, call.name)
+    record = await call.objects.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
     (shown,) = await in_version([record], call.resource)
-    return render_object(call.core, call.request, call.resource, shown)
+    return render_object(call, shown)
 
 
 async def handle_create(call: Call) -> Response:
@@ -84,16 +78,4 @@ async def respond(call: Call, outcome: Outcome) -> Response:
         obj = await converted(obj, call.resource.kind)
     if record is not None:
         (record,) = await in_version([record], call.resource)
-    return render_object(call.core, call.request, call.resource, record, obj, status)
-
-
-HANDLERS: dict[str, Handler] = {
-    "get": handle_get,
-    "list": handle_list,
-    "watch": handle_watch,
-    "create": handle_create,
-    "update": handle_update,
-    "patch": handle_patch,
-    "delete": delete,
-    "deletecollection": delete_collection,
-}
+    return render_object(call, record, obj, status)

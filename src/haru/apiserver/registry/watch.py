@@ -20,9 +20,10 @@ from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
 from haru.apiserver.encoding.objects import Selection, partial_bytes, with_revision
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.apiserver.registry.list import revision_of, selection_of, wait_for_revision
-from haru.apiserver.registry.watch_encoder import Piece, WatchWriter, pieces_of
+from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
 from haru.storage import Compacted, Event, Record, Watch
@@ -30,7 +31,6 @@ from haru.storage import Compacted, Event, Record, Watch
 Obj = dict[str, Any]
 
 BOOKMARK_SECONDS = 60.0
-REMEMBERED_LINES = 512
 
 
 def check_options(request: Request) -> bool:
@@ -57,8 +57,11 @@ def check_options(request: Request) -> bool:
 class WatchStream:
     """One watch request."""
 
-    def __init__(self, call: Call, selection: Selection, watch: Watch, initial: Sequence[Record]) -> None:
+    def __init__(
+        self, call: Call, encoded: EncodedEvents, selection: Selection, watch: Watch, initial: Sequence[Record]
+    ) -> None:
         self._call = call
+        self._encoded = encoded
         self._resource = call.resource
         self._selection = selection
         self._watch = watch
@@ -87,7 +90,7 @@ class WatchStream:
         if self._representation.shape == "partial":
             return orjson.dumps(partial(obj))
         if self._representation.shape == "table":
-            table = table_of(self._call.core, self._call.request, resource, [obj], {"resourceVersion": str(revision)})
+            table = table_of(self._call, [obj], {"resourceVersion": str(revision)})
             if self._columns_sent:
                 table["columnDefinitions"] = None
             self._columns_sent = True
@@ -119,10 +122,7 @@ class WatchStream:
         if not self._plain:
             return self._line(type_, record, event.revision)
         # The same line goes to every watch of the stored version: it is made once.
-        lines: dict[str, bytes] | None = event.note
-        if lines is None:
-            lines = event.note = {}
-            _remember(self._call.core.encoded_events, event)
+        lines = self._encoded.lines(event)
         line = lines.get(type_)
         if line is None:
             line = lines[type_] = self._line(type_, record, event.revision)
@@ -131,7 +131,7 @@ class WatchStream:
     def _pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
         """What this watch sends of some changes."""
         if self._is_shared:
-            return self._call.core.shared_pieces.pieces(events, self._event_line)
+            return self._encoded.shared_pieces.pieces(events, self._event_line)
         return pieces_of(line for event in events if (line := self._event_line(event)))
 
     def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
@@ -179,7 +179,6 @@ class WatchStream:
             await outlet.send([Piece(self._event("ERROR", orjson.dumps(told.to_status())))])
         finally:
             self._watch.close()
-            self._call.core.watches.discard(self._watch)
             gone.cancel()
 
     async def _send_initial(self, outlet: WatchWriter) -> None:
@@ -190,47 +189,52 @@ class WatchStream:
             await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
 
 
-def _remember(remembered: list[Event], event: Event) -> None:
-    """Lines are kept with the youngest events only: they double the memory of what the history holds anyway."""
-    remembered.append(event)
-    if len(remembered) > REMEMBERED_LINES:
-        for old in remembered[: REMEMBERED_LINES // 2]:
-            old.note = None
-        del remembered[: REMEMBERED_LINES // 2]
-
-
 async def _close_when_gone(request: Request, watch: Watch) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     watch.close()
 
 
-async def handle_watch(call: Call) -> Response:
-    """GET with `watch`: the head at once, then the stream."""
-    request, store = call.request, call.core.store
-    representation = representation_of(request)
-    if representation.yaml:
-        raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
-    wants_initial = check_options(request)
-    selection = selection_of(call)
-    revision = revision_of(request)
-    prefix = call.resource.prefix(call.namespace)
-    initial: Sequence[Record] = ()
-    if revision:
-        await wait_for_revision(call, revision)
-    if wants_initial or (not revision and "sendInitialEvents" not in request.query):
-        page = await store.range(prefix)
-        initial = [record for record in page.records if selection.matches(record)]
-        since = page.revision
-    else:
-        since = revision or store.revision
-    try:
-        watch = call.core.follow(store.watch(prefix, since))
-    except Compacted as error:
-        raise gone_error(error) from None
-    stream = WatchStream(call, selection, watch, initial)
-    content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
-    return Response(200, b"", content_type, [], stream.run)
+class WatchHandler:
+    """Open the watches of one server, which share the encoded events."""
+
+    def __init__(self, streams: OpenStreams) -> None:
+        self._streams = streams
+        self._encoded = EncodedEvents()
+
+    async def handle(self, call: Call) -> Response:
+        """GET with `watch`: the head at once, then the stream."""
+        request, store = call.request, call.objects.store
+        representation = representation_of(request)
+        if representation.yaml:
+            raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
+        wants_initial = check_options(request)
+        selection = selection_of(call)
+        revision = revision_of(request)
+        prefix = call.resource.prefix(call.namespace)
+        initial: Sequence[Record] = ()
+        if revision:
+            await wait_for_revision(call, revision)
+        if wants_initial or (not revision and "sendInitialEvents" not in request.query):
+            page = await store.range(prefix)
+            initial = [record for record in page.records if selection.matches(record)]
+            since = page.revision
+        else:
+            since = revision or store.revision
+        try:
+            watch = self._streams.follow(store.watch(prefix, since))
+        except Compacted as error:
+            raise gone_error(error) from None
+        stream = WatchStream(call, self._encoded, selection, watch, initial)
+        content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
+
+        async def run(request: Request) -> None:
+            try:
+                await stream.run(request)
+            finally:
+                self._streams.watches.discard(watch)
+
+        return Response(200, b"", content_type, [], run)
 
 
 def gone_error(error: Compacted) -> StatusError:

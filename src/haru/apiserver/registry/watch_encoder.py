@@ -21,6 +21,7 @@ SEND_SECONDS = 60.0
 PIECE_BYTES = 512 * 1024
 RUN_EVENTS = 128
 KEPT_RUNS = 16
+EVENTS_WITH_LINES = 512
 KEPT_BYTES = 8 * 1024 * 1024
 """Of pieces that are shared, in all."""
 
@@ -101,6 +102,29 @@ class SharedPieces:
         while len(self._kept) > KEPT_RUNS or self._bytes > KEPT_BYTES:
             _, gone = self._kept.popitem(last=False)
             self._bytes -= gone.size
+
+
+class EncodedEvents:
+    """Keep the encoded lines of the youngest events, and the pieces that were made of them, for all watches.
+
+    Lines double the memory of what the history holds anyway, so older events lose theirs.
+    """
+
+    def __init__(self) -> None:
+        self._with_lines: list[Event] = []
+        self.shared_pieces = SharedPieces()
+
+    def lines(self, event: Event) -> dict[str, bytes]:
+        """Return the lines of an event by their type, to be filled by the first watch that encodes them."""
+        lines: dict[str, bytes] | None = event.note
+        if lines is None:
+            lines = event.note = {}
+            self._with_lines.append(event)
+            if len(self._with_lines) > EVENTS_WITH_LINES:
+                for old in self._with_lines[: EVENTS_WITH_LINES // 2]:
+                    old.note = None
+                del self._with_lines[: EVENTS_WITH_LINES // 2]
+        return lines
 
 
 class WatchWriter:

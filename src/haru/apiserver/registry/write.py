@@ -18,8 +18,6 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver import admission
-from haru.apiserver.admission import quotas
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import rule_errors
 from haru.apiserver.encoding.objects import Note, encode
@@ -96,7 +94,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     if metadata.get("resourceVersion"):
         raise bad_request_error("resourceVersion should not be set on objects to be created")
     name_new_object(call, metadata)
-    obj = apply_defaults(obj, kind, call.core.gates, call.now)
+    obj = apply_defaults(obj, kind, call.objects.gates, call.now)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     obj = own(obj if applied else _tracked(call, None, obj))
     generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
@@ -154,32 +152,32 @@ def name_new_object(call: Call, metadata: Obj) -> None:
     if not metadata.get("name"):
         metadata.pop("name", None)
     drop_empty(metadata)
-    metadata["uid"] = call.core.new_uid()
+    metadata["uid"] = call.objects.new_uid()
     metadata["creationTimestamp"] = call.now
     if has_generation(call.resource.kind):
         metadata["generation"] = 1
 
 
 async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
-    kind, core = call.resource.kind, call.core
+    kind, objects = call.resource.kind, call.objects
     if not obj["metadata"].get("name"):
         error = required("metadata.name", "name or generateName is required")
         raise call.invalid("", [error])
-    await admission.admit_create(call, obj)
+    await call.admission.admit_create(call, obj)
     if call.chain is not None:
-        obj = await call.chain.change_new(call, obj, partial(admission.admit_create, call), generated=generated)
+        obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), generated=generated)
         place_in_namespace(call, obj["metadata"])
         drop_empty(obj["metadata"])
     complete = strategy_for(kind.group, kind.plural).complete_create
     if complete is not None:
         await complete(call, obj)
-    obj = prepare_for_create(obj, kind, core.gates, call.now)
+    obj = prepare_for_create(obj, kind, objects.gates, call.now)
     if call.resource.has_status and "status" not in obj and has_first_status(kind):
         obj = {**obj, "status": {}}
-    errors = validate_create(obj, kind, core.gates, core.check_selector) or rule_errors(kind, obj, None)
+    errors = validate_create(obj, kind, objects.gates, objects.check_selector) or rule_errors(kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
-    await admission.validate_create(call, obj)
+    await call.admission.validate_create(call, obj)
     if call.chain is not None:
         await call.chain.judge_new(call, obj, generated=generated)
     call.request.warnings += warnings_on_create(obj, kind)
@@ -190,11 +188,11 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
     resource, metadata = call.resource, obj["metadata"]
     key = resource.key(metadata.get("namespace", ""), metadata["name"])
     if call.dry_run:
-        await quotas.check(call, obj, None)
-        return None if await call.core.store.get(key) else Outcome(None, obj, True)
+        await call.admission.check_quota(call, obj, None)
+        return None if await call.objects.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
     try:
-        event, *_ = await quotas.write(call, Put(key, value, 0, place), obj, None)
+        event, *_ = await call.admission.write_with_quota(call, Put(key, value, 0, place), obj, None)
     except CompareFailed as error:
         if error.key != key:
             raise
@@ -215,11 +213,11 @@ async def change(
     `prepare` restores, completes and judges what was made (for subresources with rules of their own); `applied`:
     managedFields are already as they should be; without `retry` a writer that named its version gets the conflict.
     """
-    resource, core = call.resource, call.core
+    resource, objects = call.resource, call.objects
     key = resource.key(call.namespace, call.name)
     for _ in range(CHANGE_ATTEMPTS):
         call.together.clear()
-        record = await core.store.get(key)
+        record = await objects.store.get(key)
         if record is None:
             raise call.not_found()
         live = await read_record(record, resource)
@@ -254,7 +252,7 @@ def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
         return None
 
     async def admit(obj: Obj) -> None:
-        await admission.admit_update(call, obj, live)
+        await call.admission.admit_update(call, obj, live)
 
     return admit
 
@@ -349,29 +347,29 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     """The wanted object with the parts that this (sub)resource does not write restored, completed and judged."""
-    kind, core = call.resource.kind, call.core
+    kind, objects = call.resource.kind, call.objects
     wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
     wanted["metadata"] = keep_server_metadata(call, wanted, live)
     if call.subresource == "status":
-        new = apply_defaults(prepare_for_status_update(wanted, live, kind, core.gates), kind, core.gates)
-        await admission.admit_status(call, new, live)
-        errors = validate_status_update(new, live, kind, core.gates)
+        new = apply_defaults(prepare_for_status_update(wanted, live, kind, objects.gates), kind, objects.gates)
+        await call.admission.admit_status(call, new, live)
+        errors = validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None and not errors:
             errors = rule_errors(kind, new, live)
     else:
-        new = own(apply_defaults(wanted, kind, core.gates, call.now))
+        new = own(apply_defaults(wanted, kind, objects.gates, call.now))
         complete = strategy_for(kind.group, kind.plural).complete_update
         if complete is not None:
             await complete(call, new, live)
-        new = own(prepare_for_update(new, live, kind, core.gates, call.now))
-        await admission.admit_update(call, new, live)
+        new = own(prepare_for_update(new, live, kind, objects.gates, call.now))
+        await call.admission.admit_update(call, new, live)
         if has_generation(kind) and spec_changed(new, live, kind):
             new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
-        errors = validate_update(new, live, kind, core.gates, core.check_selector) or rule_errors(kind, new, live)
+        errors = validate_update(new, live, kind, objects.gates, objects.check_selector) or rule_errors(kind, new, live)
     if errors:
         raise call.invalid(call.name, errors)
     if not call.subresource:
-        await admission.validate_update(call, new, live)
+        await call.admission.validate_update(call, new, live)
         call.request.warnings += warnings_on_update(new, live, kind)
     return new
 
@@ -396,19 +394,21 @@ def _timeless(entries: Sequence[Obj] | None) -> list[bytes]:
 async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
     """Write over a record; None when another writer was faster."""
     if call.dry_run:
-        await quotas.check(call, obj, record)
+        await call.admission.check_quota(call, obj, record)
         return Outcome(None, obj)
     metadata = obj["metadata"]
     if is_finished(obj):
         try:
-            (event,) = await call.core.store.transact(Delete(record.key, record.revision))
+            (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             return None
         metadata["resourceVersion"] = str(event.revision)
         return Outcome(None, obj)
     value, place = encode(obj)
     try:
-        event, *_ = await quotas.write(call, Put(record.key, value, record.revision, place), obj, record)
+        event, *_ = await call.admission.write_with_quota(
+            call, Put(record.key, value, record.revision, place), obj, record
+        )
     except CompareFailed:
         return None
     if event.new is not None and event.new.note is None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from haru.apiserver.core import Core
+from haru.apiserver.object_store import Obj, ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
-from haru.storage import Put
+from haru.storage import Event, Put, Record
 
-Obj = dict[str, Any]
 BuiltIn = Callable[[Obj], Awaitable[None]]
 """The server's own mutating plugins: they change the object in place."""
 
@@ -24,15 +23,16 @@ MANAGER_LIMIT = 128
 
 @dataclass(slots=True)
 class Call:
-    """Hold a request for one resource."""
+    """Hold a request for one resource, and what creating and changing its objects takes."""
 
-    core: Core
+    objects: ObjectStore
+    admission: BuiltInAdmission
     request: Request
     resource: Resource
-    namespace: str
-    name: str
-    subresource: str
-    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    verb: str = ""
     now: str = ""
     dry_run: bool = False
     manager: str = ""
@@ -52,8 +52,42 @@ class Call:
         return invalid_error(kind.group, kind.kind, name, errors)
 
 
+class BuiltInAdmission(Protocol):
+    """Run the server's own admission plugins; `haru.apiserver.admission.plugins` implements it.
+
+    The `admit_` methods may change the object, the `validate_` methods do not. Each raises StatusError for a refusal.
+    """
+
+    async def admit_create(self, call: Call, obj: Obj) -> None:
+        """Admit a new object before the kind's strategy sees it."""
+
+    async def validate_create(self, call: Call, obj: Obj) -> None:
+        """Validate a new object that is complete."""
+
+    async def admit_update(self, call: Call, new: Obj, old: Obj) -> None:
+        """Admit an update of the main resource."""
+
+    async def validate_update(self, call: Call, new: Obj, old: Obj) -> None:
+        """Validate an update of the main resource that is complete."""
+
+    async def admit_status(self, call: Call, new: Obj, old: Obj) -> None:
+        """Admit an update of the status."""
+
+    async def validate_subresource(self, call: Call, new: Obj, old: Obj) -> None:
+        """Validate an update through another subresource that is complete."""
+
+    async def admit_delete(self, call: Call) -> None:
+        """Admit a deletion."""
+
+    async def write_with_quota(self, call: Call, put: Put, new: Obj, record: Record | None) -> Sequence[Event]:
+        """Store an object and charge its quotas; `record` is its version until now. Raises CompareFailed."""
+
+    async def check_quota(self, call: Call, new: Obj, record: Record | None) -> None:
+        """Refuse what `write_with_quota` would refuse, and write nothing."""
+
+
 class DynamicAdmission(Protocol):
-    """Call the webhooks and admission policies; `haru.apiserver.admission.dynamic` implements it.
+    """Ask the webhooks and admission policies; `haru.apiserver.admission.dynamic` implements it.
 
     The `change_` methods mutate, the `judge_` methods validate, the `about_` methods do both. Each raises StatusError
     when a webhook or a policy refuses the request.
@@ -86,7 +120,7 @@ class DynamicAdmission(Protocol):
 def read_write_options(call: Call) -> None:
     """Take `dryRun` and `fieldManager` from the query, and the time from the clock."""
     request = call.request
-    call.now = call.core.now()
+    call.now = call.objects.now()
     call.dry_run = is_dry_run(request.query.get("dryRun") or ())
     manager = request.param("fieldManager")
     if len(manager) > MANAGER_LIMIT:

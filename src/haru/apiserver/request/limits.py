@@ -8,11 +8,12 @@ Source: kube-apiserver's max-requests-inflight and request-timeout, and the flow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from haru.apiserver.config import FlowControl
 from haru.kube.errors import too_many_requests_error
 from haru.kube.kinds import Kind
 
@@ -45,6 +46,19 @@ class InFlight:
             yield
         finally:
             self._counts[which] -= 1
+
+
+class RequestLimits:
+    """Bound how many requests are handled at once, and for how long each may take."""
+
+    def __init__(self, flow_control: FlowControl, seconds: float) -> None:
+        self.in_flight = InFlight(flow_control.max_reads_in_flight, flow_control.max_writes_in_flight)
+        self._timeout = RequestTimeout(seconds)
+
+    async def run(self, method: str, work: Callable[[], Awaitable[T]], *, is_heartbeat: bool = False) -> T:
+        """Do some work within both bounds: 429 for one request too many, TimeoutError for one that takes too long."""
+        with self.in_flight.slot(method, is_heartbeat=is_heartbeat):
+            return await self._timeout.wait_for(work())
 
 
 def is_heartbeat(groups: Collection[str], kind: Kind) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from haru.apiserver.apiextensions.reader import converted
+from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.user import user_object
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
@@ -61,6 +62,7 @@ class Attributes:
     version of the request. `name` is empty while the server has yet to make one up.
     """
 
+    authorizer: Authorizer
     call: Call
     operation: str
     name: str
@@ -71,22 +73,12 @@ class Attributes:
     """The object's Namespace as expressions see it, once one has asked."""
     asking: tuple[Decide, Question] | None = None
     """What answers for the authorizer, and the request's own resource, once an expression has been evaluated."""
-    resource: Resource = field(init=False)
-    """The resource that is written to."""
-    subresource: str = field(init=False)
-    """Its subresource; empty for the object itself."""
     named: Named = field(init=False)
     """The resource's group, version and plural."""
     kind: Named = field(init=False)
     """The kind of what is sent."""
-    is_whole: bool = field(init=False)
-    """Whether objects of the resource's own kind are sent, not bodies of a subresource."""
-    is_namespace: bool = field(init=False)
-    """Whether the request is about a Namespace itself."""
-    namespace: str = field(init=False)
-    """The request's namespace; a Namespace lies in itself."""
-    came: Obj | None = field(init=False)
-    """The object as it came, before anybody here changed it."""
+    original: Obj | None = field(init=False)
+    """The object before any webhook or policy changed it."""
     unread: Obj | None = field(default=None, init=False)
     """The object, where nothing was changed but what the server's own changing plugins do not read."""
     is_small: bool = field(init=False)
@@ -94,15 +86,36 @@ class Attributes:
     _requests: dict[tuple[Named, Named], Obj] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.resource, self.subresource = self.call.resource, self.call.subresource
-        self.came = self.obj
+        self.options = self.options or options_of(self.call, self.operation)
+        self.original = self.obj
         self.is_small = self.operation == "CREATE" and 0 < len(self.call.request.read) <= SMALL
-        kind = self.resource.kind
-        self.named = named(kind)
-        self.kind = kind_named(kind, self.subresource)
-        self.is_whole = self.kind.name == kind.kind
-        self.is_namespace = not kind.group and kind.plural == "namespaces"
-        self.namespace = self.name if self.is_namespace else self.call.namespace
+        self.named = named(self.resource.kind)
+        self.kind = kind_named(self.resource.kind, self.subresource)
+
+    @property
+    def resource(self) -> Resource:
+        """The resource that is written to."""
+        return self.call.resource
+
+    @property
+    def subresource(self) -> str:
+        """Its subresource; empty for the object itself."""
+        return self.call.subresource
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether objects of the resource's own kind are sent, not bodies of a subresource."""
+        return self.kind.name == self.call.resource.kind.kind
+
+    @property
+    def is_namespace(self) -> bool:
+        """Whether the request is about a Namespace itself."""
+        return not self.named.group and self.named.name == "namespaces"
+
+    @property
+    def namespace(self) -> str:
+        """The request's namespace; a Namespace lies in itself."""
+        return self.name if self.is_namespace else self.call.namespace
 
     def forbidden(self, why: str) -> StatusError:
         """403 for the object of the request."""

@@ -9,6 +9,7 @@ Source: the order of admission plugins of 1.36.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
@@ -18,6 +19,7 @@ from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, M
 from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
 from haru.apiserver.admission.reinvocation import nothing_new
+from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import node_of
 from haru.apiserver.request.call import BuiltIn, Call, Owned
 from haru.kube.defaulting import apply_defaults
@@ -27,28 +29,37 @@ Obj = dict[str, Any]
 _SYSTEM = ("uid", "creationTimestamp", "generation")
 
 
-class Chain:
-    """The webhooks and policies of one moment."""
+@dataclass(frozen=True, slots=True)
+class Evaluators:
+    """What evaluates webhooks and policies on one server; the same for all configurations."""
 
-    def __init__(
-        self,
-        asking: Webhooks,
-        judging: Policies,
-        changing: Mutators,
-        mutating: Sequence[Webhook],
-        validating: Sequence[Webhook],
-        policies: Sequence[ValidatingPolicy],
-        mutators: Sequence[MutatingPolicy],
-        counts: Counts,
-    ) -> None:
-        self._asking = asking
-        self._judging = judging
-        self._changing = changing
-        self._mutators = mutators
-        self._counts = counts
-        self._mutating = mutating
-        self._validating = validating
-        self._policies = policies
+    webhooks: Webhooks
+    policies: Policies
+    mutators: Mutators
+    counts: Counts
+    authorizer: Authorizer
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The webhooks and policies that are configured at one moment, in the order in which they are asked."""
+
+    mutating: Sequence[Webhook]
+    validating: Sequence[Webhook]
+    policies: Sequence[ValidatingPolicy]
+    mutators: Sequence[MutatingPolicy]
+
+    def __bool__(self) -> bool:
+        return bool(self.mutating or self.validating or self.policies or self.mutators)
+
+
+class Chain:
+    """Ask the webhooks and policies of one moment about a write."""
+
+    def __init__(self, evaluators: Evaluators, configured: Configured) -> None:
+        self._evaluators = evaluators
+        self._counts, self._authorizer = evaluators.counts, evaluators.authorizer
+        self._configured = configured
 
     def for_call(self, call: Call) -> Chain | None:
         """The chain, unless nobody is ever asked about the call's resource."""
@@ -57,12 +68,12 @@ class Chain:
     @property
     def _changes(self) -> bool:
         """Whether anybody changes objects."""
-        return bool(self._mutating or self._mutators)
+        return bool(self._configured.mutating or self._configured.mutators)
 
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
         if not self._changes:
             return attributes.obj
-        policies, hooks = Round(), HookRound() if self._mutating else None
+        policies, hooks = Round(), HookRound() if self._configured.mutating else None
         with self._counts.step("admit", attributes.operation):
             if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
                 return attributes.obj
@@ -76,28 +87,32 @@ class Chain:
     async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound | None, *, again: bool) -> bool:
         """One round: whether anybody changed the object."""
         operation, changed = attributes.operation, False
-        if self._mutators and attributes.operation != "DELETE":
+        if self._configured.mutators and attributes.operation != "DELETE":
             with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
-                changed = await self._changing.mutate(self._mutators, attributes, policies, again=again)
+                changed = await self._evaluators.mutators.mutate(
+                    self._configured.mutators, attributes, policies, again=again
+                )
         if hooks is not None:
             with self._counts.plugin("MutatingAdmissionWebhook", "admit", operation):
-                changed |= await self._asking.mutate(self._mutating, attributes, hooks, again=again)
+                changed |= await self._evaluators.webhooks.mutate(
+                    self._configured.mutating, attributes, hooks, again=again
+                )
         return changed
 
     @property
     def _judges(self) -> bool:
         """Whether anybody judges objects."""
-        return bool(self._policies or self._validating)
+        return bool(self._configured.policies or self._configured.validating)
 
     async def _judge(self, attributes: Attributes) -> None:
         operation = attributes.operation
         with self._counts.step("validate", operation):
-            if self._policies:
+            if self._configured.policies:
                 with self._counts.plugin("ValidatingAdmissionPolicy", "validate", operation):
-                    await self._judging.validate(self._policies, attributes)
-            if self._validating:
+                    await self._evaluators.policies.validate(self._configured.policies, attributes)
+            if self._configured.validating:
                 with self._counts.plugin("ValidatingAdmissionWebhook", "validate", operation):
-                    await self._asking.validate(self._validating, attributes)
+                    await self._evaluators.webhooks.validate(self._configured.validating, attributes)
 
     # --- create
 
@@ -111,8 +126,7 @@ class Chain:
         if generated:
             hidden["name"] = before["name"]
         shown = {**obj, "metadata": {name: value for name, value in before.items() if name not in hidden}}
-        options = options_of(call, "CREATE")
-        attributes = Attributes(call, "CREATE", "" if generated else before["name"], shown, options=options)
+        attributes = Attributes(self._authorizer, call, "CREATE", "" if generated else before["name"], shown)
 
         async def complete(changed: Obj) -> None:
             is_unread = attributes.obj is attributes.unread and node_of(call.request.user) is None
@@ -136,7 +150,7 @@ class Chain:
         if not self._judges:
             return
         name = "" if generated else obj["metadata"]["name"]
-        await self._judge(Attributes(call, "CREATE", name, obj, options=options_of(call, "CREATE")))
+        await self._judge(Attributes(self._authorizer, call, "CREATE", name, obj))
 
     # --- update
 
@@ -151,11 +165,11 @@ class Chain:
             return None
         kind = call.resource.kind
         given = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
-        complete = apply_defaults(given, kind, call.core.gates, call.now)
+        complete = apply_defaults(given, kind, call.objects.gates, call.now)
         shown = _own(complete if owned is None else owned(complete))
         if built_in is not None:
             await built_in(shown)
-        attributes = Attributes(call, "UPDATE", call.name, shown, live, options_of(call, "UPDATE"))
+        attributes = Attributes(self._authorizer, call, "UPDATE", call.name, shown, live)
         changed = await self._change(attributes, built_in)
         assert changed is not None
         return None if changed is shown or changed == shown else _with_owners(changed, shown)
@@ -164,26 +178,28 @@ class Chain:
         """Ask about an update that is complete and valid."""
         if not self._judges:
             return
-        await self._judge(Attributes(call, "UPDATE", call.name, new, live, options_of(call, "UPDATE")))
+        await self._judge(Attributes(self._authorizer, call, "UPDATE", call.name, new, live))
 
     # --- delete, and what is sent to subresources
 
     async def about_deletion(self, call: Call, old: Obj, options: Mapping[str, Any]) -> None:
         """Ask whether an object may be deleted."""
-        attributes = Attributes(call, "DELETE", call.name, None, old, options_of(call, "DELETE", options))
+        attributes = Attributes(
+            self._authorizer, call, "DELETE", call.name, None, old, options_of(call, "DELETE", options)
+        )
         await self._change(attributes)
         await self._judge(attributes)
 
     async def about_subresource(self, call: Call, body: Obj) -> Obj:
         """Ask about what is posted to a subresource (Binding, Eviction, TokenRequest); the body to go on with."""
-        attributes = Attributes(call, "CREATE", call.name, body, options=options_of(call, "CREATE"))
+        attributes = Attributes(self._authorizer, call, "CREATE", call.name, body)
         changed = await self._change(attributes)
         await self._judge(attributes)
         return changed if changed is not None else body
 
     async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
         """Ask about an update of a Scale; the Scale to go on with."""
-        attributes = Attributes(call, "UPDATE", call.name, scale, live, options_of(call, "UPDATE"))
+        attributes = Attributes(self._authorizer, call, "UPDATE", call.name, scale, live)
         changed = await self._change(attributes)
         await self._judge(attributes)
         return changed if changed is not None else scale

@@ -26,7 +26,7 @@ Obj = dict[str, Any]
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
     """The values of an expression's variables for one request."""
     request, asking = partial(attributes.request, seen), partial(_asking, attributes)
-    is_small = seen.obj is attributes.came and attributes.is_small
+    is_small = seen.obj is attributes.original and attributes.is_small
     return Given(seen.obj, seen.old, request, namespace, params, asking, is_small)
 
 
@@ -47,7 +47,7 @@ def _asking(attributes: Attributes) -> tuple[Decide, Question]:
 
 def decider(attributes: Attributes) -> Decide:
     """Answers the authorizer's questions for the user of a request, each once, in whichever thread it is asked."""
-    authorizer, user = attributes.call.core.authorizer, attributes.call.request.user
+    authorizer, user = attributes.authorizer, attributes.call.request.user
     known: dict[Question, Decision] = {}
     loop = asyncio.get_running_loop()
 
@@ -55,11 +55,7 @@ def decider(attributes: Attributes) -> Decide:
         found = known.get(question)
         if found is None:
             who = user if question.service_account is None else _service_account(*question.service_account)
-            if authorizer is None:
-                found = Decision(True)
-            else:
-                found = on_loop(loop, partial(_judged, authorizer, who, question))
-            known[question] = found
+            found = known[question] = on_loop(loop, partial(_judged, authorizer, who, question))
         return found
 
     return decide

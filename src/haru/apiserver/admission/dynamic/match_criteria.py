@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, as_it_came, named, seen_as
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.kube.errors import not_found_error
 from haru.kube.selectors import LabelSelector, label_selector_from
@@ -85,19 +85,19 @@ def _has(values: frozenset[str], wanted: str) -> bool:
 class Equivalents:
     """Which resources are the same objects in other versions or groups."""
 
-    def __init__(self, core: ServerContext) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
         self._generation = -1
         self._by_bucket: dict[str, list[Resource]] = {}
 
     @property
     def generation(self) -> int:
         """Another one whenever other resources are served."""
-        return self._core.served.generation
+        return self._objects.served.generation
 
     def of(self, resource: Resource) -> Sequence[Resource]:
         """Every form of a resource, itself included."""
-        served = self._core.served
+        served = self._objects.served
         if self._generation != served.generation:
             self._generation = served.generation
             self._by_bucket = {}
@@ -206,7 +206,7 @@ async def _namespace_labels(attributes: Attributes) -> dict[str, str]:
     if attributes.is_namespace and not attributes.subresource and attributes.obj is not None:
         labels: dict[str, str] = (attributes.obj.get("metadata") or {}).get("labels") or {}
         return labels
-    namespace = await attributes.call.core.peek("", "namespaces", "", attributes.namespace)
+    namespace = await attributes.call.objects.peek("", "namespaces", "", attributes.namespace)
     if namespace is None:
         raise not_found_error("", "namespaces", attributes.namespace)
     return namespace["metadata"].get("labels") or {}

@@ -144,7 +144,7 @@ class Mutators:
             start = perf_counter()
             why = ""
             try:
-                attributes.obj = await _mutated(policy, applies, expression, current.seen, given, attributes)
+                attributes.obj = await _mutated(current, applies, expression, given, attributes)
             except MutationError as error:
                 why = str(error)
                 errors.append((policy, invocation.binding.name, why, "Invalid"))
@@ -171,14 +171,11 @@ async def _now(invocation: Invocation, attributes: Attributes) -> Invocation:
 
 
 async def _mutated(
-    policy: MutatingPolicy,
-    applies: bool,
-    expression: Expression,
-    seen: Seen,
-    given: Given,
-    attributes: Attributes,
+    invocation: Invocation, applies: bool, expression: Expression, given: Given, attributes: Attributes
 ) -> Obj:
     """The object, in the version of the request, as a mutation makes it. Raises MutationError and StatusError."""
+    policy, seen = invocation.policy, invocation.seen
+    assert isinstance(policy, MutatingPolicy)
     if expression.program is None:
         raise MutationError(expression.problem)
     assert seen.obj is not None and attributes.obj is not None
@@ -192,7 +189,7 @@ async def _mutated(
         raise MutationError(found.error)
     if texts is not None and isinstance(found.value, list):
         made = with_texts(seen.obj, found.value, texts, attributes)
-        if texts.is_unread and (seen.obj is attributes.came or seen.obj is attributes.unread):
+        if texts.is_unread and (seen.obj is attributes.original or seen.obj is attributes.unread):
             attributes.unread = made
     else:
         made = (configured if applies else patched)(seen.obj, found.value, seen, attributes)

@@ -99,7 +99,7 @@ def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
 
 def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) -> Obj:
     """The changed object with defaults. What is in metadata has none, but for labels that others are copied to."""
-    gates, now = attributes.call.core.gates, attributes.call.now
+    gates, now = attributes.call.objects.gates, attributes.call.now
     metadata = changed.get("metadata") or {}
     if kind.custom is not None:
         return apply_defaults(changed, kind, gates, now)

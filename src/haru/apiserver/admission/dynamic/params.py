@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.apiextensions.reader import in_version
-from haru.apiserver.context import ServerContext
 from haru.apiserver.encoding.objects import shared
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.kube.conversion import convert
 from haru.kube.selectors import label_selector_from
@@ -21,10 +21,10 @@ class ParamError(Exception):
     """A binding's parameters can not be had; `failurePolicy` decides what follows."""
 
 
-def param_resource(core: ServerContext, kind: Obj) -> Resource | None:
+def param_resource(objects: ObjectStore, kind: Obj) -> Resource | None:
     """The resource of a policy's `paramKind`; None where it is not served."""
     wanted = (kind.get("apiVersion"), kind.get("kind"))
-    found = (r for r in core.served.all() if (r.kind.api_version, r.kind.kind) == wanted and not r.kind.virtual)
+    found = (r for r in objects.served.all() if (r.kind.api_version, r.kind.kind) == wanted and not r.kind.virtual)
     return next(found, None)
 
 
@@ -35,7 +35,7 @@ def unknown_kind(kind: Obj) -> str:
     return f"failed to find resource referenced by paramKind: '{shown}, Kind={kind.get('kind')}'"
 
 
-async def collect(core: ServerContext, resource: Resource, reference: Obj, namespace: str) -> list[Obj]:
+async def collect(objects: ObjectStore, resource: Resource, reference: Obj, namespace: str) -> list[Obj]:
     """The parameters of a binding for a request in a namespace, in the order of their names. Raises ParamError."""
     where = ""
     if resource.kind.namespaced:
@@ -45,11 +45,11 @@ async def collect(core: ServerContext, resource: Resource, reference: Obj, names
     elif reference.get("namespace"):
         raise ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     if reference.get("name"):
-        record = await core.record(resource, where, reference["name"])
+        record = await objects.record(resource, where, reference["name"])
         records = [record] if record is not None else []
     else:
         selector = label_selector_from(reference.get("selector") or {})
-        page = await core.store.range(resource.prefix(where))
+        page = await objects.store.range(resource.prefix(where))
         records = [each for each in page.records if selector.matches(shared(each)["metadata"].get("labels") or {})]
     if not records and reference.get("parameterNotFoundAction") == "Deny":
         raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")

@@ -113,7 +113,7 @@ async def invocations(
         return [Misconfigured(policy, "", error.message)]
     if seen is None:
         return []
-    if policy.param_kind is not None and param_resource(attributes.call.core, policy.param_kind) is None:
+    if policy.param_kind is not None and param_resource(attributes.call.objects, policy.param_kind) is None:
         return [Misconfigured(policy, "", unknown_kind(policy.param_kind))]
     found: list[Invocation | Misconfigured] = []
     for binding in policy.bindings:
@@ -137,11 +137,11 @@ async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> S
     """The parameters that a binding is to be evaluated with; one that is null where there are none to have."""
     if policy.param_kind is None or binding.param_ref is None:
         return _NO_PARAMS
-    core = attributes.call.core
-    resource = param_resource(core, policy.param_kind)
+    objects = attributes.call.objects
+    resource = param_resource(objects, policy.param_kind)
     if resource is None:
         raise ParamError(unknown_kind(policy.param_kind))
-    return list(await collect(core, resource, binding.param_ref, attributes.namespace))
+    return list(await collect(objects, resource, binding.param_ref, attributes.namespace))
 
 
 async def _namespace(attributes: Attributes) -> Obj | None:
@@ -149,7 +149,7 @@ async def _namespace(attributes: Attributes) -> Obj | None:
     if attributes.is_namespace or not attributes.namespace:
         return None
     if attributes.shown_namespace is None:
-        found = await attributes.call.core.peek("", "namespaces", "", attributes.namespace)
+        found = await attributes.call.objects.peek("", "namespaces", "", attributes.namespace)
         if found is None:
             raise not_found_error("", "namespaces", attributes.namespace)
         attributes.shown_namespace = namespace_value(found)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from haru.apiserver.admission.dynamic.chain import Chain
+from haru.apiserver.admission.dynamic.chain import Chain, Configured, Evaluators
 from haru.apiserver.admission.dynamic.match_criteria import GROUP, Equivalents
 from haru.apiserver.admission.dynamic.metrics import Counts
 from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators
@@ -20,11 +20,10 @@ from haru.apiserver.admission.dynamic.policies import Binding, Policy
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
 from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
-from haru.apiserver.bootstrap.objects import own_call
-from haru.apiserver.core import Core
+from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.encoding.objects import decode
+from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.store_reflector import StoreReflector
-from haru.apiserver.registry.write import change
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response
 from haru.apiserver.webhook_client import Caller
@@ -58,19 +57,24 @@ def _made(raw: Obj, make: Callable[[], T]) -> list[T]:
         return []
 
 
-class Registry:
+class DynamicPlugins:
     """The webhooks and policies of one server."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._followed = StoreReflector(core, GROUP, _PLURALS)
+    def __init__(self, loopback: Loopback, authorizer: Authorizer) -> None:
+        self._loopback = loopback
+        objects = loopback.objects
+        self._followed = StoreReflector(objects, GROUP, _PLURALS)
         self._lock = asyncio.Lock()
-        self.caller = Caller(core)
-        equivalents = Equivalents(core)
+        self.caller = Caller(objects)
+        equivalents = Equivalents(objects)
         self.counts = Counts()
-        self._webhooks = Webhooks(equivalents, self.caller, self.counts)
-        self._policies = Policies(equivalents, self.counts)
-        self._mutators = Mutators(equivalents, self.counts)
+        self._evaluators = Evaluators(
+            Webhooks(equivalents, self.caller, self.counts),
+            Policies(equivalents, self.counts),
+            Mutators(equivalents, self.counts),
+            self.counts,
+            authorizer,
+        )
         self._chain: Chain | None = None
 
     async def start(self) -> None:
@@ -109,13 +113,10 @@ class Registry:
     def _compile(self) -> None:
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
         policies = self._bound(POLICIES, BINDINGS, ValidatingPolicy)
-        enabled = self._core.gates.enabled("MutatingAdmissionPolicy")
+        enabled = self._loopback.objects.gates.enabled("MutatingAdmissionPolicy")
         mutators = self._bound(MUTATORS, MUTATOR_BINDINGS, MutatingPolicy) if enabled else []
-        active = bool(mutating or validating or policies or mutators)
-        chain = Chain(
-            self._webhooks, self._policies, self._mutators, mutating, validating, policies, mutators, self.counts
-        )
-        self._chain = chain if active else None
+        configured = Configured(mutating, validating, policies, mutators)
+        self._chain = Chain(self._evaluators, configured) if configured else None
 
     def _bound(self, plural: str, of_bindings: str, make: Callable[[Obj, list[Binding]], P]) -> list[P]:
         """The policies that have bindings, in the order of their names."""
@@ -149,18 +150,16 @@ class Registry:
         status = policy.get("status") or {}
         if int(status.get("observedGeneration") or 0) >= generation:
             return
-        warnings = expression_warnings(policy, self._core)
+        warnings = expression_warnings(policy, self._loopback.objects)
         wanted: Obj = {**status, "observedGeneration": generation, "typeChecking": {}}
         if warnings:
             wanted["typeChecking"] = {"expressionWarnings": warnings}
-        call = own_call(self._core, policy, "update")
-        call.name, call.subresource = policy["metadata"]["name"], "status"
 
         async def make(live: Obj) -> Obj:
             return {**live, "status": wanted} if live["metadata"].get("generation") == generation else live
 
         try:
-            await change(call, make)
+            await self._loopback.update(policy, make, "status")
         except (StatusError, StoreError) as error:
             # What the client wrote is stored; the next write of a policy tries again.
-            _LOG.warning("the status of policy %s was not written: %s", call.name, error)
+            _LOG.warning("the status of policy %s was not written: %s", policy["metadata"]["name"], error)

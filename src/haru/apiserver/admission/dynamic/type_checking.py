@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from haru.apiserver.admission.dynamic.params import param_resource
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.cel.admission import compile_expression, environment, variable_type
 from haru.cel.environment import Environment
@@ -25,12 +25,12 @@ TYPES_LIMIT = 10
 """How many kinds one rule may add."""
 
 
-def expression_warnings(policy: Obj, core: ServerContext) -> list[Obj]:
+def expression_warnings(policy: Obj, objects: ObjectStore) -> list[Obj]:
     """`expressionWarnings` of a policy: for each validation's expressions what is wrong with them, by kind."""
     spec = policy["spec"]
-    resources = _resources(spec, core)
+    resources = _resources(spec, objects)
     found: list[Obj] = []
-    environments = [(resource, _environment(spec, resource, core)) for resource in resources]
+    environments = [(resource, _environment(spec, resource, objects)) for resource in resources]
     for number, validation in enumerate(spec.get("validations") or ()):
         for member in ("expression", "messageExpression"):
             text = validation.get(member)
@@ -50,7 +50,7 @@ def _warning(text: str, environments: list[tuple[Resource, Environment]]) -> str
     return "\n".join(lines)
 
 
-def _resources(spec: Obj, core: ServerContext) -> list[Resource]:
+def _resources(spec: Obj, objects: ObjectStore) -> list[Resource]:
     """The kinds that the rules name without wildcards, in the order of their names."""
     found: dict[tuple[str, str, str], Resource] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
@@ -59,18 +59,18 @@ def _resources(spec: Obj, core: ServerContext) -> list[Resource]:
         if "*" in groups or "*" in versions:
             continue
         named = [(g, v, p) for g in sorted(groups) for v in sorted(versions) for p in sorted(plurals)]
-        served = [resource for name in named if (resource := core.served.get(*name)) is not None]
+        served = [resource for name in named if (resource := objects.served.get(*name)) is not None]
         for resource in served[:TYPES_LIMIT]:
             found[resource.kind.group, resource.kind.version, resource.kind.kind] = resource
     return [found[key] for key in sorted(found)]
 
 
-def _environment(spec: Obj, resource: Resource, core: ServerContext) -> Environment:
+def _environment(spec: Obj, resource: Resource, objects: ObjectStore) -> Environment:
     structs: dict[str, Mapping[str, Type]] = {}
     about = declare_kind(resource.kind, structs)
     params = DYN
     if spec.get("paramKind"):
-        of_params = param_resource(core, spec["paramKind"])
+        of_params = param_resource(objects, spec["paramKind"])
         params = declare_kind(of_params.kind, structs) if of_params is not None else DYN
     variables: dict[str, Type] = {}
     within = environment(

@@ -210,7 +210,7 @@ class Webhooks:
             return patched != before
         try:
             decoded, _ = strict_decode(patched, seen.target.kind)
-            defaulted = apply_defaults(decoded, seen.target.kind, call.core.gates, call.now)
+            defaulted = apply_defaults(decoded, seen.target.kind, call.objects.gates, call.now)
         except StatusError as error:
             raise internal_error(error.message) from None
         attributes.obj = await converted(defaulted, call.resource.kind)

@@ -22,14 +22,15 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How long a token is good, and how long it says that it is, in seconds."""
+    """When a token is issued (seconds since the epoch), and for how many seconds it is said to be valid, and is."""
 
+    issued: int
     told: int
     real: int
 
     @property
     def extended(self) -> bool:
-        """Whether it is good for longer than it says."""
+        """Whether it is valid for longer than it says."""
         return self.real != self.told
 
 
@@ -37,26 +38,23 @@ def claims_of(
     account: Obj,
     issuer: str,
     audiences: Sequence[str],
-    now: int,
     life: Life,
-    token_id: str,
     bound: Mapping[str, Reference],
 ) -> Obj:
-    """The payload. `bound` is by `pod`, `node`, `secret`; `now` is in seconds since the epoch."""
+    """The payload, without the token's id (`jti`). `bound` is by `pod`, `node`, `secret`."""
     metadata = account["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     private: Obj = {"namespace": namespace, "serviceaccount": {"name": name, "uid": metadata["uid"]}}
     for kind, reference in bound.items():
         private[kind] = {"name": reference.name, **({"uid": reference.uid} if reference.uid else {})}
     if life.extended:
-        private["warnafter"] = now + life.told
+        private["warnafter"] = life.issued + life.told
     return {
         "aud": list(audiences),
-        "exp": now + life.real,
-        "iat": now,
+        "exp": life.issued + life.real,
+        "iat": life.issued,
         "iss": issuer,
-        "jti": token_id,
         "kubernetes.io": private,
-        "nbf": now,
+        "nbf": life.issued,
         "sub": f"system:serviceaccount:{namespace}:{name}",
     }

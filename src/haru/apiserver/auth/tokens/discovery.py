@@ -7,7 +7,6 @@ Source: KEP 1393; OpenID Connect Discovery 1.0; RFC 7517.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from haru.jose import PublicKey, jwk
 
 if TYPE_CHECKING:
     from haru.apiserver.auth.tokens.sources import KeySource
-    from haru.apiserver.context import ServerContext
+    from haru.apiserver.serving_address import ServingAddress
 
 CONFIGURATION = "/.well-known/openid-configuration"
 KEYS = "/openid/v1/jwks"
@@ -35,8 +34,8 @@ def is_issuer_url(issuer: str) -> bool:
 class Documents:
     """Both documents of one server."""
 
-    def __init__(self, core: ServerContext, issuer: str, jwks_uri: str) -> None:
-        self._core = core
+    def __init__(self, address: ServingAddress, issuer: str, jwks_uri: str) -> None:
+        self._address = address
         self._issuer = issuer
         self._jwks_uri = jwks_uri
         self._keys: list[dict[str, Any]] = []
@@ -63,7 +62,7 @@ class Documents:
     def _configuration(self) -> dict[str, Any]:
         return {
             "issuer": self._issuer,
-            "jwks_uri": self._jwks_uri or f"https://{external_address(self._core)}{KEYS}",
+            "jwks_uri": self._jwks_uri or f"https://{self._address.external()}{KEYS}",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": sorted({key["alg"] for key in self._keys}),
@@ -72,14 +71,3 @@ class Documents:
 
 def _told(keys: Sequence[PublicKey]) -> list[dict[str, Any]]:
     return [jwk(key) for key in keys if not key.excluded]
-
-
-def external_address(core: ServerContext) -> str:
-    """Where others find this server: what it listens on, or where that is every address, what it advertises."""
-    advertised = core.config.advertise_address
-    if core.listening is None:
-        return advertised
-    host, port = core.listening
-    if ipaddress.ip_address(host).is_unspecified:
-        host = advertised.rpartition(":")[0].strip("[]")
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

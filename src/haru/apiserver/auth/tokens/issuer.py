@@ -26,7 +26,9 @@ from haru.apiserver.auth.tokens.validation import LEGACY_ISSUER, Checked, Checke
 from haru.jose import JoseError, PublicKey, encode, is_signed_by, split
 
 if TYPE_CHECKING:
-    from haru.apiserver.context import ServerContext
+    from haru.apiserver.auth.token_options import TokenOptions
+    from haru.apiserver.object_store import ObjectStore
+    from haru.apiserver.serving_address import ServingAddress
 
 Obj = dict[str, Any]
 REMEMBERED = 8192
@@ -52,16 +54,18 @@ class Issued:
 class AccountTokens:
     """Everything about ServiceAccount tokens that outlives a request."""
 
-    def __init__(self, core: ServerContext) -> None:
-        options = core.config.account_tokens
-        options.check(core.config.service_account_key_pem)
-        self._core = core
+    def __init__(
+        self, objects: ObjectStore, options: TokenOptions, signing_key_pem: bytes, address: ServingAddress
+    ) -> None:
+        options.check(signing_key_pem)
+        self._clock = objects.clock
+        self._signing_key_pem = signing_key_pem
         self._options = options
         self.metrics = TokenMetrics(external=bool(options.endpoint))
         self.max_seconds = options.max_seconds
         self._extended_seconds = EXTENDED_SECONDS
-        self.documents = Documents(core, options.issuers[0], options.jwks_uri)
-        self._checker = Checker(core, self.metrics, lookup=options.lookup)
+        self.documents = Documents(address, options.issuers[0], options.jwks_uri)
+        self._checker = Checker(objects, self.metrics, lookup=options.lookup)
         self._proven: FIFOCache[bytes, _Proven] = FIFOCache(REMEMBERED)
         self._external: ExternalKeys | None = None
         if options.endpoint:
@@ -77,7 +81,7 @@ class AccountTokens:
     @property
     def can_sign(self) -> bool:
         """Whether there is anything to sign with."""
-        return self._external is not None or bool(self._core.config.service_account_key_pem)
+        return self._external is not None or bool(self._signing_key_pem)
 
     @property
     def source(self) -> KeySource:
@@ -85,7 +89,7 @@ class AccountTokens:
         if self._source is None:
             from haru.apiserver.auth.tokens.keys import load_signing_key, load_verification_keys
 
-            pem = self._core.config.service_account_key_pem
+            pem = self._signing_key_pem
             more = [key for text in self._options.verification_pems for key in load_verification_keys(text)]
             self._source = LocalKeys(load_signing_key(pem) if pem else None, more)
         return self._source
@@ -110,13 +114,13 @@ class AccountTokens:
         self, account: Obj, audiences: Sequence[str], seconds: int, bound: Mapping[str, Reference]
     ) -> Issued:
         """A token for an account. Raises `SignerError`."""
-        now = int(self._core.clock().timestamp())
-        life = Life(seconds, seconds)
+        now = int(self._clock().timestamp())
+        life = Life(now, seconds, seconds)
         of_pod = "pod" in bound and set(audiences) <= set(self.audiences)
         if self._options.extend and of_pod and seconds == WARN_AFTER_SECONDS:
-            life = Life(seconds, self._extended_seconds)
+            life = Life(now, seconds, self._extended_seconds)
         token_id = str(uuid.uuid4())
-        claims = claims_of(account, self._options.issuers[0], audiences, now, life, token_id, bound)
+        claims = {**claims_of(account, self._options.issuers[0], audiences, life, bound), "jti": token_id}
         token = await self.source.sign(encode(orjson.dumps(claims)))
         return Issued(token, token_id, now + seconds)
 

@@ -19,7 +19,7 @@ from haru.kube.names import parse_time
 
 if TYPE_CHECKING:
     from haru.apiserver.auth.tokens.metrics import TokenMetrics
-    from haru.apiserver.context import ServerContext
+    from haru.apiserver.object_store import ObjectStore
 
 Obj = dict[str, Any]
 
@@ -46,15 +46,15 @@ class Checked:
 class Checker:
     """Checks claims against a server's clock and store; `lookup`: whether what they name has to be there."""
 
-    def __init__(self, core: ServerContext, metrics: TokenMetrics, *, lookup: bool) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectStore, metrics: TokenMetrics, *, lookup: bool) -> None:
+        self._objects = objects
         self._metrics = metrics
         self._lookup = lookup
 
     async def check(self, claims: Obj, wanted: Sequence[str]) -> Checked:
         """The user of a bound token. Raises `InvalidToken`."""
         audiences = _audiences(claims, wanted)
-        now = self._core.clock().timestamp()
+        now = self._objects.clock().timestamp()
         _check_times(claims, now)
         private = _mapping(claims.get("kubernetes.io"))
         account, namespace = _mapping(private.get("serviceaccount")), _text(private.get("namespace"))
@@ -77,7 +77,7 @@ class Checker:
                 await self._there(plural, where, _text(each.get("name")), _text(each.get("uid")), now)
 
     async def _there(self, plural: str, namespace: str, name: str, uid: str, now: float) -> Obj:
-        found = await self._core.peek("", plural, namespace, name) if name else None
+        found = await self._objects.peek("", plural, namespace, name) if name else None
         if found is None:
             raise InvalidToken(f"{_GONE}: one of its {plural} is gone")
         if found["metadata"]["uid"] != uid:
@@ -106,9 +106,9 @@ class Checker:
         if not all(say.values()) or claims.get("sub") != subject:
             raise InvalidToken("service account token of a Secret names no account")
         if self._lookup:
-            now = self._core.clock().timestamp()
+            now = self._objects.clock().timestamp()
             await self._there("serviceaccounts", namespace, name, uid, now)
-            held = await self._core.peek("", "secrets", namespace, secret)
+            held = await self._objects.peek("", "secrets", namespace, secret)
             if held is None or not _holds(held, token):
                 raise InvalidToken(f"{_GONE}: its Secret does not hold it")
         self._metrics.legacy += 1

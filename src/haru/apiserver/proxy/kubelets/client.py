@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from haru.apiserver.context import ServerContext
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.kubelets.options import KubeletOptions
 from haru.kube.errors import StatusError
 from haru.upgrade_proxy import Headers, UpgradeError, UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
@@ -54,15 +54,15 @@ def endpoint_of(node: Mapping[str, Any], address_types: Sequence[str]) -> Endpoi
 class Kubelets:
     """The kubelets of one cluster."""
 
-    def __init__(self, core: ServerContext, options: KubeletOptions) -> None:
-        self._core, self._options = core, options
+    def __init__(self, objects: ObjectStore, options: KubeletOptions) -> None:
+        self._objects, self._options = objects, options
         self._unchecked = _tls(options, b"")
         self._checked = _tls(options, options.authority) if options.authority else self._unchecked
         self._session: aiohttp.ClientSession | None = None
 
     async def endpoint(self, node: str) -> Endpoint | None:
         """Where the kubelet of a node listens; None where there is none."""
-        found = await self._core.peek("", "nodes", "", node)
+        found = await self._objects.peek("", "nodes", "", node)
         return endpoint_of(found, self._options.address_types) if found is not None else None
 
     def request(

@@ -15,11 +15,12 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from haru.apiserver.auth.node_authorizer import Attributes
-from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.object_store import Obj, ObjectStore
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.request.http import Request, Response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
 from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
 
@@ -64,22 +65,69 @@ def asked_rights(request: Request, wanted: Connection) -> list[Attributes]:
     return [Attributes(each, "", wanted.plural, wanted.subresource, wanted.namespace, wanted.name) for each in verbs]
 
 
-async def connect(core: ServerContext, kubelets: Kubelets | None, request: Request, wanted: Connection) -> Response:
-    """The connection, or the kubelet's answer."""
-    if wanted.plural == "nodes":
-        return await _node(core, kubelets, request, wanted)
-    pod = await core.read("", "pods", wanted.namespace, wanted.name)
-    if pod is None:
-        raise not_found_error("", "pods", wanted.name)
-    node = (pod.get("spec") or {}).get("nodeName")
-    if not node:
-        raise bad_request_error(f"pod {wanted.name} does not have a host assigned")
-    endpoint = await kubelets.endpoint(node) if kubelets is not None else None
-    if kubelets is None or endpoint is None:
-        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
-    if not wants_upgrade(request.scope["headers"]):
-        raise bad_request_error("Upgrade request required")
-    return await _tunnel(core, kubelets, request, endpoint, pod_target(request, wanted, pod))
+class KubeletProxy:
+    """Connect clients with the kubelets of one server's nodes; `kubelets` is None if all nodes are simulated."""
+
+    def __init__(self, objects: ObjectStore, kubelets: Kubelets | None, streams: OpenStreams) -> None:
+        self._objects, self._kubelets, self._streams = objects, kubelets, streams
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._kubelets is not None:
+            await self._kubelets.close()
+
+    async def connect(self, request: Request, wanted: Connection) -> Response:
+        """The connection, or the kubelet's answer."""
+        if wanted.plural == "nodes":
+            return await self._node(request, wanted)
+        pod = await self._objects.read("", "pods", wanted.namespace, wanted.name)
+        if pod is None:
+            raise not_found_error("", "pods", wanted.name)
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node:
+            raise bad_request_error(f"pod {wanted.name} does not have a host assigned")
+        kubelets = self._kubelets
+        endpoint = await kubelets.endpoint(node) if kubelets is not None else None
+        if kubelets is None or endpoint is None:
+            raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
+        if not wants_upgrade(request.scope["headers"]):
+            raise bad_request_error("Upgrade request required")
+        return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
+
+    async def _node(self, request: Request, wanted: Connection) -> Response:
+        if ":" in wanted.name:
+            raise bad_request_error(f'nodes "{wanted.name}": write the node\'s name alone: other ports are not proxied')
+        if await self._objects.peek("", "nodes", "", wanted.name) is None:
+            raise not_found_error("", "nodes", wanted.name)
+        kubelets = self._kubelets
+        endpoint = await kubelets.endpoint(wanted.name) if kubelets is not None else None
+        if kubelets is None or endpoint is None:
+            raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {wanted.name}: it is simulated")
+        query = (request.scope.get("query_string") or b"").decode("latin-1")
+        target = quote(wanted.rest, safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
+        if wants_upgrade(request.scope["headers"]):
+            return await self._tunnel(kubelets, request, endpoint, target)
+        body = await request.body()
+        sent = kubelets.request(endpoint, request.method, target, passed_headers(request, keeps_upgrade=False), body)
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                answer: aiohttp.ClientResponse = await sent
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise StatusError(
+                503, "ServiceUnavailable", f"error trying to reach service: {error or 'no answer'}"
+            ) from error
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+        kept = [(name, value) for name, value in headers if name.decode("latin-1") not in ANSWER_DROPPED]
+        stream = AnswerStream(self._streams, answer).run
+        return Response(answer.status, b"", answer.headers.get("Content-Type", ""), kept, stream, passed_on=True)
+
+    async def _tunnel(self, kubelets: Kubelets, request: Request, endpoint: Endpoint, target: str) -> Response:
+        if HIJACK not in (request.scope.get("extensions") or {}):
+            raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
+        opened = await kubelets.tunnel(endpoint, request.method, target, passed_headers(request, keeps_upgrade=True))
+        if opened.status != 101:
+            return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
+        return Response(101, tunnel=Tunnel(self._streams, opened).run)
 
 
 def pod_target(request: Request, wanted: Connection, pod: Obj) -> str:
@@ -97,33 +145,6 @@ def pod_target(request: Request, wanted: Connection, pod: Obj) -> str:
     return f"/{kind}/{path}" + (f"?{urlencode(query)}" if query else "")
 
 
-async def _node(core: ServerContext, kubelets: Kubelets | None, request: Request, wanted: Connection) -> Response:
-    if ":" in wanted.name:
-        raise bad_request_error(f'nodes "{wanted.name}": write the node\'s name alone: other ports are not proxied')
-    if await core.peek("", "nodes", "", wanted.name) is None:
-        raise not_found_error("", "nodes", wanted.name)
-    endpoint = await kubelets.endpoint(wanted.name) if kubelets is not None else None
-    if kubelets is None or endpoint is None:
-        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {wanted.name}: it is simulated")
-    query = (request.scope.get("query_string") or b"").decode("latin-1")
-    target = quote(wanted.rest, safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
-    if wants_upgrade(request.scope["headers"]):
-        return await _tunnel(core, kubelets, request, endpoint, target)
-    body = await request.body()
-    sent = kubelets.request(endpoint, request.method, target, passed_headers(request, keeps_upgrade=False), body)
-    try:
-        async with asyncio.timeout(HEAD_SECONDS):
-            answer: aiohttp.ClientResponse = await sent
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise StatusError(
-            503, "ServiceUnavailable", f"error trying to reach service: {error or 'no answer'}"
-        ) from error
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
-    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in ANSWER_DROPPED]
-    stream = AnswerStream(core, answer).run
-    return Response(answer.status, b"", answer.headers.get("Content-Type", ""), kept, stream, passed_on=True)
-
-
 def passed_headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, str]]:
     """The client's headers without what is about the client's own connection, and who it is."""
     dropped = _OURS if keeps_upgrade else _OURS | _HOPS
@@ -139,22 +160,11 @@ def passed_headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, 
     return kept
 
 
-async def _tunnel(
-    core: ServerContext, kubelets: Kubelets, request: Request, endpoint: Endpoint, target: str
-) -> Response:
-    if HIJACK not in (request.scope.get("extensions") or {}):
-        raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
-    opened = await kubelets.tunnel(endpoint, request.method, target, passed_headers(request, keeps_upgrade=True))
-    if opened.status != 101:
-        return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
-    return Response(101, tunnel=Tunnel(core, opened).run)
-
-
 class Tunnel:
     """A connection that was taken over, until one side ends it or the server stops."""
 
-    def __init__(self, core: ServerContext, opened: UpgradeResponse) -> None:
-        self._core, self._opened = core, opened
+    def __init__(self, streams: OpenStreams, opened: UpgradeResponse) -> None:
+        self._streams, self._opened = streams, opened
         self._work: asyncio.Task[None] | None = None
 
     def close(self) -> None:
@@ -167,11 +177,9 @@ class Tunnel:
         client = request.scope["extensions"][HIJACK]()
         client.writer.write(self._opened.head)
         self._work = asyncio.create_task(splice(client, self._opened.stream))
-        self._core.streams.add(self)
-        if self._core.stopping:
-            self.close()
+        self._streams.add(self)
         try:
             await asyncio.wait([self._work])
         finally:
-            self._core.streams.discard(self)
+            self._streams.discard(self)
             self._work.cancel()

@@ -7,18 +7,16 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
-from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.request.call import Call
-from haru.apiserver.request.http import Response
 from haru.kube.errors import StatusError, bad_request_error
 
 OPTIONS = ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
 _ERROR_BYTES = 2048
 
 
-async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: str) -> Response:
-    """The log of a container of the call's pod."""
+async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: str) -> aiohttp.ClientResponse:
+    """The kubelet's answer for the log of a container of the call's pod. Raises StatusError."""
     request = call.request
     given = [(name, request.param(name)) for name in OPTIONS if request.param(name)]
     path = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
@@ -39,7 +37,7 @@ async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: 
     if answer.status != 200:
         answer.close()
         raise _refused(call, answer.status, said.decode("utf-8", "replace").strip())
-    return Response(200, content_type="text/plain", stream=AnswerStream(call.core, answer).run)
+    return answer
 
 
 def _refused(call: Call, status: int, text: str) -> StatusError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.write import change, place_in_namespace
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
@@ -30,7 +30,7 @@ async def bind(call: Call) -> Response:
     read_write_options(call)
     binding = await bodies.read_object(call.request, _KIND)
     metadata = binding.setdefault("metadata", {})
-    pods = replace(call, resource=call.core.served.preferred("", "pods"), subresource="binding")
+    pods = replace(call, resource=call.objects.served.preferred("", "pods"), subresource="binding")
     pods.name = call.name or metadata.get("name") or ""
     place_in_namespace(pods, metadata)
     _validate(pods.name, binding)
@@ -64,9 +64,9 @@ async def bind(call: Call) -> Response:
 
 async def _with_topology(call: Call, binding: Obj) -> Obj:
     """The binding with the zone and region of its node, which the pod then has as labels (KEP-4742)."""
-    if not call.core.gates.enabled("PodTopologyLabelsAdmission"):
+    if not call.objects.gates.enabled("PodTopologyLabelsAdmission"):
         return binding
-    node = await call.core.peek("", "nodes", "", binding["target"]["name"])
+    node = await call.objects.peek("", "nodes", "", binding["target"]["name"])
     known = (node or {"metadata": {}})["metadata"].get("labels") or {}
     found = {name: known[name] for name in _TOPOLOGY if name in known}
     if not found:
@@ -112,7 +112,7 @@ def bound(call: Call, pod: Obj, binding: Obj) -> Obj:
     given = binding.get("metadata") or {}
     if given.get("annotations"):
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **given["annotations"]}
-    if given.get("labels") and call.core.gates.enabled("PodTopologyLabelsAdmission"):
+    if given.get("labels") and call.objects.gates.enabled("PodTopologyLabelsAdmission"):
         metadata["labels"] = {**(metadata.get("labels") or {}), **given["labels"]}
     condition = {"type": "PodScheduled", "status": "True"}
     # What the pod waited for has come (KEP-5278): the nomination must not be counted beside the pod.

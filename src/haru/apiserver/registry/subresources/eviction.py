@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.admission import node_restriction
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
@@ -52,7 +52,7 @@ async def evict(call: Call) -> Response:
         call.chain = None  # what follows is the eviction's own doing
     await node_restriction.check_pod(call, "evict pods")
     preconditions = asked.get("preconditions") or {}
-    pod = await call.core.read("", "pods", call.namespace, call.name)
+    pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
     if not _needs_no_budget(pod):
@@ -94,7 +94,7 @@ async def _budget_of(call: Call, pod: Obj) -> Obj | None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         budget
-        for budget in await call.core.peek_all("policy", "poddisruptionbudgets", call.namespace)
+        for budget in await call.objects.peek_all("policy", "poddisruptionbudgets", call.namespace)
         if (selector := (budget.get("spec") or {}).get("selector")) is not None
         and label_selector_from(selector).matches(labels)
     ]
@@ -139,7 +139,7 @@ def _used_up(status: Obj) -> str:
 
 async def _spend(call: Call, budget: Obj, pod: Obj) -> None:
     """Take one disruption from the budget; 429 when it has none."""
-    resource = call.core.served.preferred("policy", "poddisruptionbudgets")
+    resource = call.objects.served.preferred("policy", "poddisruptionbudgets")
     name = budget["metadata"]["name"]
     on_budget = replace(call, resource=resource, name=name, subresource="status")
 

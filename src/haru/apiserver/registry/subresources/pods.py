@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from haru.apiserver.admission.accounts import check_ephemeral_containers
-from haru.apiserver.admission.limit_ranges import check_resized_pod
-from haru.apiserver.admission.pod_resize import check_room_on_node
-from haru.apiserver.admission.pod_standards import check_pod_update
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
+from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
+from haru.apiserver.streams import OpenStreams
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError, bad_request_error
 from haru.kube.validation.common import same
@@ -55,22 +53,22 @@ def _next_generation(call: Call, wanted: Obj, live: Obj, spec: Obj) -> Obj:
 
 async def _ephemeral(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Containers may be added, never changed or removed; the pod that comes of it is judged whole."""
-    wanted = apply_defaults(wanted, call.resource.kind, call.core.gates)
+    wanted = apply_defaults(wanted, call.resource.kind, call.objects.gates)
     spec = _spec_with(live, "ephemeralContainers", wanted)
     new = _next_generation(call, wanted, live, spec)
-    _require(call, validate_ephemeral_containers_update(new, live, Rules(call.core.gates, call.core.check_selector)))
-    await check_ephemeral_containers(call, new)
-    await check_pod_update(call, new, live)
+    _require(
+        call, validate_ephemeral_containers_update(new, live, Rules(call.objects.gates, call.objects.check_selector))
+    )
+    await call.admission.validate_subresource(call, new, live)
     return new
 
 
 async def _resized(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Only cpu and memory may change, and not so that the pod changes its QoS class (KEP 1287) or outgrows its node."""
-    wanted = apply_defaults(wanted, call.resource.kind, call.core.gates)
+    wanted = apply_defaults(wanted, call.resource.kind, call.objects.gates)
     new = _next_generation(call, wanted, live, _resized_spec(wanted, live))
-    _require(call, validate_resize(new, live, Rules(call.core.gates, call.core.check_selector)))
-    await check_resized_pod(call, new, live)
-    await check_room_on_node(call, new, live)
+    _require(call, validate_resize(new, live, Rules(call.objects.gates, call.objects.check_selector)))
+    await call.admission.validate_subresource(call, new, live)
     return new
 
 
@@ -104,19 +102,21 @@ def _require(call: Call, errors: list[FieldError]) -> None:
         raise call.invalid(call.name, errors)
 
 
-async def read_log(call: Call) -> Response:
+async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) -> Response:
     """GET of a pod's log: the kubelet's of its node; that of a simulated one is empty."""
-    pod = await call.core.read("", "pods", call.namespace, call.name)
+    pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
     container = chosen_container(pod, call.request.param("container"))
-    node, kubelets = (pod.get("spec") or {}).get("nodeName"), call.core.kubelets
+    node = (pod.get("spec") or {}).get("nodeName")
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
         return text_response("")
+    from haru.apiserver.peers.proxy import AnswerStream
     from haru.apiserver.proxy.kubelets.logs import log_of
 
-    return await log_of(call, kubelets, endpoint, container)
+    answer = await log_of(call, kubelets, endpoint, container)
+    return Response(200, content_type="text/plain", stream=AnswerStream(streams, answer).run)
 
 
 def chosen_container(pod: Obj, chosen: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, prepare_change
 from haru.apiserver.request import bodies
@@ -83,7 +83,7 @@ def selector_text(selector: Obj) -> str:
 
 async def read(call: Call) -> Response:
     """GET of the Scale."""
-    record = await call.core.record(call.resource, call.namespace, call.name)
+    record = await call.objects.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
     shown = await read_record(record, call.resource)

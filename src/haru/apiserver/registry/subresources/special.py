@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from haru.apiserver.admission.signing import check_approval
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
@@ -38,7 +37,7 @@ async def patch_approval(call: Call) -> Response:
 
 async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Conditions only; what is set without times gets the present one."""
-    check_approval(call, live)
+    await call.admission.validate_subresource(call, wanted, live)
     conditions = []
     for condition in (wanted.get("status") or {}).get("conditions") or ():
         stamped = dict(condition)

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from haru.apiserver.admission import node_restriction
 from haru.apiserver.auth.tokens.claims import Reference
+from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.sources import SignerError
-from haru.apiserver.context import Obj
+from haru.apiserver.object_store import Obj
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
@@ -34,19 +35,18 @@ _ISSUED = "authentication.kubernetes.io/issued-credential-id"
 _LOG = logging.getLogger("haru.apiserver")
 
 
-async def issue_token(call: Call) -> Response:
+async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     """POST of a TokenRequest below its service account."""
     assert _KIND is not None
     read_write_options(call)
     request = await bodies.read_object(call.request, _KIND)
     _check_names(call, request.get("metadata") or {})
-    account = await call.core.read("", "serviceaccounts", call.namespace, call.name)
+    account = await call.objects.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:
         raise call.not_found()
     if call.chain is not None:
         request = await call.chain.about_subresource(call, request)
         _check_names(call, request.get("metadata") or {})
-    tokens = call.core.account_tokens
     if not tokens.can_sign:
         raise bad_request_error("this server has no key to sign ServiceAccount tokens with")
     spec = request.setdefault("spec", {})
@@ -111,7 +111,7 @@ async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
     plural = _BOUND.get(kind)
     if plural is None or reference.get("apiVersion", "v1") != "v1":
         raise bad_request_error(f"cannot bind token for serviceaccount to a type {kind}")
-    found = await call.core.read("", plural, "" if kind == "Node" else call.namespace, name)
+    found = await call.objects.read("", plural, "" if kind == "Node" else call.namespace, name)
     if found is None:
         raise not_found_error("", plural, name)
     uid = found["metadata"]["uid"]
@@ -122,7 +122,7 @@ async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
             why = "to pod running with different serviceaccount name."
             raise bad_request_error(f'cannot bind token for serviceaccount "{call.name}" {why}')
         if node := spec.get("nodeName"):
-            there = await call.core.peek("", "nodes", "", node)
+            there = await call.objects.peek("", "nodes", "", node)
             bound["node"] = Reference(node, there["metadata"]["uid"] if there else "")
     if reference.get("uid") and reference["uid"] != uid:
         why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record ({uid})"

@@ -1,73 +1,36 @@
-"""Hold what every part of one API server needs: store, feature gates, served resources, clock and ids.
+"""Read the objects of one server: the store, the resources that it serves, feature gates, clock and ids.
 
 This module is below all components (authorizer, admission, aggregation, peers, ...): it imports none of them.
-`haru.apiserver.core` adds the components that the handlers of requests use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from haru.apiserver.config import ServerConfig
-from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.encoding.objects import decode, shared
 from haru.apiserver.registry.resources import Resource, Served
-from haru.apiserver.registry.watch_encoder import SharedPieces
 from haru.apiserver.request.http import RandomIds
 from haru.kube.gates import FeatureGates
 from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem
-from haru.storage import Event, Record, Store, Watch
+from haru.storage import Record, Store
 
 Obj = dict[str, Any]
 
 
-class Closable(Protocol):
-    """Something that the server closes when it stops."""
-
-    def close(self) -> None:
-        """End the stream."""
-
-
-class ServerContext:
-    """Hold the configuration, the store, the served resources, the clock and the open streams of one server."""
+class ObjectStore:
+    """Hold the store, the served resources, the feature gates, the clock and the source of uids."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self.config = config
         self.store: Store = config.store
         self.gates: FeatureGates = config.gates
         self.served = Served(config.gates, config.runtime_config)
         self.clock: Callable[[], datetime] = config.clock
-        self.watches: set[Watch] = set()
         self.new_uid = RandomIds().take
         """Returns a fresh UUIDv4."""
-        self.encoded_events: list[Event] = []
-        """The events that carry their encoded lines, oldest first; the watches maintain the list."""
-        self.shared_pieces = SharedPieces()
-        """The encoded bytes that watches of the same resource share."""
-        self.lists = ListCache()
-        """The encoded bytes of collections that clients have listed."""
-        self.streams: set[Closable] = set()
-        """Open streams that no watch ends."""
-        self.stopping = False
-        self.listening: tuple[str, int] | None = None
-        """The address and port that serve this server, the last one started; the `kubernetes` Service leads there."""
-
-    def follow(self, watch: Watch) -> Watch:
-        """Register the watch of a stream; `stop_streams` closes it."""
-        if self.stopping:
-            watch.close()
-        self.watches.add(watch)
-        return watch
-
-    def stop_streams(self) -> None:
-        """Close every open stream, and each stream that starts later."""
-        self.stopping = True
-        for each in (*self.watches, *self.streams):
-            each.close()
-        self.watches = set()
 
     def now(self) -> str:
         """Return the current time in the format of object metadata."""

@@ -1,0 +1,209 @@
+"""The built-in admission plugins: which of them look at which resource, in 1.36's order.
+
+A plugin is an async function over (call, object[, old object]); one that changes the object does so in place: its top
+level, metadata and spec belong to the call. What else a plugin needs (the authorizer, the limits of namespaces) is
+bound when the server is assembled. A resource that is in no row costs one dictionary look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from haru.apiserver.admission import (
+    accounts,
+    classes,
+    devices,
+    escalation,
+    node_conditions,
+    node_restriction,
+    parameters,
+    priority,
+    signing,
+    workloads,
+)
+from haru.apiserver.admission.limit_ranges import LimitRanger
+from haru.apiserver.admission.pod_resize import check_room_on_node
+from haru.apiserver.admission.pod_security import PodSecurity
+from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
+from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.object_store import Obj
+from haru.apiserver.request.call import Call
+from haru.kube.errors import forbidden_error, not_found_error
+from haru.kube.pod_security.templates import WORKLOADS
+from haru.storage import Event, Put, Record
+
+OnCreate = Callable[[Call, Obj], Awaitable[None]]
+OnUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
+GroupPlural = tuple[str, str]
+CreateTable = Mapping[GroupPlural, tuple[OnCreate, ...]]
+UpdateTable = Mapping[GroupPlural, tuple[OnUpdate, ...]]
+
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+_RESOURCE = "resource.k8s.io"
+_SCHEDULING = "scheduling.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_PODS = ("", "pods")
+_VOLUME_CLAIMS = ("", "persistentvolumeclaims")
+_NAMESPACES = ("", "namespaces")
+_SIGNING = ("certificates.k8s.io", "certificatesigningrequests")
+_POLICIES = [(_ADMISSION, name) for name in ("validatingadmissionpolicies", "mutatingadmissionpolicies")]
+_BINDINGS = [(_ADMISSION, name) for name in ("validatingadmissionpolicybindings", "mutatingadmissionpolicybindings")]
+_ROLES = [(_RBAC, "roles"), (_RBAC, "clusterroles")]
+_ROLE_BINDINGS = [(_RBAC, "rolebindings"), (_RBAC, "clusterrolebindings")]
+
+
+class Admission:
+    """The built-in admission plugins of one server."""
+
+    def __init__(
+        self, authorizer: Authorizer, limits: NamespaceLimits, pod_security: PodSecurity, quota: ResourceQuota
+    ):
+        self._quota = quota
+        ranger = LimitRanger(limits)
+        self._admit_create = _admit_create(ranger)
+        self._validate_create = _validate_create(authorizer, ranger, pod_security)
+        self._admit_update = _admit_update(authorizer)
+        self._validate_update = _validate_update(ranger, pod_security)
+        self._admit_status: UpdateTable = {
+            (_RESOURCE, "resourceclaims"): (
+                devices.require_admin_namespace_for_status,
+                partial(devices.authorize_status, authorizer),
+            ),
+            _SIGNING: (partial(signing.check_signature, authorizer),),
+        }
+        self._subresources: Mapping[str, tuple[OnUpdate, ...]] = {
+            "approval": (partial(signing.check_approval, authorizer),),
+            "ephemeralcontainers": (accounts.check_ephemeral_containers, pod_security.check_pod),
+            "resize": (ranger.check_resized_pod, check_room_on_node),
+        }
+
+    async def admit_create(self, call: Call, obj: Obj) -> None:
+        """Change or refuse an object before the kind's strategy sees it."""
+        if call.resource.kind.namespaced:
+            await require_live_namespace(call, obj)
+        await node_restriction.check_create(call, obj)
+        for plugin in self._admit_create.get(_key(call), ()):
+            await plugin(call, obj)
+
+    async def validate_create(self, call: Call, obj: Obj) -> None:
+        """Refuse an object that is complete and valid."""
+        for plugin in self._validate_create.get(_key(call), ()):
+            await plugin(call, obj)
+
+    async def admit_update(self, call: Call, new: Obj, old: Obj) -> None:
+        """Change or refuse an update of the main resource."""
+        await node_restriction.check_update(call, new, old)
+        for plugin in self._admit_update.get(_key(call), ()):
+            await plugin(call, new, old)
+
+    async def validate_update(self, call: Call, new: Obj, old: Obj) -> None:
+        """Refuse an update of the main resource that is complete and valid."""
+        for plugin in self._validate_update.get(_key(call), ()):
+            await plugin(call, new, old)
+
+    async def admit_status(self, call: Call, new: Obj, old: Obj) -> None:
+        """Refuse an update of the status."""
+        await node_restriction.check_update(call, new, old)
+        for plugin in self._admit_status.get(_key(call), ()):
+            await plugin(call, new, old)
+
+    async def validate_subresource(self, call: Call, new: Obj, old: Obj) -> None:
+        """Refuse an update through another subresource than the status."""
+        for plugin in self._subresources.get(call.subresource, ()):
+            await plugin(call, new, old)
+
+    async def admit_delete(self, call: Call) -> None:
+        """Refuse a deletion."""
+        if _key(call) == _NAMESPACES and call.name in _IMMORTAL:
+            raise forbidden_error("", "namespaces", call.name, "this namespace may not be deleted")
+        await node_restriction.check_delete(call)
+
+    async def write_with_quota(self, call: Call, put: Put, new: Obj, record: Record | None) -> Sequence[Event]:
+        """Store an object and charge its quotas."""
+        return await self._quota.write(call, put, new, record)
+
+    async def check_quota(self, call: Call, new: Obj, record: Record | None) -> None:
+        """Refuse what `write_with_quota` would refuse."""
+        await self._quota.check(call, new, record)
+
+
+def _key(call: Call) -> GroupPlural:
+    kind = call.resource.kind
+    return kind.group, kind.plural
+
+
+def _admit_create(ranger: LimitRanger) -> CreateTable:
+    return {
+        _PODS: (
+            ranger.complete_pod,
+            accounts.set_service_account,
+            priority.set_pod_priority,
+            node_conditions.add_default_tolerations,
+            classes.apply_runtime_class,
+        ),
+        _VOLUME_CLAIMS: (classes.set_storage_class,),
+        ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
+        ("", "nodes"): (node_conditions.taint_until_ready,),
+        (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
+    }
+
+
+def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: PodSecurity) -> CreateTable:
+    return {
+        (_SCHEDULING, "podgroups"): (workloads.require_workload,),
+        (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
+        (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace,),
+        (_RESOURCE, "resourceclaimtemplates"): (devices.require_admin_namespace,),
+        **dict.fromkeys(_POLICIES, (partial(parameters.check_kind, authorizer),)),
+        **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference, authorizer),)),
+        _PODS: (ranger.check_pod, pod_security.check_pod),
+        _VOLUME_CLAIMS: (ranger.check_volume_claim,),
+        _SIGNING: (signing.check_subject,),
+        _NAMESPACES: (pod_security.check_namespace,),
+        **dict.fromkeys(WORKLOADS, (pod_security.check_workload,)),
+        **dict.fromkeys(_ROLES, (partial(escalation.check_role, authorizer),)),
+        **dict.fromkeys(_ROLE_BINDINGS, (partial(escalation.check_binding, authorizer),)),
+    }
+
+
+def _admit_update(authorizer: Authorizer) -> UpdateTable:
+    return {
+        _PODS: (node_conditions.keep_defaults, priority.keep_pod_priority),
+        (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
+        **dict.fromkeys(_POLICIES, (partial(parameters.check_kind_update, authorizer),)),
+        **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference_update, authorizer),)),
+        **dict.fromkeys(_ROLES, (partial(escalation.check_role_update, authorizer),)),
+        **dict.fromkeys(_ROLE_BINDINGS, (partial(escalation.check_binding_update, authorizer),)),
+    }
+
+
+def _validate_update(ranger: LimitRanger, pod_security: PodSecurity) -> UpdateTable:
+    return {
+        _PODS: (pod_security.check_pod,),
+        _VOLUME_CLAIMS: (ranger.check_volume_claim_update,),
+        _NAMESPACES: (pod_security.check_namespace,),
+        **dict.fromkeys(WORKLOADS, (pod_security.check_workload,)),
+        ("batch", "jobs"): (pod_security.check_workload, workloads.keep_gang_size),
+    }
+
+
+async def require_live_namespace(call: Call, obj: Obj) -> None:
+    """Refuse to create in a namespace that does not exist (404) or is being deleted (403); NamespaceLifecycle."""
+    name = call.namespace
+    namespace = await call.objects.peek("", "namespaces", "", name)
+    if namespace is None:
+        raise not_found_error("", "namespaces", name)
+    if namespace["metadata"].get("deletionTimestamp") or (namespace.get("status") or {}).get("phase") == "Terminating":
+        kind = call.resource.kind
+        why = f"unable to create new content in namespace {name} because it is being terminated"
+        error = forbidden_error(kind.group, kind.plural, str(obj["metadata"].get("name") or ""), why)
+        error.details["causes"] = [
+            {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {name} is being terminated",
+                "field": "metadata.namespace",
+            }
+        ]
+        raise error

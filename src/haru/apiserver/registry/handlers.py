@@ -1,0 +1,117 @@
+"""Find the handler of a request: by path and method, with the verb that the authorizer is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from haru.apiserver.auth.authentication import Authenticator
+from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.encoding.list_cache import ListCache
+from haru.apiserver.proxy.kubelets.client import Kubelets
+from haru.apiserver.registry.list import handle_list
+from haru.apiserver.registry.resources import Target
+from haru.apiserver.registry.reviews import review_handlers
+from haru.apiserver.registry.subresources import binding, eviction, pods, scale, special, token
+from haru.apiserver.registry.verbs import (
+    delete,
+    delete_collection,
+    handle_create,
+    handle_get,
+    handle_patch,
+    handle_update,
+)
+from haru.apiserver.registry.watch import WatchHandler
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request, Response
+from haru.apiserver.streams import OpenStreams
+from haru.kube.errors import StatusError, method_not_allowed_error
+
+Handler = Callable[[Call], Awaitable[Response]]
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+class Handlers:
+    """The handlers of one server's resources; each is bound to what it needs beyond its call."""
+
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, kubelets: Kubelets | None, streams: OpenStreams
+    ) -> None:
+        self.lists = ListCache()
+        self._verbs: Mapping[str, Handler] = {
+            "get": handle_get,
+            "list": partial(handle_list, self.lists),
+            "watch": WatchHandler(streams).handle,
+            "create": handle_create,
+            "update": handle_update,
+            "patch": handle_patch,
+            "delete": delete,
+            "deletecollection": delete_collection,
+        }
+        self._reviews = review_handlers(authenticator, authorizer)
+        self._subresources = _subresource_handlers(authenticator, kubelets, streams)
+
+    def find(self, target: Target, request: Request) -> tuple[str, Handler]:
+        """Return the verb and the handler of a request; 405 when its method is not served there."""
+        resource = target.resource
+        verb = "watch" if target.watch else verb_of(request, bool(target.name))
+        if target.watch and request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if target.subresource:
+            if verb in resource.subresource_verbs[target.subresource]:
+                return verb, self._subresources[target.subresource][verb]
+        elif verb in resource.kind.verbs and _has_path(target, verb):
+            if resource.kind.virtual:
+                return verb, self._reviews[resource.kind.plural]
+            return verb, self._verbs[verb]
+        raise method_not_allowed()
+
+
+def _subresource_handlers(
+    authenticator: Authenticator, kubelets: Kubelets | None, streams: OpenStreams
+) -> Mapping[str, Mapping[str, Handler]]:
+    return {
+        "approval": {"get": handle_get, "update": special.update_approval, "patch": special.patch_approval},
+        "binding": {"create": binding.bind},
+        "ephemeralcontainers": {
+            "get": handle_get,
+            "update": pods.update_ephemeral_containers,
+            "patch": pods.patch_ephemeral_containers,
+        },
+        "eviction": {"create": eviction.evict},
+        "finalize": {"update": special.finalize},
+        "log": {"get": partial(pods.read_log, kubelets, streams)},
+        "resize": {"get": handle_get, "update": pods.update_resources, "patch": pods.patch_resources},
+        "scale": {"get": scale.read, "update": scale.update, "patch": scale.patch},
+        "status": {"get": handle_get, "update": handle_update, "patch": handle_patch},
+        "token": {"create": partial(token.issue_token, authenticator.account_tokens)},
+    }
+
+
+def verb_of(request: Request, named: bool) -> str:
+    """Return the API verb of a request for a collection or, `named`, for an object; 405 for other methods."""
+    method = request.method
+    if method in ("GET", "HEAD"):
+        if named:
+            return "get"
+        return "watch" if request.query and request.flag("watch") else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    verb = _VERBS.get(method)
+    if verb is None:
+        raise method_not_allowed()
+    return verb
+
+
+def _has_path(target: Target, verb: str) -> bool:
+    """Whether 1.36 has a path like this for the verb: writes name an object or the namespace of the new one."""
+    if verb in ("list", "watch", "get"):
+        return True
+    if not target.namespace and target.resource.kind.namespaced:
+        return False
+    return bool(target.name) is (verb not in ("create", "deletecollection"))
+
+
+def method_not_allowed() -> StatusError:
+    """405 for a method that a resource does not serve."""
+    return method_not_allowed_error("the server does not allow this method on the requested resource")
