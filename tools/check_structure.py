@@ -15,6 +15,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,12 @@ def name_of(path: Path, root: Path) -> str:
     return ".".join(path.relative_to(root / "src").with_suffix("").parts).removesuffix(".__init__")
 
 
+@lru_cache(maxsize=4096)
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """List the nodes of a file's syntax tree; parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def import_graph(root: Path) -> dict[str, set[str]]:
     """List which modules of ours each module imports."""
     modules = modules_of(root)
@@ -70,7 +77,7 @@ def imports_of(own: str, path: Path, modules: Mapping[str, Path]) -> Iterator[st
     """The modules of ours that a file imports anywhere; a lazy facade imports what its stub names."""
     stub = path.with_suffix(".pyi")
     for source in (path, stub) if stub.exists() else (path,):
-        for node in ast.walk(ast.parse(source.read_text())):
+        for node in nodes_of(source.read_text()):
             names: list[str] = []
             if isinstance(node, ast.ImportFrom):
                 base = f"{own}.{node.module}" if node.level else node.module or ""
@@ -87,7 +94,7 @@ def deep_imports(root: Path) -> Iterator[str]:
             parts = path.relative_to(root).parts
             inside = parts[2] if folder == "src" and len(parts) > 2 else parts[1] if folder == "tests" else ""
             own = TESTS_OF.get(inside, inside)
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in nodes_of(path.read_text()):
                 if isinstance(node, ast.Import):
                     names = [alias.name for alias in node.names]
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -129,13 +136,13 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[str]:
 
 def private_names(root: Path) -> Iterator[str]:
     """Private attributes and modules of libraries."""
-    trees = {path: ast.parse(path.read_text()) for path in modules_of(root).values()}
-    defined = {path: set(definitions(tree)) for path, tree in trees.items()}
+    trees = {path: nodes_of(path.read_text()) for path in modules_of(root).values()}
+    defined = {path: set(definitions(nodes)) for path, nodes in trees.items()}
     ours = set().union(*defined.values())
-    for path, tree in trees.items():
+    for path, nodes in trees.items():
         where = path.relative_to(root).as_posix()
         allowed = DOCUMENTED | HELD_BY_A_TEST.get(where, frozenset())
-        for node in ast.walk(tree):
+        for node in nodes:
             names: list[str] = []
             if isinstance(node, ast.Attribute):
                 is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
@@ -147,9 +154,9 @@ def private_names(root: Path) -> Iterator[str]:
                     yield f"{where}:{node.lineno}: {name} is private to another module"
 
 
-def definitions(tree: ast.Module) -> Iterator[str]:
+def definitions(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
     """The names that a module defines: of functions, classes, variables and attributes."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
