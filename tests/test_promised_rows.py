@@ -20,7 +20,7 @@ TOPICS = [
     "Devices on a node",
     "Pods on a node",
     "Mutating policies",
-    "The signer of account tokens",
+    "The external token signer",
     "Servers of different versions",
 ]
 
