@@ -3,7 +3,7 @@
 import pytest
 from controller_cluster import Kubelet, pod_body, template
 
-from haru.controllers.controller_refs import claim
+from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.objects import (
     DAEMON_SETS,
     JOBS,
@@ -146,7 +146,9 @@ async def test_deleted_or_replaced_owner_adopts_no_pod(cluster, fate):
     pod = await orphan(cluster, "mine")
     controller.pods.observe(pod)
     with pytest.raises(StatusError, match=r"it is (gone|being deleted)"):
-        await claim(controller, controller.sets, stale, controller.pods, label_selector_from(SELECTOR["selector"]))
+        await claim(
+            controller, controller.sets, stale, controller.pods, ClaimRule(label_selector_from(SELECTOR["selector"]))
+        )
     assert owner_kind(await cluster.get(PODS, "mine")) is None
 
 

@@ -22,8 +22,9 @@ from haru.embedded.identity import ADMIN
 from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition
-from haru.simulated_nodes.fleet import PODS, Fleet
+from haru.simulated_nodes.fleet import Fleet
 from haru.simulated_nodes.nodes import LEASES, NODES
+from haru.simulated_nodes.pod_workers import PODS
 from haru.testing.virtual_time import VirtualTimeLoop
 
 Obj = dict[str, Any]

@@ -10,7 +10,7 @@ from in_memory_client import InMemoryClient
 from test_virtual_fleet import Stage
 
 from haru.kube.meta import get_condition
-from haru.simulated_nodes.fleet import PODS
+from haru.simulated_nodes.pod_workers import PODS
 from haru.simulated_nodes.resize import in_turn
 
 Obj = dict[str, Any]

@@ -10,8 +10,9 @@ from in_memory_client import InMemoryClient, named
 from haru.clock import Clock
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
-from haru.simulated_nodes.fleet import CLAIMS, PODS, Fleet
+from haru.simulated_nodes.fleet import Fleet
 from haru.simulated_nodes.nodes import LEASES, NODES
+from haru.simulated_nodes.pod_workers import CLAIMS, PODS
 
 Obj = dict[str, Any]
 

@@ -7,6 +7,7 @@ Source: Kubernetes `controller_ref_manager`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from haru.client.informer import Informer
@@ -25,31 +26,36 @@ def add_ownership_indexes(informer: Informer) -> None:
     informer.add_index("orphan", by_orphan_namespace)
 
 
-async def claim(
-    controller: Controller,
-    owners: Informer,
-    owner: Obj,
-    dependents: Informer,
-    selector: LabelSelector,
-    *,
-    among: Callable[[Obj], bool] = lambda obj: True,
-    fits: Callable[[Obj], bool] = lambda obj: True,
-    finalizers: Sequence[str] = (),
-) -> list[Obj]:
-    """What `owner` manages after adoption and release, in the order in which it came.
+@dataclass(frozen=True, slots=True)
+class ClaimRule:
+    """Say which objects belong to an owner: those that the selector matches and that fit.
 
-    Only objects `among` these are looked at. They belong to the owner if the selector matches and the object `fits`;
-    `finalizers` come and go with the reference. One that cannot be changed keeps nobody from the others: the first
-    failure is raised at the end, a conflict if the owner may adopt nothing any more.
+    Only objects `among` these are considered. `finalizers` are added and removed with the owner reference.
     """
 
-    def belongs(obj: Obj) -> bool:
-        return selector.matches(labels_of(obj)) and fits(obj)
+    selector: LabelSelector
+    among: Callable[[Obj], bool] = lambda obj: True
+    fits: Callable[[Obj], bool] = lambda obj: True
+    finalizers: Sequence[str] = ()
 
+    def belongs(self, obj: Obj) -> bool:
+        """Tell whether an object belongs to the owner."""
+        return self.selector.matches(labels_of(obj)) and self.fits(obj)
+
+
+async def claim(
+    controller: Controller, owners: Informer, owner: Obj, dependents: Informer, rule: ClaimRule
+) -> list[Obj]:
+    """Adopt and release by the rule; return what `owner` manages then, in the order in which it came.
+
+    A failure to change one object does not stop the others: the first failure is raised at the end, a conflict if the
+    owner may adopt nothing any more.
+    """
+    finalizers = rule.finalizers
     owned: list[Obj] = []
     failures: list[Exception] = []
-    for obj in filter(among, dependents.by_index("controller", uid_of(owner))):
-        if belongs(obj):
+    for obj in filter(rule.among, dependents.by_index("controller", uid_of(owner))):
+        if rule.belongs(obj):
             owned.append(obj)
         elif not is_being_deleted(owner):
             try:
@@ -57,8 +63,8 @@ async def claim(
             except (StatusError, OSError) as error:
                 failures.append(error)
     if not is_being_deleted(owner):
-        found = filter(among, dependents.by_index("orphan", namespace_of(owner)))
-        if orphans := [obj for obj in found if belongs(obj)]:
+        found = filter(rule.among, dependents.by_index("orphan", namespace_of(owner)))
+        if orphans := [obj for obj in found if rule.belongs(obj)]:
             await _recheck(controller, owners, owner)
         for obj in orphans:
             try:

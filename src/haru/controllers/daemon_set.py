@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, bounded, slow_start
-from haru.controllers.controller_refs import add_ownership_indexes, claim
+from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
 from haru.controllers.daemon_nodes import daemon_pod, may_stay, node_of_daemon, should_run
 from haru.controllers.objects import DAEMON_SETS, NODES, Obj, available_in, is_active, is_ready, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
@@ -60,8 +60,8 @@ class DaemonSetController(PodOwnerController):
         selector = label_selector_from(daemon_set["spec"].get("selector"))
         if selector.empty:
             return None
-        await claim(self, self.sets, daemon_set, self.revisions, selector)
-        pods = await claim(self, self.sets, daemon_set, self.pods, selector)
+        await claim(self, self.sets, daemon_set, self.revisions, ClaimRule(selector))
+        pods = await claim(self, self.sets, daemon_set, self.pods, ClaimRule(selector))
         revision = await present_revision(self, self.revisions, daemon_set, DAEMON_SETS)
         failure: Exception | None = None
         try:

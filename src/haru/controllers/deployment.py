@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers import deployment_status, rollout
 from haru.controllers.base import Context, Controller
-from haru.controllers.controller_refs import add_ownership_indexes, claim
+from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
 from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, Obj, by_controller, is_terminal
 from haru.controllers.rollout import Limits, replicas_of, status_of
 from haru.kube.errors import StatusError
@@ -130,7 +130,7 @@ class DeploymentController(Controller):
         selector = label_selector_from(deployment["spec"].get("selector"))
         if selector.empty:
             return None
-        replica_sets = await claim(self, self.deployments, deployment, self.sets, selector)
+        replica_sets = await claim(self, self.deployments, deployment, self.sets, ClaimRule(selector))
         new = find_new(deployment, replica_sets)
         if not is_being_deleted(deployment):
             new = await self._reconcile(deployment, new, replica_sets)

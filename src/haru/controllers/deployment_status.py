@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from haru.controllers.objects import ConditionText
 from haru.controllers.rollout import Limits, status_of, total
 from haru.kube.meta import get_condition, name_of
 from haru.kube.names import format_time, parse_time
@@ -37,21 +38,21 @@ def counts(deployment: Mapping[str, Any], new: Obj | None, replica_sets: Sequenc
     return status
 
 
-def with_condition(conditions: Sequence[Obj], type: str, status: str, reason: str, message: str, now: str) -> list[Obj]:
-    """The conditions with one set; times move only when something did."""
-    old = get_condition(conditions, type)
-    if old is not None and (old["status"], old.get("reason"), old.get("message")) == (status, reason, message):
+def with_condition(conditions: Sequence[Obj], new: ConditionText, now: str) -> list[Obj]:
+    """Return the conditions with one set; its times change only when something else of it did."""
+    old = get_condition(conditions, new.type)
+    if old is not None and (old["status"], old.get("reason"), old.get("message")) == new[1:]:
         return list(conditions)
-    since = old["lastTransitionTime"] if old is not None and old["status"] == status else now
-    new = {
-        "type": type,
-        "status": status,
+    since = old["lastTransitionTime"] if old is not None and old["status"] == new.status else now
+    condition = {
+        "type": new.type,
+        "status": new.status,
         "lastUpdateTime": now,
         "lastTransitionTime": since,
-        "reason": reason,
-        "message": message,
+        "reason": new.reason,
+        "message": new.message,
     }
-    return [*(c for c in conditions if c["type"] != type), new]
+    return [*(c for c in conditions if c["type"] != new.type), condition]
 
 
 def is_complete(deployment: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
@@ -85,23 +86,21 @@ def conditions(
     stamp = format_time(now)
     result = list(old_status.get("conditions") or ())
     available = status.get("availableReplicas", 0) >= Limits.of(deployment).min_available
-    result = with_condition(
-        result,
-        "Available",
-        "True" if available else "False",
-        "MinimumReplicasAvailable" if available else "MinimumReplicasUnavailable",
-        f"Deployment {'has' if available else 'does not have'} minimum availability.",
-        stamp,
-    )
+    if available:
+        text = ConditionText("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    else:
+        text = ConditionText(
+            "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+        )
+    result = with_condition(result, text, stamp)
     result, due = _progressing(deployment, status, new, result, now)
     failures = [get_condition(rs, "ReplicaFailure") for rs in replica_sets]
     failure = next((f for f in failures if f is not None and f["status"] == "True"), None)
     if failure is None:
         result = [c for c in result if c["type"] != "ReplicaFailure"]
     else:
-        result = with_condition(
-            result, "ReplicaFailure", "True", failure.get("reason", ""), failure.get("message", ""), stamp
-        )
+        text = ConditionText("ReplicaFailure", "True", failure.get("reason", ""), failure.get("message", ""))
+        result = with_condition(result, text, stamp)
     return result, due
 
 
@@ -115,15 +114,21 @@ def _progressing(
     if deadline is None or deadline == _NO_DEADLINE:
         return [c for c in result if c["type"] != "Progressing"], None
     if deployment["spec"].get("paused"):
-        return with_condition(result, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", stamp), None
+        return with_condition(
+            result, ConditionText("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"), stamp
+        ), None
     what = f'ReplicaSet "{name_of(new)}"' if new else f'Deployment "{name_of(deployment)}"'
     if current is not None and current.get("reason") == "DeploymentPaused":
-        result = with_condition(result, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", stamp)
+        result = with_condition(
+            result, ConditionText("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed"), stamp
+        )
         current = get_condition(result, "Progressing")
     was_complete = current is not None and current.get("reason") == "NewReplicaSetAvailable"
     if is_complete(deployment, status) and new is not None:
         message = f"{what} has successfully progressed."
-        return with_condition(result, "Progressing", "True", "NewReplicaSetAvailable", message, stamp), None
+        return with_condition(
+            result, ConditionText("Progressing", "True", "NewReplicaSetAvailable", message), stamp
+        ), None
     if was_complete and status.get("updatedReplicas") == old_status.get("updatedReplicas"):
         return result, None  # a finished rollout that lost a pod has not begun anew
     if current is None or has_progressed(old_status, status):
@@ -131,14 +136,16 @@ def _progressing(
             reason, message = "NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"'
         else:
             reason, message = "ReplicaSetUpdated", f"{what} is progressing."
-        result = _refreshed(with_condition(result, "Progressing", "True", reason, message, stamp), stamp)
+        result = _refreshed(with_condition(result, ConditionText("Progressing", "True", reason, message), stamp), stamp)
         return result, float(deadline)
     since = parse_time(current.get("lastUpdateTime") or current["lastTransitionTime"])
     remaining = (since + timedelta(seconds=deadline) - now).total_seconds()
     if remaining > 0:
         return result, remaining
     message = f"{what} has timed out progressing."
-    return with_condition(result, "Progressing", "False", "ProgressDeadlineExceeded", message, stamp), None
+    return with_condition(
+        result, ConditionText("Progressing", "False", "ProgressDeadlineExceeded", message), stamp
+    ), None
 
 
 def _refreshed(conditions: list[Obj], stamp: str) -> list[Obj]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
@@ -36,6 +36,14 @@ _GIVEN_UP = timedelta(minutes=2)
 
 class _NoScale(Exception):
     """Some pods have no controller that says how many there should be."""
+
+
+class _Counts(NamedTuple):
+    """The pods of a budget: how many are healthy, how many must be, and how many there should be."""
+
+    healthy: int
+    desired: int
+    expected: int
 
 
 class DisruptionController(Controller):
@@ -92,9 +100,9 @@ class DisruptionController(Controller):
         try:
             expected, desired = self._expected(budget, pods)
         except _NoScale as why:
-            await self._write(budget, disrupted, healthy, 0, 0, str(why))
+            await self._write(budget, disrupted, _Counts(healthy, 0, 0), str(why))
             return again
-        await self._write(budget, disrupted, healthy, desired, expected, "")
+        await self._write(budget, disrupted, _Counts(healthy, desired, expected), "")
         return again
 
     def _still_disrupted(self, budget: Obj, pods: Sequence[Obj]) -> tuple[dict[str, str], float | None]:
@@ -146,11 +154,9 @@ class DisruptionController(Controller):
             raise _NoScale(f"{owner['kind']} {owner['name']!r} of {what} {name_of(obj)!r} was not found")
         return found
 
-    async def _write(
-        self, budget: Obj, disrupted: Mapping[str, str], healthy: int, desired: int, expected: int, failure: str
-    ) -> None:
+    async def _write(self, budget: Obj, disrupted: Mapping[str, str], pods: _Counts, failure: str) -> None:
         old: Mapping[str, Any] = budget.get("status") or {}
-        allowed = 0 if failure or expected <= 0 else max(0, healthy - desired)
+        allowed = 0 if failure or pods.expected <= 0 else max(0, pods.healthy - pods.desired)
         reason = "SyncFailed" if failure else ("SufficientPods" if allowed else "InsufficientPods")
         condition = {
             "type": "DisruptionAllowed",
@@ -160,10 +166,10 @@ class DisruptionController(Controller):
             "observedGeneration": budget["metadata"].get("generation", 0),
         }
         status: Obj = {
-            "currentHealthy": healthy,
-            "desiredHealthy": desired,
+            "currentHealthy": pods.healthy,
+            "desiredHealthy": pods.desired,
             "disruptionsAllowed": allowed,
-            "expectedPods": expected,
+            "expectedPods": pods.expected,
             "observedGeneration": budget["metadata"].get("generation", 0),
             "conditions": set_condition(old.get("conditions"), condition, self.timestamp()),
         }

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.client.workqueue import WorkQueue
 from haru.controllers.base import Context, bounded, slow_start
-from haru.controllers.controller_refs import claim
+from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.job_groups import GroupPending, JobGroups
 from haru.controllers.job_pods import change_of, job_pod
 from haru.controllers.job_retries import restart_delay
@@ -106,7 +106,7 @@ class JobController(PodOwnerController):
 
     async def _sync(self, job: Obj) -> float | None:
         selector = self.selector_of(job)
-        pods = await claim(self, self.jobs, job, self.pods, selector, finalizers=(TRACKING,))
+        pods = await claim(self, self.jobs, job, self.pods, ClaimRule(selector, finalizers=(TRACKING,)))
         counted = tally(job, pods, everything_failed=true_condition(job, "FailureTarget") is not None)
         verdict = verdict_of(job, counted, pods, self.now())
         if verdict is not None or is_being_deleted(job):

@@ -10,7 +10,7 @@ from typing import Any
 
 from haru.controllers.job_tracking import Tally
 from haru.controllers.job_verdict import Verdict, true_condition
-from haru.controllers.objects import Obj, is_ready
+from haru.controllers.objects import ConditionText, Obj, is_ready
 from haru.kube.meta import get_condition, set_condition
 
 
@@ -28,18 +28,18 @@ def status_of(job: Obj, counted: Tally, verdict: Verdict | None, now: str) -> Ob
     if suspended and verdict is None:
         started = None
         if not was_suspended:
-            conditions = _with(conditions, "Suspended", "True", "JobSuspended", "Job suspended", now)
+            conditions = _with(conditions, ConditionText("Suspended", "True", "JobSuspended", "Job suspended"), now)
     elif was_suspended and not suspended:
-        conditions = _with(conditions, "Suspended", "False", "JobResumed", "Job resumed", now)
+        conditions = _with(conditions, ConditionText("Suspended", "False", "JobResumed", "Job resumed"), now)
         started = now
     if not suspended or verdict is not None:
         started = started or now
     if started:
         status["startTime"] = started
     if verdict is not None:
-        conditions = _with(conditions, verdict.announced, "True", verdict.reason, verdict.message, now)
+        conditions = _with(conditions, ConditionText(verdict.announced, "True", verdict.reason, verdict.message), now)
         if not counted.active and not counted.terminating and not counted.strays and counted.settled:
-            conditions = _with(conditions, verdict.final, "True", verdict.reason, verdict.message, now)
+            conditions = _with(conditions, ConditionText(verdict.final, "True", verdict.reason, verdict.message), now)
             if not verdict.failed:
                 status["completionTime"] = now
     if conditions:
@@ -47,12 +47,13 @@ def status_of(job: Obj, counted: Tally, verdict: Verdict | None, now: str) -> Ob
     return status
 
 
-def _with(conditions: list[Obj], type: str, status: str, reason: str, message: str, now: str) -> list[Obj]:
-    new = {"type": type, "status": status, "lastProbeTime": now, "reason": reason, "message": message}
-    old = get_condition(conditions, type)
-    if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
+def _with(conditions: list[Obj], new: ConditionText, now: str) -> list[Obj]:
+    condition = {"type": new.type, "status": new.status, "lastProbeTime": now, "reason": new.reason}
+    condition["message"] = new.message
+    old = get_condition(conditions, new.type)
+    if old is not None and all(old.get(key) == condition[key] for key in ("status", "reason", "message")):
         return conditions
-    return set_condition(conditions, new, now)
+    return set_condition(conditions, condition, now)
 
 
 def announcements(job: Obj, status: Obj) -> Iterator[tuple[Any, str, str]]:

@@ -35,8 +35,7 @@ from haru.controllers.node_lifecycle import NodeLifecycleController
 from haru.controllers.objects import SLICES
 from haru.controllers.pod_gc import PodGcController
 from haru.controllers.podgroup_protection import PodGroupProtectionController
-from haru.controllers.replica_set import ReplicaSetController
-from haru.controllers.replication_controller import ReplicationControllerController
+from haru.controllers.replica_set import ReplicaSetController, ReplicationControllerController
 from haru.controllers.resource_claim import ResourceClaimController
 from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.resource_quota import ResourceQuotaController

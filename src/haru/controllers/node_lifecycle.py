@@ -18,10 +18,38 @@ from typing import Any, ClassVar
 
 from haru.controllers.base import Context, Controller, bounded
 from haru.controllers.objects import LEASES, NODES, PODS, Obj, by_node, is_ready, is_terminal
-from haru.controllers.observed_time import ObservedTime
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition, name_of
+
+
+class ObservedTime:
+    """Seconds of a clock, without those in which the observer did not look, or could not have seen anything.
+
+    The observer calls `look` again and again. Between two looks at most `longest` seconds count, and none where
+    `can_see` says no at the second one.
+    """
+
+    def __init__(self, clock: Callable[[], float], longest: float, can_see: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._longest = longest
+        self._can_see = can_see
+        self._counted = 0.0
+        self._looked = clock()
+        self.looks = 0
+        """How often the observer has looked."""
+
+    def __call__(self) -> float:
+        """The seconds so far."""
+        return self._counted + min(self._clock() - self._looked, self._longest)
+
+    def look(self) -> None:
+        """The observer looks."""
+        if self._can_see():
+            self._counted = self()
+        self._looked = self._clock()
+        self.looks += 1
+
 
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.kube.kinds import known_kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of
@@ -39,6 +39,15 @@ TAINT_RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
 POOL_STATUS_REQUESTS = known_kind("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest")
 WORKLOADS = known_kind("scheduling.k8s.io/v1alpha2", "Workload")
 POD_GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
+
+
+class ConditionText(NamedTuple):
+    """A condition of a status, its times left out."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
 
 
 def phase_of(pod: Mapping[str, Any]) -> str:

@@ -14,24 +14,29 @@ from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 
 
-async def mark_disrupted(
-    controller: Controller, pods: Informer, pod: Obj, reason: str, message: str, failed: bool = False
-) -> None:
-    """Set `DisruptionTarget=True`; with `failed` also the phase, for a pod whose kubelet cannot. A pod gone is fine."""
+async def mark_disrupted(controller: Controller, pods: Informer, pod: Obj, reason: str, message: str) -> None:
+    """Set `DisruptionTarget=True`. A pod that is gone is fine."""
     current = get_condition(pod, "DisruptionTarget")
-    if current is not None and (current["status"], current.get("reason")) == ("True", reason) and not failed:
-        return
-    condition = {
+    if current is None or (current["status"], current.get("reason")) != ("True", reason):
+        await _patch(controller, pods, pod, {"conditions": [_condition(controller, reason, message)]})
+
+
+async def mark_disrupted_and_failed(
+    controller: Controller, pods: Informer, pod: Obj, reason: str, message: str
+) -> None:
+    """Set `DisruptionTarget=True` and the phase, for a pod whose kubelet cannot. A pod that is gone is fine."""
+    condition = _condition(controller, reason, message)
+    await _patch(controller, pods, pod, {"conditions": [condition], "phase": "Failed"})
+
+
+def _condition(controller: Controller, reason: str, message: str) -> Obj:
+    return {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": reason,
         "message": message,
         "lastTransitionTime": controller.timestamp(),
     }
-    status: dict[str, Any] = {"conditions": [condition]}
-    if failed:
-        status["phase"] = "Failed"
-    await _patch(controller, pods, pod, status)
 
 
 async def mark_failed(controller: Controller, pods: Informer, pod: Obj) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import NODES, PODS, Obj, by_node, is_terminal, node_of
-from haru.controllers.pod_disruption import mark_disrupted, mark_failed
+from haru.controllers.pod_disruption import mark_disrupted_and_failed, mark_failed
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of
 
@@ -75,7 +75,7 @@ class PodGcController(Controller):
         if await self.live(NODES, node) is not None:
             return self.quarantine
         if not is_terminal(pod):
-            await mark_disrupted(self, self.pods, pod, "DeletionByPodGC", "PodGC: node no longer exists", failed=True)
+            await mark_disrupted_and_failed(self, self.pods, pod, "DeletionByPodGC", "PodGC: node no longer exists")
         await self.delete(self.pods, pod, grace_period_seconds=0)
         return None
 

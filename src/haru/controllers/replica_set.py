@@ -1,8 +1,8 @@
-"""replicaset-controller: as many running pods as wanted, made from the template.
+"""Run the replicaset-controller and the replicationcontroller-controller: keep the number of pods of a template.
 
-Pods that match and belong to nobody are adopted. Missing pods are created in growing batches; surplus ones are deleted,
-those first that are missed least.
-Source: apps/v1 ReplicaSet; the order of deletion follows its documentation (and KEP-2255, pod deletion cost).
+Pods that match and have no controller are adopted. Missing pods are created in growing batches; surplus pods are
+deleted, the least useful first. A ReplicationController is a ReplicaSet in version v1 with a plain map as its selector.
+Source: apps/v1 ReplicaSet, and Kubernetes `pkg/controller/replication`, an adapter as well; the order of deletion follows its documentation (and KEP-2255, pod deletion cost).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from haru.controllers.base import Context, bounded, slow_start
-from haru.controllers.controller_refs import claim
+from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.objects import (
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     Obj,
     available_in,
     is_active,
@@ -34,6 +35,7 @@ from haru.kube.meta import (
     set_condition,
 )
 from haru.kube.pod_templates import pod_from_template
+from haru.kube.selectors import LabelSelector, label_selector_from
 
 BURST = 500
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -90,7 +92,7 @@ class ReplicaSetController(PodOwnerController):
         selector = self.selector_of(replica_set)
         if selector.empty:
             return None
-        pods = await claim(self, self.sets, replica_set, self.pods, selector, among=is_active)
+        pods = await claim(self, self.sets, replica_set, self.pods, ClaimRule(selector, among=is_active))
         failure: Exception | None = None
         if not is_being_deleted(replica_set):
             try:
@@ -155,3 +157,16 @@ class ReplicaSetController(PodOwnerController):
             status["terminatingReplicas"] = len(pods) - len(active)
         await self.update_status(self.sets, replica_set, status)
         return min(waits) if waits else None
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """Keeps the number of pods of each ReplicationController."""
+
+    name: ClassVar[str] = "replicationcontroller-controller"
+    component: ClassVar[str] = "replication-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (REPLICATION_CONTROLLERS,)
+    kind: ClassVar[Kind] = REPLICATION_CONTROLLERS
+
+    def selector_of(self, owner: Obj) -> LabelSelector:
+        """Which pods an object looks after."""
+        return label_selector_from({"matchLabels": owner["spec"].get("selector") or {}})

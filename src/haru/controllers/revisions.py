@@ -59,10 +59,11 @@ async def present_revision(controller: Controller, informer: Informer, owner: Ob
         if equal.get("revision", 0) == newest:
             return equal
         return await controller.patch(informer, equal, {"revision": newest + 1}) or equal
-    return await _make(controller, informer, owner, kind, data, newest + 1)
+    return await _make(controller, informer, owner, kind, newest + 1)
 
 
-async def _make(controller: Controller, informer: Informer, owner: Obj, kind: Kind, data: Obj, number: int) -> Obj:
+async def _make(controller: Controller, informer: Informer, owner: Obj, kind: Kind, number: int) -> Obj:
+    data = template_data(owner)
     collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
     for attempt in range(_ATTEMPTS):
         digest = short_hash(json.dumps([data, collisions + attempt], sort_keys=True))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from haru.controllers.base import Context
-from haru.controllers.controller_refs import add_ownership_indexes, claim
+from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
 from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, Obj, available_in, is_ready, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import (
@@ -34,6 +34,10 @@ def _update_strategy(stateful_set: Obj) -> tuple[str, int]:
     strategy = stateful_set["spec"].get("updateStrategy") or {}
     partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
     return strategy.get("type") or "RollingUpdate", int(partition)
+
+
+def _is_parallel(stateful_set: Obj) -> bool:
+    return bool(stateful_set["spec"].get("podManagementPolicy") == "Parallel")
 
 
 class StatefulSetController(PodOwnerController):
@@ -58,15 +62,9 @@ class StatefulSetController(PodOwnerController):
         selector = label_selector_from(stateful_set["spec"].get("selector"))
         if selector.empty:
             return None
-        await claim(self, self.sets, stateful_set, self.revisions, selector)
-        await claim(
-            self,
-            self.sets,
-            stateful_set,
-            self.pods,
-            selector,
-            fits=lambda pod: ordinal_of(stateful_set, pod) >= 0,
-        )
+        await claim(self, self.sets, stateful_set, self.revisions, ClaimRule(selector))
+        rule = ClaimRule(selector, fits=lambda pod: ordinal_of(stateful_set, pod) >= 0)
+        await claim(self, self.sets, stateful_set, self.pods, rule)
         update = await present_revision(self, self.revisions, stateful_set, STATEFUL_SETS)
         current = self._current_revision(stateful_set, update)
         failure: Exception | None = None
@@ -99,27 +97,19 @@ class StatefulSetController(PodOwnerController):
     # --- pods
 
     async def _manage(self, stateful_set: Obj, current: Obj, update: Obj) -> None:
-        spec = stateful_set["spec"]
         by_name = {name_of(pod): pod for pod in self._own(stateful_set)}
         wanted = replica_names(stateful_set)
-        parallel = spec.get("podManagementPolicy") == "Parallel"
-        if not await self._fill(stateful_set, wanted, by_name, current, update, parallel=parallel):
+        if not await self._fill(stateful_set, wanted, by_name, current, update):
             return
-        if not await self._shrink(stateful_set, wanted, by_name, parallel=parallel):
+        if not await self._shrink(stateful_set, wanted, by_name):
             return
         await self._roll(stateful_set, wanted, by_name, update)
 
     async def _fill(
-        self,
-        stateful_set: Obj,
-        wanted: Sequence[str],
-        by_name: dict[str, Obj],
-        current: Obj,
-        update: Obj,
-        *,
-        parallel: bool,
+        self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj], current: Obj, update: Obj
     ) -> bool:
-        """Make what is missing in order; whether all stand and are well, so that others may go."""
+        """Create missing pods in order; return whether all are available, so that surplus pods may be removed."""
+        parallel = _is_parallel(stateful_set)
         for name in wanted:
             pod = by_name.get(name)
             if pod is not None and is_terminal(pod) and not is_being_deleted(pod):
@@ -136,10 +126,9 @@ class StatefulSetController(PodOwnerController):
                 return False
         return True
 
-    async def _shrink(
-        self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj], *, parallel: bool
-    ) -> bool:
-        """Remove what is too many, the highest number first; whether nothing of that is left."""
+    async def _shrink(self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj]) -> bool:
+        """Remove surplus pods, the highest ordinal first; return whether there is none left."""
+        parallel = _is_parallel(stateful_set)
         surplus = [pod for name, pod in by_name.items() if name not in wanted]
         surplus.sort(key=lambda pod: -ordinal_of(stateful_set, pod))
         if not surplus:

@@ -28,13 +28,12 @@ from haru.kube.names import format_time
 from haru.scheduler.backfill.head_of_queue import HeadOfQueue
 from haru.scheduler.binding.binder import CLAIMS, PODS, Binder
 from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
-from haru.scheduler.binding.deallocation import ClaimReturns
+from haru.scheduler.binding.deallocation import ClaimReturns, orphan_cleanup
 from haru.scheduler.debugger import StateDump, capture
 from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.events.event_handlers import EventHandlers
 from haru.scheduler.events.informers import Watchers, served_kinds
 from haru.scheduler.metrics import SchedulerMetrics
-from haru.scheduler.preemption.orphan_cleanup import orphan_cleanup
 from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
 from haru.scheduler.preemption.victim_deletion import Evictor
 from haru.scheduler.queue import queueing_hints

@@ -17,6 +17,7 @@ from typing import Final
 from haru.kube.errors import StatusError
 
 _log = logging.getLogger(__name__)
+_AT_ONCE: Final = 128
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 7.0
 _SPREAD: Final = 0.618034
@@ -45,16 +46,14 @@ class Heartbeats:
         send: Callable[[str], Awaitable[None]],
         period: Callable[[], float],
         *,
-        at_once: int = 128,
         recovered: Callable[[str], None] = lambda node: None,
-        rng: random.Random | None = None,
     ) -> None:
         self._what = what
         self._send = send
         self._period = period
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._recovered = recovered
-        self._rng = rng or random.Random()
+        self._rng = random.Random()
         self._beats: dict[str, _Beat] = {}
         self._begun = 0
         self._tasks: set[asyncio.Task[None]] = set()

@@ -28,6 +28,8 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 _LARGE_FLEET: Final = 200
 _HEARTBEAT_TIMEOUT: Final = 10.0
+_REPORT_SECONDS: Final = 300.0
+"""An unchanged status is reported so often."""
 _COMPARED_SECONDS: Final = 10.0
 """A kubelet compares its status with what is stored so often."""
 _FIRST_ADDRESS: Final = int(ipaddress.IPv4Address("172.16.0.1"))
@@ -88,14 +90,13 @@ class NodeKeeper:
         clock: Callable[[], datetime],
         *,
         renew_seconds: float = 10.0,
-        report_seconds: float = 300.0,
     ) -> None:
         self._as_node = clients
         self._nodes = nodes
         self._read = read
         self._clock = clock
         self._renew_seconds = renew_seconds
-        self._statuses = Heartbeats("status", self._send_status, lambda: report_seconds)
+        self._statuses = Heartbeats("status", self._send_status, lambda: _REPORT_SECONDS)
         # Who was not heard may have been given up meanwhile, and may not have heard of that yet.
         self._leases = Heartbeats("lease", self._send_lease, self._renewal_period, recovered=self._statuses.hasten)
 

@@ -45,6 +45,9 @@ class Ending:
     message: str = ""
 
 
+_COMPLETED: Final = Ending(0.0, "Succeeded", 0, "Completed")
+
+
 def ending_of(pod: Obj) -> Ending | None:
     """The end that the annotations ask for, None for a pod that runs on; ValueError for a malformed annotation."""
     annotations = annotations_of(pod)
@@ -104,10 +107,8 @@ def _container_id(pod: Obj, name: str) -> str:
     return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
 
 
-def _container_status(
-    pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool, restarts: int = 0
-) -> Obj:
-    """The status of a container; `restarts` are added to those it had."""
+def _container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
+    """The status of a container in this state."""
     image = container.get("image") or ""
     before = _statuses(pod).get(container["name"]) or {}
     last = before.get("lastState") or {}
@@ -118,7 +119,7 @@ def _container_status(
         "state": state,
         "lastState": last,
         "ready": ready,
-        "restartCount": before.get("restartCount", 0) + restarts,
+        "restartCount": before.get("restartCount", 0),
         "image": image,
         "imageID": f"simulated://{short_hash(image, 40)}",
         "containerID": _container_id(pod, container["name"]),
@@ -141,16 +142,16 @@ def _is_sidecar(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _terminated(pod: Obj, name: str, exit_code: int, reason: str, message: str, began: str, now: str) -> Obj:
+def _terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj:
     state = {
-        "exitCode": exit_code,
-        "reason": reason,
+        "exitCode": ending.exit_code,
+        "reason": ending.reason,
         "startedAt": began,
         "finishedAt": now,
         "containerID": _container_id(pod, name),
     }
-    if message:
-        state["message"] = message
+    if ending.message:
+        state["message"] = ending.message
     return {"terminated": state}
 
 
@@ -195,9 +196,7 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
         status["initContainerStatuses"] = [
             _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
             if _is_sidecar(c)
-            else _container_status(
-                pod, c, _terminated(pod, c["name"], 0, "Completed", "", now, now), ready=True, started=False
-            )
+            else _container_status(pod, c, _terminated(pod, c["name"], _COMPLETED, now, now), ready=True, started=False)
             for c in spec["initContainers"]
         ]
     if spec.get("resources"):
@@ -239,30 +238,25 @@ def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
             _condition("Ready", now, reason, status=False),
             _condition("ContainersReady", now, reason, status=False),
         ],
-        "containerStatuses": [
-            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
-            for c in spec.get("containers") or ()
-        ],
+        "containerStatuses": [_ended_container(pod, c, ending, began, now) for c in spec.get("containers") or ()],
     }
     sidecars = [c for c in spec.get("initContainers") or () if _is_sidecar(c)]
     if sidecars:
-        ended = {c["name"]: _ended_container(pod, c, 0, "Completed", "", began, now) for c in sidecars}
+        ended = {c["name"]: _ended_container(pod, c, _COMPLETED, began, now) for c in sidecars}
         others = before.get("initContainerStatuses") or ()
         status["initContainerStatuses"] = [ended.get(entry["name"], entry) for entry in others] or list(ended.values())
     joined = {entry["name"] for entry in before.get("ephemeralContainerStatuses") or ()}
     if joined:
         status["ephemeralContainerStatuses"] = [
-            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
+            _ended_container(pod, c, ending, began, now)
             for c in spec.get("ephemeralContainers") or ()
             if c["name"] in joined
         ]
     return _observed(pod, status)
 
 
-def _ended_container(
-    pod: Obj, container: Mapping[str, Any], exit_code: int, reason: str, message: str, began: str, now: str
-) -> Obj:
-    state = _terminated(pod, container["name"], exit_code, reason, message, began, now)
+def _ended_container(pod: Obj, container: Mapping[str, Any], ending: Ending, began: str, now: str) -> Obj:
+    state = _terminated(pod, container["name"], ending, began, now)
     return _container_status(pod, container, state, ready=False, started=False)
 
 
@@ -321,7 +315,7 @@ def crashed_status(pod: Obj, now: str, ending: Ending) -> Obj:
     for container in pod["spec"].get("containers") or ():
         began = ((_statuses(pod).get(container["name"]) or {}).get("state") or {}).get("running") or {}
         started = began.get("startedAt") or now
-        ended = _terminated(pod, container["name"], ending.exit_code, ending.reason, ending.message, started, now)
+        ended = _terminated(pod, container["name"], ending, started, now)
         waiting = {"waiting": {"reason": _CRASHED, "message": back_off_message(pod)}}
         status = _container_status(pod, container, waiting, ready=False, started=False)
         statuses.append({**status, "lastState": ended})
@@ -334,10 +328,10 @@ def crashed_status(pod: Obj, now: str, ending: Ending) -> Obj:
 def restarted_status(pod: Obj, now: str) -> Obj:
     """The status of a pod whose containers run again."""
     running = {"running": {"startedAt": now}}
-    statuses = [
-        _container_status(pod, container, running, ready=True, started=True, restarts=1)
-        for container in pod["spec"].get("containers") or ()
-    ]
+    statuses = []
+    for container in pod["spec"].get("containers") or ():
+        status = _container_status(pod, container, running, ready=True, started=True)
+        statuses.append({**status, "restartCount": status["restartCount"] + 1})
     conditions = [ready_condition(pod, now), _condition("ContainersReady", now, status=True)]
     return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
 

@@ -6,17 +6,36 @@ Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
 from haru.engine import Decision, SchedulerCache, Snapshot
 from haru.engine.preemption import is_half_placed
-from haru.engine.state import PodInfo
+from haru.engine.state import PodInfo, PodKey
 from haru.scheduler.binding.binder import Binder
+from haru.scheduler.binding.claim_updates import is_protected_for_nothing
+from haru.scheduler.binding.extended_claim_writes import surplus_claims
 from haru.scheduler.binding.idle_claims import idle_claims, without_allocations
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
 from haru.scheduler.status.status_writer import path_of
+
+
+def orphan_cleanup(
+    snapshot: Snapshot, binder: Binder, schedulers: Collection[str], is_busy: Callable[[PodKey], bool]
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """The work to be done: finalizers that protect nothing are taken off, claims that no attempt will use removed.
+
+    Pods of other `schedulers` than these are theirs, and a decision is being carried out for those that are busy.
+    """
+    surplus = surplus_claims(snapshot, schedulers, is_busy)
+    removed = {id(claim) for claim in surplus}
+    for claim in surplus:
+        yield binder.deallocate(claim)
+    for path, claim in snapshot.claims.items():
+        if is_protected_for_nothing(claim) and path not in snapshot.in_flight and id(claim) not in removed:
+            yield binder.unprotect(claim)
+
 
 Obj = dict[str, Any]
 Decide = Callable[[Snapshot, QueuedUnit, Sequence[Obj]], Decision]

@@ -1,0 +1,381 @@
+"""Take the pods of simulated nodes from bound to ended, as the pod workers of kubelets do.
+
+For each pod that is bound to a node of the fleet: check its claims and prepare them, set it running, end and restart it
+as its annotations say, and finish its deletion. There is no state but the API objects: after a restart the pods'
+statuses say when they end, and what runs is not started again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.client.informer import Informer, Selection
+from haru.client.workqueue import WorkQueue
+from haru.clock import Clock
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+from haru.kube.meta import get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
+from haru.kube.names import format_time
+from haru.kube.pod_claims import NotPrepared, check_claim, claim_keys, pod_claims
+from haru.simulated_nodes import pods as podlib
+from haru.simulated_nodes import resize
+from haru.simulated_nodes.claims import PreparedClaims
+from haru.simulated_nodes.events import PodEvents
+from haru.simulated_nodes.nodes import SimulatedNode
+
+_NETWORK: Final = ipaddress.IPv4Network("10.64.0.0/10")
+
+
+class PodAddresses:
+    """Addresses of one network, given out in turn."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._last = int(_NETWORK.network_address)
+
+    def observe(self, pod: Obj) -> None:
+        """The pod has the address that its status says."""
+        address = (pod.get("status") or {}).get("podIP")
+        if address:
+            self._by_uid[uid_of(pod)] = address
+            self._taken.add(address)
+
+    def release(self, pod: Obj) -> None:
+        """The pod is gone."""
+        self._taken.discard(self._by_uid.pop(uid_of(pod), ""))
+
+    def address_of(self, pod: Obj) -> str:
+        """The pod's address, given to it if it has none."""
+        known = self._by_uid.get(uid_of(pod))
+        if known is not None:
+            return known
+        while True:
+            self._last += 1
+            if self._last >= int(_NETWORK.broadcast_address):
+                self._last = int(_NETWORK.network_address) + 1
+            address = str(ipaddress.IPv4Address(self._last))
+            if address not in self._taken:
+                self._taken.add(address)
+                self._by_uid[uid_of(pod)] = address
+                return address
+
+
+Obj = dict[str, Any]
+
+COMPONENT: Final = "simulated-kubelet"
+WORKERS: Final = 16
+_BY_NODE: Final = "node"
+_BY_CLAIM: Final = "claim"
+_RETRY_SECONDS: Final = 10.0
+
+
+PODS: Final = known_kind("v1", "Pod")
+CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+
+
+class PodWorkers:
+    """Act for the pods on these nodes. `client` watches for all; `as_node(name)` writes for one node."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        as_node: Callable[[str], ApiClient],
+        nodes: Mapping[str, SimulatedNode],
+        clock: Clock,
+        recorder: EventRecorder,
+    ) -> None:
+        self._as_node = as_node
+        self._nodes = nodes
+        self._clock = clock.now
+        self._recorder = recorder
+        self._events = PodEvents(recorder, clock.monotonic)
+        self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
+        self._addresses = PodAddresses()
+        self._admitted: set[str] = set()
+        self._began: dict[str, datetime] = {}
+        self._allocations = resize.Allocations()
+        self._deferred: set[str] = set()
+        self.prepared = PreparedClaims()
+        self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
+        self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
+        self._pods.add_index(_BY_CLAIM, claim_keys)
+        self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
+        self._claims = Informer(client, CLAIMS)
+        self._claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """Return the informers of pods and claims, which the fleet runs."""
+        return (self._pods, self._claims)
+
+    async def run(self) -> None:
+        """Sync pods until cancelled."""
+        await self._queue.run(self.sync, WORKERS)
+
+    def sync_node(self, name: str) -> None:
+        """Queue all pods of a node that has just come up."""
+        for pod in self._pods.by_index(_BY_NODE, name):
+            self._queue.add(key_of(pod))
+
+    # -- what has changed ---------------------------------------------------------------------------------------------
+
+    def _pod_added(self, pod: Obj) -> None:
+        if not _uses_host_network(pod):
+            self._addresses.observe(pod)
+        if _node_of(pod) in self._nodes:
+            self._queue.add(key_of(pod))
+
+    def _pod_deleted(self, pod: Obj) -> None:
+        """The object is gone: whatever was still held for it is given back."""
+        self._ended(pod)
+        self._addresses.release(pod)
+
+    def _claim_changed(self, claim: Obj) -> None:
+        for pod in self._pods.by_index(_BY_CLAIM, key_of(claim)):
+            if _node_of(pod) in self._nodes and _phase(pod) == "Pending":
+                self._queue.add(key_of(pod))
+
+    def _ended(self, pod: Obj) -> None:
+        self._admitted.discard(uid_of(pod))
+        self._began.pop(uid_of(pod), None)
+        self._allocations.forget(pod)
+        self._deferred.discard(key_of(pod))
+        self.prepared.release(uid_of(pod))
+        self._retry_resizes(_node_of(pod))
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> float | None:
+        """Take a pod as far as it can go now; after how many seconds to look again, if anything is due."""
+        pod = self._pods.store.get(key)
+        node = self._nodes.get(_node_of(pod)) if pod is not None else None
+        if pod is None or node is None or not node.acts:
+            return None
+        if is_being_deleted(pod):
+            await self._finish_deletion(self._allocations.allocated(pod))
+            return None
+        phase = _phase(pod)
+        if phase in podlib.TERMINAL:
+            self._ended(pod)
+            return None
+        if phase == "Running":
+            return await self._keep_running(pod, node)
+        return await self._start(pod, node)
+
+    async def _start(self, pod: Obj, node: SimulatedNode) -> float | None:
+        began = self._clock()
+        now = format_time(began)
+        if uid_of(pod) not in self._admitted:
+            problem = podlib.admission_problem(pod, self._others(pod, node), node.allocatable)
+            if problem is not None:
+                self._recorder.event(pod, "Warning", *problem)
+                await self._write(pod, podlib.rejected_status(pod, now, *problem))
+                return None
+            self._admitted.add(uid_of(pod))
+            self._allocations.allocate(pod)
+        pod = self._allocations.allocated(pod)
+        try:
+            await self._prepare(pod, node)
+        except NotPrepared as obstacle:
+            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+            return _RETRY_SECONDS
+        address = node.internal_ip if _uses_host_network(pod) else self._addresses.address_of(pod)
+        written = await self._write(pod, podlib.running_status(pod, now, node.internal_ip, address))
+        if written is None:
+            return None
+        self._events.started(pod)
+        self._began[uid_of(pod)] = began  # what is written is cut to seconds
+        return await self._keep_running(written, node)
+
+    def _others(self, pod: Obj, node: SimulatedNode) -> list[Obj]:
+        """Pods that take room on the node already, with what they were allocated."""
+        return [
+            self._allocations.allocated(other)
+            for other in self._pods.by_index(_BY_NODE, node.name)
+            if (uid_of(other) in self._admitted or _phase(other) == "Running")
+            and uid_of(other) != uid_of(pod)
+            and _phase(other) not in podlib.TERMINAL
+        ]
+
+    async def _prepare(self, pod: Obj, node: SimulatedNode) -> None:
+        """NodePrepareResources for all claims of the pod: first every check, then the effect."""
+        claims = []
+        for use in pod_claims(pod):
+            claim = self._claims.get(use.name, namespace_of(pod))
+            try:
+                check_claim(pod, use, claim)
+            except NotPrepared:
+                # The watch may be behind the scheduler's write: the server has the last word.
+                claim = await self._read_claim(use.name, namespace_of(pod), node)
+                check_claim(pod, use, claim)
+            if claim is not None:
+                claims.append(claim)
+        for claim in claims:
+            self.prepared.prepare(node.name, claim, uid_of(pod))
+
+    async def _read_claim(self, name: str, namespace: str, node: SimulatedNode) -> Obj | None:
+        try:
+            return await self._as_node(node.name).get(CLAIMS, name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _keep_running(self, pod: Obj, node: SimulatedNode) -> float | None:
+        if uid_of(pod) not in self._admitted:  # it ran before this process did
+            self._admitted.add(uid_of(pod))
+            await self._recall_claims(pod, node)
+        now = self._clock()
+        pod = await self._resize(pod, node, format_time(now))
+        joined = podlib.joined_status(pod, format_time(now))
+        if joined is not None:
+            pod = await self._write(pod, joined) or pod
+        deadline = podlib.deadline_of(pod)
+        if deadline is None:
+            return await self._until_its_end(pod, node, now)
+        if deadline > now:
+            due = await self._until_its_end(pod, node, now)
+            left = (deadline - now).total_seconds()
+            return left if due is None else min(due, left)
+        self._ended(pod)
+        self._recorder.event(pod, "Normal", "DeadlineExceeded", podlib.OVERDUE)
+        await self._write(pod, podlib.overdue_status(pod, format_time(now)))
+        return None
+
+    async def _resize(self, pod: Obj, node: SimulatedNode, now: str) -> Obj:
+        """The pod as it was allocated: as its spec asks, once there is room for that."""
+        stored = self._pods.store.get(key_of(pod))
+        if stored is not None and uid_of(stored) == uid_of(pod):
+            pod = stored  # what it was written from may already be as allocated
+        before, problem = self._allocations.allocated(pod), ""
+        if before is not pod:
+            found = podlib.admission_problem(resize.unheld(pod), self._others(pod, node), node.allocatable)
+            if found is None:
+                self._allocations.allocate(pod)
+            else:
+                problem = found[1]
+        after = before if problem else pod
+        (self._deferred.add if problem else self._deferred.discard)(key_of(pod))
+        status = resize.resize_status(pod, after, now, problem)
+        if status is None:
+            return after
+        written = await self._write(pod, status)
+        if problem and resize.is_news(pod):
+            self._events.resize_deferred(pod, problem)
+        elif not problem and before is not pod:
+            self._events.resized(pod)
+            self._retry_resizes(node.name)
+        return written or after
+
+    def _retry_resizes(self, node: str) -> None:
+        """Room may have come about on the node: have its deferred resizes looked at again, in their turn."""
+        waiting = (pod for key in self._deferred if (pod := self._pods.store.get(key)) and _node_of(pod) == node)
+        for pod in resize.in_turn(waiting):
+            self._queue.add(key_of(pod))
+
+    async def _until_its_end(self, pod: Obj, node: SimulatedNode, now: datetime) -> float | None:
+        resume = podlib.resume_time(pod)
+        if resume is not None:
+            return await self._restart(pod, node) if resume <= now else (resume - now).total_seconds()
+        try:
+            ending = podlib.ending_of(pod)
+        except ValueError as error:
+            self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
+            ending = None
+        if ending is not None:
+            began = self._began.get(uid_of(pod)) or podlib.started_at(pod) or now
+            due = began + timedelta(seconds=ending.after_seconds)
+            if due <= now:
+                return await self._end(pod, node, ending, now)
+        await self._refresh_readiness(pod, format_time(now))
+        return (due - now).total_seconds() if ending is not None else None
+
+    async def _end(self, pod: Obj, node: SimulatedNode, ending: podlib.Ending, now: datetime) -> float | None:
+        """The containers have ended: for good, or until they are restarted."""
+        if not podlib.is_restarted(pod, ending):
+            self._ended(pod)
+            await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
+            return None
+        self._began.pop(uid_of(pod), None)
+        crashed = await self._write(pod, podlib.crashed_status(pod, format_time(now), ending))
+        if crashed is None:
+            return None
+        delay = podlib.back_off_seconds(crashed)
+        if delay:
+            self._events.backing_off(pod, podlib.back_off_message(crashed))
+            return delay
+        return await self._restart(crashed, node)
+
+    async def _restart(self, pod: Obj, node: SimulatedNode) -> float | None:
+        began = self._clock()
+        written = await self._write(pod, podlib.restarted_status(pod, format_time(began)))
+        if written is None:
+            return None
+        self._began[uid_of(pod)] = began
+        return await self._keep_running(written, node)
+
+    async def _recall_claims(self, pod: Obj, node: SimulatedNode) -> None:
+        """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""
+        try:
+            await self._prepare(pod, node)
+        except NotPrepared as obstacle:
+            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+
+    async def _refresh_readiness(self, pod: Obj, now: str) -> None:
+        if not (pod.get("spec") or {}).get("readinessGates"):
+            return
+        wanted = podlib.ready_condition(pod, now)
+        present = get_condition(pod, "Ready") or {}
+        if any(present.get(field) != wanted.get(field) for field in ("status", "reason", "message")):
+            await self._write(pod, {"conditions": [wanted]})
+
+    async def _finish_deletion(self, pod: Obj) -> None:
+        """Stop what runs, unprepare, tell the end, then let the object go."""
+        self._ended(pod)
+        if _phase(pod) not in podlib.TERMINAL:
+            if _phase(pod) == "Running":
+                self._events.stopped(pod)
+            await self._write(pod, podlib.killed_status(pod, format_time(self._clock())))
+        if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return  # only finalizers keep it
+        try:
+            answer = await self._as_node(_node_of(pod)).delete(
+                PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod), grace_period_seconds=0
+            )
+        except StatusError as error:
+            if error.code not in (404, 409):
+                raise
+        else:
+            self._pods.observe_deleted(pod, answer)
+
+    async def _write(self, pod: Obj, status: Obj) -> Obj | None:
+        """Patch the status of this very pod; None if it is gone."""
+        patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
+        try:
+            written = await self._as_node(_node_of(pod)).patch(
+                PODS, name_of(pod), patch, namespace_of(pod), type="strategic", subresource="status"
+            )
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+        self._pods.observe(written)
+        return self._allocations.allocated(written)
+
+
+def _node_of(pod: Obj) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _phase(pod: Obj) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def _uses_host_network(pod: Obj) -> bool:
+    return bool((pod.get("spec") or {}).get("hostNetwork"))
