@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
 from haru.kube.errors import StatusError, conflict_error, not_found_error
-from haru.scheduler.binding.binder import Binder, PodGoneError
+from haru.kube.kinds import Kind
+from haru.scheduler.binding.binder import Binder, PodGoneError, WriteTimes
 from haru.scheduler.binding.claim_updates import FINALIZER, BindingError, claim_writes, reserved_claim
+from haru.scheduler.shared import WatchedObjects
 
 Obj = dict[str, Any]
 ALLOCATION: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}
@@ -89,8 +92,20 @@ async def no_sleep(_: float) -> None:
     return None
 
 
+class CachedClaim(WatchedObjects):
+    """Informers that have one claim, or nothing."""
+
+    def __init__(self, claim: Obj | None) -> None:
+        super().__init__()
+        self.claim = claim
+
+    def get(self, kind: Kind, path: str) -> Obj | None:
+        return self.claim if kind.kind == "ResourceClaim" else None
+
+
 def binder(api: FakeApi, cached: Obj | None = None) -> Binder:
-    return Binder(api, lambda path: cached, lambda: "2026-11-20T10:00:00Z", no_sleep)  # type: ignore[arg-type]
+    times = WriteTimes(lambda: datetime(2026, 11, 20, 10, tzinfo=UTC), sleep=no_sleep)
+    return Binder(api, CachedClaim(cached), times)  # type: ignore[arg-type]
 
 
 def test_one_claim_write_has_all_consumers() -> None:

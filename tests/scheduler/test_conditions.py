@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from haru.scheduler.status.conditions import group_scheduled_patch, pod_scheduled_patch
+from haru.scheduler.status.conditions import ConditionText, NominationChange, group_scheduled_patch, pod_scheduled_patch
 
 NOW, EARLIER = "2026-11-20T10:00:00Z", "2026-11-20T09:00:00Z"
 
@@ -24,7 +24,7 @@ def scheduled(status: str, reason: str, message: str, since: str = EARLIER) -> d
 
 
 def test_first_rejection_is_written_with_transition_time() -> None:
-    patch = pod_scheduled_patch(pod(), "Unschedulable", "0/1 nodes", NOW, keep_nomination=False)
+    patch = pod_scheduled_patch(pod(), ConditionText("Unschedulable", "0/1 nodes", NOW), NominationChange(keep=False))
     assert patch is not None
     assert patch["metadata"] == {"uid": "u1"}
     [entry] = patch["status"]["conditions"]
@@ -34,21 +34,24 @@ def test_first_rejection_is_written_with_transition_time() -> None:
 
 def test_unchanged_rejection_writes_nothing() -> None:
     known = pod(conditions=[scheduled("False", "Unschedulable", "0/1 nodes")])
-    assert pod_scheduled_patch(known, "Unschedulable", "0/1 nodes", NOW, keep_nomination=False) is None
+    assert (
+        pod_scheduled_patch(known, ConditionText("Unschedulable", "0/1 nodes", NOW), NominationChange(keep=False))
+        is None
+    )
 
 
 def test_other_message_keeps_transition_time() -> None:
     known = pod(conditions=[scheduled("False", "Unschedulable", "0/1 nodes")])
-    patch = pod_scheduled_patch(known, "Unschedulable", "0/2 nodes", NOW, keep_nomination=False)
+    patch = pod_scheduled_patch(known, ConditionText("Unschedulable", "0/2 nodes", NOW), NominationChange(keep=False))
     assert patch is not None
     assert "lastTransitionTime" not in patch["status"]["conditions"][0]
 
 
 def test_nomination_is_cleared_unless_kept() -> None:
     known = pod(nominatedNodeName="n", conditions=[scheduled("False", "Unschedulable", "m")])
-    cleared = pod_scheduled_patch(known, "Unschedulable", "m", NOW, keep_nomination=False)
+    cleared = pod_scheduled_patch(known, ConditionText("Unschedulable", "m", NOW), NominationChange(keep=False))
     assert cleared == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
-    assert pod_scheduled_patch(known, "Unschedulable", "m", NOW, keep_nomination=True) is None
+    assert pod_scheduled_patch(known, ConditionText("Unschedulable", "m", NOW), NominationChange(keep=True)) is None
 
 
 def group(*conditions: dict[str, str]) -> dict[str, Any]:

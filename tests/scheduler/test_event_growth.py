@@ -24,10 +24,13 @@ Obj = dict[str, Any]
 FEW, MANY = 100, 1000
 
 
-class _Follower:
+class _Listener:
+    def is_ready(self) -> bool:
+        return True
+
     def wake(self) -> None: ...
-    def settle_group(self, key: object) -> None: ...
-    def give_back(self, claim: Obj) -> None: ...
+    def report_group_scheduled(self, key: object) -> None: ...
+    def deallocate(self, claim: Obj) -> None: ...
     def unit_changed(self) -> None: ...
 
 
@@ -41,7 +44,7 @@ class Waiting:
         self.admission = PreEnqueue(
             self.cluster, self.queue, config.monotonic, gang_scheduling=True, workload_claims=True
         )
-        self.intake = EventHandlers(self.cluster, self.queue, self.admission, config, _Follower(), lambda: True)
+        self.intake = EventHandlers(self.cluster, self.queue, self.admission, config, _Listener())
 
     def pod(self, name: str, claim: str = "", group: str = "", generated: str = "") -> None:
         spec: Obj = {"containers": [{"name": "c"}]}

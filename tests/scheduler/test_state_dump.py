@@ -47,13 +47,13 @@ def test_dump_lists_assumed_pod_and_claim() -> None:
         await bench.node("n1", gpus=1)
         await bench.claim("c")
         held: list[list[str]] = []
-        carry_out = bench.scheduler._carrier.carry_out
+        carry_out = bench.scheduler._cycle.binding_cycle.carry_out
 
         def before_writes(binding_task):  # type: ignore[no-untyped-def]
             held.append(dumped(bench))
             return carry_out(binding_task)
 
-        bench.scheduler._carrier.carry_out = before_writes  # type: ignore[method-assign]
+        bench.scheduler._cycle.binding_cycle.carry_out = before_writes  # type: ignore[method-assign]
         await bench.pod("p", claim="c")
         await bench.eventually_bound("p")
         assert f"1 pods: {NS}/p (assumed)" in line(held[0], "node n1:")
@@ -86,7 +86,7 @@ def test_dump_lists_gated_member_with_reason() -> None:
         lines = dumped(bench)
         assert f"pods {NS}/a" in line(lines, f"group {NS}/ring:")
         held = line(lines, f"pod {NS}/a held:")
-        assert held.endswith(bench.scheduler._admission.blocked[f"{NS}/a"]) and len(held) > 30
+        assert held.endswith(bench.scheduler._cycle.pre_enqueue.blocked[f"{NS}/a"]) and len(held) > 30
         assert lines.index(" gated:") < lines.index(held)
 
     play(scenario)

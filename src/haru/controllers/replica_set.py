@@ -2,7 +2,8 @@
 
 Pods that match and have no controller are adopted. Missing pods are created in growing batches; surplus pods are
 deleted, the least useful first. A ReplicationController is a ReplicaSet in version v1 with a plain map as its selector.
-Source: apps/v1 ReplicaSet, and Kubernetes `pkg/controller/replication`, an adapter as well; the order of deletion follows its documentation (and KEP-2255, pod deletion cost).
+Source: apps/v1 ReplicaSet and its documentation (the order of deletion; KEP-2255, pod deletion cost); Kubernetes
+`pkg/controller/replication`, an adapter too.
 """
 
 from __future__ import annotations

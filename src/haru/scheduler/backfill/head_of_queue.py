@@ -8,8 +8,8 @@ Source: EASY backfilling; docs/adr/0007.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from haru.engine import Options, SchedulerCache, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
@@ -24,30 +24,36 @@ _LATE_SECONDS = 1.0
 _MOST_NAMED = 5
 
 
-class HeadOfQueue:
-    """Keeps places in the cluster for one unit.
+class BackfillHost(Protocol):
+    """The scheduler as the head of the queue needs it."""
 
-    `options` says how its pods are decided, `tell` writes what is kept for an object, or that nothing is (None).
-    """
+    def options(self, pods: Sequence[Obj]) -> Options:
+        """Return how these pods are decided."""
+
+    def report_reserved(self, obj: Obj, text: str | None) -> None:
+        """Write the condition of an object that places are reserved for (`text`), or no longer (None)."""
+
+    def may_help(self, plugins: frozenset[str]) -> None:
+        """Wake the units that these plugins rejected."""
+
+
+class HeadOfQueue:
+    """Reserve places in the cluster for one unit, the head of the queue."""
 
     def __init__(
         self,
         cluster: SchedulerCache,
         queue: SchedulingQueue,
         config: SchedulerConfig,
-        options: Callable[[Sequence[Obj]], Options],
-        tell: Callable[[Obj, str | None], None],
-        may_help: Callable[[frozenset[str]], None],
+        host: BackfillHost,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._config = config
-        self._options = options
-        self._tell = tell
-        self._may_help = may_help
+        self._host = host
         self._holder: QueuedUnit | None = None
-        self._told: tuple[Obj, str] | None = None
-        self._cannot: set[tuple[str, str, str]] = set()
+        self._reported: tuple[Obj, str] | None = None
+        self._without_reservation: set[tuple[str, str, str]] = set()
 
     def refused(self, unit: QueuedUnit, pods: Sequence[Obj]) -> None:
         """A unit found no place, and nobody is evicted for it: if it is the head, places are kept for it now."""
@@ -55,9 +61,9 @@ class HeadOfQueue:
             return
         before, holder = self._cluster.snapshot().reservation, self._holder
         group = group_object(self._cluster.snapshot(), unit)
-        found = reserve_earliest_start(self._cluster.snapshot(), pods, group=group, options=self._options(pods))
+        found = reserve_earliest_start(self._cluster.snapshot(), pods, group=group, options=self._host.options(pods))
         if found is None:
-            self._cannot.add(unit.key)
+            self._without_reservation.add(unit.key)
             if holder is unit:
                 self._release()
             elif holder is None:
@@ -67,7 +73,7 @@ class HeadOfQueue:
         self._cluster.reserve(found)
         self._announce(group or pods[0], found)
         if before is not None and before != found:
-            self._may_help(queueing_hints.RESERVATION)
+            self._host.may_help(queueing_hints.RESERVATION)
         now = self._config.monotonic()
         if found.until is not None and found.waits_for:
             wait = max(found.until - self._config.clock().timestamp(), 0.0)
@@ -89,7 +95,7 @@ class HeadOfQueue:
             if unit is not None and members and unit.place is not QueueStage.HELD:
                 self.refused(unit, members)
             if unit is None or unit is not self._holder:
-                self._tell(obj, None)
+                self._host.report_reserved(obj, None)
 
     def placed(self, unit: QueuedUnit) -> None:
         """A unit has its places, or others make room for it."""
@@ -109,28 +115,28 @@ class HeadOfQueue:
     def _release(self) -> None:
         self._holder = None
         self._cluster.reserve(None)
-        self._cannot.clear()
-        if self._told is not None:
-            self._tell(self._told[0], None)
-            self._told = None
-        self._may_help(queueing_hints.RESERVATION)
+        self._without_reservation.clear()
+        if self._reported is not None:
+            self._host.report_reserved(self._reported[0], None)
+            self._reported = None
+        self._host.may_help(queueing_hints.RESERVATION)
         self._next()
 
     def _next(self) -> None:
         """Have the next unit tried again that might become the head."""
-        unit = self._queue.first_waiting(but=self._cannot)
+        unit = self._queue.first_waiting(but=self._without_reservation)
         if unit is not None:
             self._queue.retry(unit, self._config.monotonic())
 
     def _announce(self, obj: Obj, found: BackfillReservation) -> None:
-        text = told(found)
-        if self._told is not None and self._told[0]["metadata"].get("uid") != obj["metadata"].get("uid"):
-            self._tell(self._told[0], None)
-        self._told = (obj, text)
-        self._tell(obj, text)
+        text = reservation_text(found)
+        if self._reported is not None and self._reported[0]["metadata"].get("uid") != obj["metadata"].get("uid"):
+            self._host.report_reserved(self._reported[0], None)
+        self._reported = (obj, text)
+        self._host.report_reserved(obj, text)
 
 
-def told(reservation: BackfillReservation) -> str:
+def reservation_text(reservation: BackfillReservation) -> str:
     """What is kept, and what it waits for, in a sentence that stays the same while both do."""
     nodes = sorted({place.node for place in reservation.places})
     text = f"places for {len(reservation.places)} pods are kept on {_named(nodes)}"

@@ -14,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from haru.client.api import ApiClient
 from haru.engine.dra import extended_resource_claim_owner
 from haru.engine.state import MemberDecision, PodKey
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
+from haru.kube.names import format_time
 from haru.scheduler.binding import extended_claim_writes
 from haru.scheduler.binding.claim_updates import (
     FINALIZER,
@@ -35,6 +37,7 @@ from haru.scheduler.binding.claim_updates import (
 )
 from haru.scheduler.binding.extended_claims import ClaimMaker
 from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, PODS, delay, is_transient
+from haru.scheduler.shared import WatchedObjects
 
 Obj = dict[str, Any]
 
@@ -56,48 +59,46 @@ def _nothing() -> str:
     return ""
 
 
-def _ignore(_kind: Kind, _obj: Obj) -> None:
-    return None
-
-
-def _unknown(_path: str) -> Obj | None:
-    return None
-
-
 def _uncounted(_status: str) -> None:
     return None
 
 
-class Binder:
-    """Writes claims, nominations and bindings.
+@dataclass(frozen=True, slots=True)
+class WriteTimes:
+    """Times of writes. `claims`: allocations get a timestamp (DRADeviceBindingConditions)."""
 
-    `cached_claim` and `cached_pod` answer from the informers, without a request; `learn` is told every answer and
-    `unlearn` every object that was deleted, so that the caller never decides on something older than its own writes.
-    `count` hears of every claim that was to be created: success or failure.
+    clock: Callable[[], datetime]
+    claims: bool = True
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def now(self) -> str:
+        """Return the time as the API has it."""
+        return format_time(self.clock())
+
+    def allocation_time(self) -> str | None:
+        """Return the timestamp of an allocation, if there is to be one."""
+        return self.now() if self.claims else None
+
+
+class Binder:
+    """Write claims, nominations and bindings.
+
+    `count` is called with `success` or `failure` for every claim that was to be created.
     """
 
     def __init__(
         self,
         client: ApiClient,
-        cached_claim: Callable[[str], Obj | None],
-        timestamp: Callable[[], str | None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        learn: Callable[[Kind, Obj], None] = _ignore,
-        unlearn: Callable[[Kind, Obj], None] = _ignore,
-        cached_pod: Callable[[str], Obj | None] = _unknown,
+        objects: WatchedObjects,
+        times: WriteTimes,
         count: Callable[[str], None] = _uncounted,
-        now: Callable[[], str] = _nothing,
     ) -> None:
         self._client = client
-        self._cached_claim = cached_claim
-        self._cached_pod = cached_pod
-        self._timestamp = timestamp
-        self._sleep = sleep
-        self._learn = learn
-        self._unlearn = unlearn
-        self._now = now
+        self._objects = objects
+        self._times = times
+        self._sleep = times.sleep
         self._slots = asyncio.Semaphore(_PARALLEL)
-        self._maker = ClaimMaker(client, self._slots, sleep, learn, count)
+        self._maker = ClaimMaker(client, self._slots, times.sleep, objects.observe, count)
 
     # -- reserving ----------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class Binder:
         return failures
 
     async def _write_claim(self, write: ClaimWrite, insist: Callable[[], bool]) -> None:
-        claim = self._cached_claim(write.path)
+        claim = self._objects.get(CLAIMS, write.path)
         attempt = 0
         while True:
             try:
@@ -158,14 +159,14 @@ class Binder:
     async def _write_claim_once(self, write: ClaimWrite, claim: Obj | None) -> None:
         if claim is None:
             claim = await self._read_claim(write)
-            self._learn(CLAIMS, claim)
-        wanted = reserved_claim(claim, write, self._timestamp())
+            self._objects.observe(CLAIMS, claim)
+        wanted = reserved_claim(claim, write, self._times.allocation_time())
         if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
             claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
-            wanted = reserved_claim(claim, write, self._timestamp())
+            wanted = reserved_claim(claim, write, self._times.allocation_time())
         if wanted.get("status") != claim.get("status"):
             claim = await self._client.update_status(CLAIMS, wanted)
-        self._learn(CLAIMS, claim)
+        self._objects.observe(CLAIMS, claim)
 
     async def _read_claim(self, write: ClaimWrite) -> Obj:
         try:
@@ -177,7 +178,7 @@ class Binder:
 
     async def _tell(self, member: MemberDecision, nominate: bool, insist: Callable[[], bool]) -> None:
         """Writes into the pod's status which claim serves its extended resources, and its place."""
-        pod = self._cached_pod(member.pod.path)
+        pod = self._objects.get(PODS, member.pod.path)
         if pod is not None and pod["metadata"].get("uid") != member.pod.uid:
             pod = None
         attempt = 0
@@ -189,7 +190,7 @@ class Binder:
                 return
             try:
                 async with self._slots:
-                    self._learn(PODS, await self._patch_pod(member, patch))
+                    self._objects.observe(PODS, await self._patch_pod(member, patch))
                 return
             except (StatusError, OSError) as error:
                 problem: Exception = error
@@ -219,7 +220,7 @@ class Binder:
         `obstacle()` names what makes further attempts senseless.
         """
         attempt = 0
-        pod = self._cached_pod(member.pod.path)
+        pod = self._objects.get(PODS, member.pod.path)
         while True:
             try:
                 async with self._slots:
@@ -308,7 +309,7 @@ class Binder:
         """Give the pod a later version than any that a binding under way may name. StatusError if it is bound."""
         metadata = pod["metadata"]
         preconditions = {"uid": metadata["uid"], "resourceVersion": metadata.get("resourceVersion")}
-        probed = {"type": "PodScheduled", "status": "False", "lastProbeTime": self._now() or None}
+        probed = {"type": "PodScheduled", "status": "False", "lastProbeTime": self._times.now()}
         patch = {"metadata": preconditions, "status": {"conditions": [probed]}}
         where = metadata["name"], metadata.get("namespace", "")
         try:
@@ -320,13 +321,13 @@ class Binder:
             answer = await self._client.get(PODS, *where)
             if (answer.get("spec") or {}).get("nodeName") or answer["metadata"].get("uid") != metadata["uid"]:
                 raise
-        self._learn(PODS, answer)
+        self._objects.observe(PODS, answer)
 
     async def unprotect(self, claim: Obj) -> None:
         """Takes the finalizer off a claim that is not allocated, unless it has changed. Best effort."""
         try:
             async with self._slots:
-                self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+                self._objects.observe(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
         except (StatusError, OSError) as error:
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 _log.warning("claim %s: its finalizer: %s", claim["metadata"]["name"], error)
@@ -359,7 +360,7 @@ class Binder:
             await self._delete(await self._free(claim))
             return
         if is_protected_for_nothing(claim):
-            self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+            self._objects.observe(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
             return
         ours = {entry["uid"] for entry in write.consumers}.difference(kept_consumers)
         left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
@@ -370,17 +371,17 @@ class Binder:
                 await self._delete(claim)
         elif len(left) < len(status.get("reservedFor") or ()):
             claim = {**claim, "status": {**status, "reservedFor": left}}
-            self._learn(CLAIMS, await self._client.update_status(CLAIMS, claim))
+            self._objects.observe(CLAIMS, await self._client.update_status(CLAIMS, claim))
         else:
-            self._learn(CLAIMS, claim)
+            self._objects.observe(CLAIMS, claim)
 
     async def _free(self, claim: Obj) -> Obj:
         if (claim.get("status") or {}) != freed_status(claim):
             claim = await self._client.update_status(CLAIMS, {**claim, "status": freed_status(claim)})
-            self._learn(CLAIMS, claim)
+            self._objects.observe(CLAIMS, claim)
         if FINALIZER in (claim["metadata"].get("finalizers") or ()):
             claim = await self._client.update(CLAIMS, without_finalizer(claim))
-            self._learn(CLAIMS, claim)
+            self._objects.observe(CLAIMS, claim)
         return claim
 
     async def _delete(self, claim: Obj) -> None:
@@ -388,7 +389,7 @@ class Binder:
         metadata = claim["metadata"]
         version = metadata.get("resourceVersion") or ""
         await self._client.delete(CLAIMS, metadata["name"], metadata["namespace"], metadata["uid"], version)
-        self._unlearn(CLAIMS, claim)
+        self._objects.observe_deleted(CLAIMS, claim)
 
     async def _clear(self, member: MemberDecision, fields: Sequence[str]) -> None:
         pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
@@ -398,7 +399,7 @@ class Binder:
             return
         precondition = {"uid": member.pod.uid, "resourceVersion": pod["metadata"].get("resourceVersion")}
         patch = {"metadata": precondition, "status": dict.fromkeys(told)}
-        self._learn(PODS, await self._patch_pod(member, patch))
+        self._objects.observe(PODS, await self._patch_pod(member, patch))
 
 
 def _binding(member: MemberDecision, pod: Obj | None) -> Obj:

@@ -7,7 +7,7 @@ Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from haru.engine import Decision, SchedulerCache, Snapshot
 from haru.engine.preemption import is_half_placed
@@ -18,6 +18,7 @@ from haru.scheduler.binding.extended_claim_writes import surplus_claims
 from haru.scheduler.binding.idle_claims import idle_claims, without_allocations
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
+from haru.scheduler.shared import BackgroundTasks
 from haru.scheduler.status.status_writer import path_of
 
 
@@ -38,33 +39,40 @@ def orphan_cleanup(
 
 
 Obj = dict[str, Any]
-Decide = Callable[[Snapshot, QueuedUnit, Sequence[Obj]], Decision]
 
 
-class ClaimReturns:
-    """Gives claims back. `decide` answers what would become of a unit, `freed` hears that devices are free."""
+class DeallocationHost(Protocol):
+    """The scheduler as deallocation needs it."""
+
+    def decide(self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj]) -> Decision:
+        """Decide a unit on a hypothetical snapshot."""
+
+    def devices_freed(self) -> None:
+        """Hear that devices are free."""
+
+
+class Deallocator:
+    """Free allocated claims that no pod can use."""
 
     def __init__(
         self,
         cluster: SchedulerCache,
         binder: Binder,
-        decide: Decide,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        freed: Callable[[], None],
+        tasks: BackgroundTasks,
+        host: DeallocationHost,
         *,
         workload_claims: bool,
     ) -> None:
         self._cluster = cluster
         self._binder = binder
-        self._decide = decide
-        self._spawn = spawn
-        self._freed = freed
+        self._tasks = tasks
+        self._host = host
         self._workload_claims = workload_claims
         self._running = 0
 
     @property
     def busy(self) -> bool:
-        """Whether devices are being given back at the moment."""
+        """Tell whether claims are being deallocated now."""
         return self._running > 0
 
     def rejected(self, unit: QueuedUnit, rejected: Sequence[Obj], placed: Sequence[Obj]) -> None:
@@ -76,17 +84,17 @@ class ClaimReturns:
             return
         # Where a gang runs in part its missing members keep what they have, unless another place completes it.
         half = is_half_placed(snapshot, PodInfo.of(rejected[0]))
-        if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
+        if half and self._host.decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
             return
         for claim in idle.values():
-            self.give_back(claim, _users(claim, rejected))
+            self.deallocate(claim, _users(claim, rejected))
 
-    def give_back(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
+    def deallocate(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
         """Free an allocated claim that nobody uses; `pods` are those that wait with it."""
         busy = dict(claim)
         self._cluster.assume_claim(busy)
         self._running += 1
-        self._spawn(self._deallocate(claim, busy, pods))
+        self._tasks.spawn(self._deallocate(claim, busy, pods))
 
     async def _deallocate(self, claim: Obj, busy: Obj, pods: Sequence[Obj]) -> None:
         try:
@@ -94,7 +102,7 @@ class ClaimReturns:
         finally:
             self._running -= 1
         self._cluster.forget_claim(path_of(claim), busy)
-        self._freed()
+        self._host.devices_freed()
 
 
 def _users(claim: Obj, pods: Sequence[Obj]) -> list[Obj]:

@@ -5,7 +5,6 @@ Source: kube-scheduler's event handlers, as behaviour; KEP-4671 for groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from haru.engine import SchedulerCache
@@ -21,20 +20,23 @@ from haru.scheduler.status.status_writer import path_of, pod_key
 Obj = dict[str, Any]
 
 
-class Follower(Protocol):
-    """Who acts on what the events say."""
+class EventListener(Protocol):
+    """The scheduler as event handlers need it."""
+
+    def is_ready(self) -> bool:
+        """Tell whether the first lists are complete."""
 
     def wake(self) -> None:
-        """Something may be ready to be decided."""
+        """Have the next unit decided, if one is ready."""
 
-    def settle_group(self, key: GroupKey) -> None:
-        """A group may have what it needs."""
+    def report_group_scheduled(self, key: GroupKey) -> None:
+        """Set PodGroupScheduled if enough members are bound."""
 
-    def give_back(self, claim: Obj) -> None:
-        """Nobody uses this allocated claim any more."""
+    def deallocate(self, claim: Obj) -> None:
+        """Free an allocated claim that no pod uses any more."""
 
     def unit_changed(self) -> None:
-        """A pod does not wait any more."""
+        """Hear that a pod does not wait any more."""
 
 
 class EventHandlers:
@@ -44,17 +46,15 @@ class EventHandlers:
         self,
         cluster: SchedulerCache,
         queue: SchedulingQueue,
-        admission: PreEnqueue,
+        pre_enqueue: PreEnqueue,
         config: SchedulerConfig,
-        follower: Follower,
-        is_ready: Callable[[], bool],
+        listener: EventListener,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._admission = admission
+        self._pre_enqueue = pre_enqueue
         self._config = config
-        self._follower = follower
-        self._is_ready = is_ready
+        self._listener = listener
 
     def waits(self, pod: Obj) -> bool:
         """Whether the pod is ours to place and has no place yet."""
@@ -80,17 +80,17 @@ class EventHandlers:
             if not self._cluster.is_assumed(pod_key(new)):
                 self._pod_waits(old, new)
         else:
-            self._admission.forget(path_of(pod))
+            self._pre_enqueue.forget(path_of(pod))
             self._queue.take_out(self.unit_key(pod), path_of(pod))
-            self._follower.unit_changed()
+            self._listener.unit_changed()
             self._sibling_changed(old, new)
         self.may_help(queueing_hints.pod_change(old, new))
         if group_of(pod) and (new is None or not self.waits(new)):
             # A group keeps what it has reserved as long as it exists; who evicted members of it is waiting for that.
             for claim in abandoned_claims(self._cluster.snapshot(), group_key(pod)):
-                self._follower.give_back(claim)
+                self._listener.deallocate(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
-            self._follower.settle_group(group_key(new))
+            self._listener.report_group_scheduled(group_key(new))
 
     def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A member that is not (any more) ours to place counts for its group's quorum all the same."""
@@ -99,8 +99,8 @@ class EventHandlers:
         unit = self._queue.units.get(self.unit_key(new))
         placed = bool((new.get("spec") or {}).get("nodeName"))
         if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
-            self._admission.weigh_all(unit)
-            self._follower.wake()
+            self._pre_enqueue.weigh_all(unit)
+            self._listener.wake()
 
     def _pod_waits(self, old: Obj | None, new: Obj) -> None:
         path, key = path_of(new), self.unit_key(new)
@@ -110,14 +110,14 @@ class EventHandlers:
         if is_new or (
             old is not None and queueing_hints.scheduling_fields(old) != queueing_hints.scheduling_fields(new)
         ):
-            self._admission.weigh(unit, path)
-        self._follower.wake()
+            self._pre_enqueue.weigh(unit, path)
+        self._listener.wake()
 
     def _since(self, pod: Obj) -> float:
         """When the pod came to wait: now, or, if a scheduler before this one may have seen it, when it was created."""
         now = self._config.monotonic()
         created = epoch(pod["metadata"].get("creationTimestamp"))
-        if created is None or self._is_ready():
+        if created is None or self._listener.is_ready():
             return now
         return now - max(self._config.clock().timestamp() - created, 0.0)
 
@@ -125,8 +125,8 @@ class EventHandlers:
         """A claim that came may release who waits for it; one that was freed may help anybody."""
         claim = new or old
         if claim is not None and (old is None or new is None):
-            self._admission.claim_changed(path_of(claim))
-            self._follower.wake()
+            self._pre_enqueue.claim_changed(path_of(claim))
+            self._listener.wake()
         self.may_help(queueing_hints.claim_change(old, new))
 
     def group_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -137,14 +137,14 @@ class EventHandlers:
         key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
         unit = self._queue.units.get(("group", *key))
         if unit is not None and (old is None or new is None):
-            self._admission.weigh_all(unit)
+            self._pre_enqueue.weigh_all(unit)
         elif unit is not None and (old or {}).get("status") != group.get("status"):
-            self._admission.weigh_held(unit)
-        self._follower.wake()
-        if old is None and new is not None and self._is_ready():
-            self._follower.settle_group(key)
+            self._pre_enqueue.weigh_held(unit)
+        self._listener.wake()
+        if old is None and new is not None and self._listener.is_ready():
+            self._listener.report_group_scheduled(key)
 
     def may_help(self, plugins: frozenset[str]) -> None:
         """Wakes what these plugins had rejected."""
         if self._queue.on_event(plugins, self._config.monotonic()):
-            self._follower.wake()
+            self._listener.wake()

@@ -8,15 +8,16 @@ Source: KEP-268, KEP-5278 (nominated nodes), KEP-5710; docs/adr/0004.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from haru.engine import Decision, SchedulerCache
 from haru.engine.preemption import displaced
 from haru.engine.state import Nomination, PodKey, nominations_of
-from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.preemption.victim_deletion import EvictionOrder, Evictor, order_for, orders_left_over
+from haru.scheduler.shared import BackgroundTasks
+from haru.scheduler.status.conditions import NominationChange
 from haru.scheduler.status.status_writer import StatusWriter
 
 Obj = dict[str, Any]
@@ -24,64 +25,62 @@ _log = logging.getLogger(__name__)
 
 
 class PreemptionExecutor:
-    """Makes room for those that a decision nominates. `failed` hears of a preemptor whose victims would not go."""
+    """Carry out decisions that nominate pods. `failed` is called when the victims of a preemptor cannot be deleted."""
 
     def __init__(
         self,
         cluster: SchedulerCache,
         evictor: Evictor,
-        reporter: StatusWriter,
-        metrics: SchedulerMetrics,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        status: StatusWriter,
+        tasks: BackgroundTasks,
         failed: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._evictor = evictor
-        self._reporter = reporter
-        self._metrics = metrics
-        self._spawn = spawn
+        self._status = status
+        self._tasks = tasks
         self._failed = failed
 
-    def make(self, decision: Decision, pods: Mapping[str, Obj], group: Obj | None, needed: int) -> None:
-        """Keep the places, send the evictions out. `pods` are the members decided, by path; `needed` of them at least
-        must have a place, or nobody is to go for them."""
+    def execute(self, decision: Decision, pods: Mapping[str, Obj], group: Obj | None, needed: int) -> None:
+        """Nominate the members and delete the victims.
+
+        `pods` are the members decided, by path; unless `needed` of them still have a nomination, no pod is evicted.
+        """
         preemptor = group or next(iter(pods.values()))
         priority = int((preemptor.get("spec") or {}).get("priority") or 0)
         snapshot = self._cluster.snapshot()
         for key in displaced(snapshot, decision, priority):
-            self.give_up(key)
-        kept = [self._still_waiting_for(nomination) for nomination in nominations_of(decision, priority)]
+            self.remove_nomination(key)
+        kept = [self._with_pending_evictions(nomination) for nomination in nominations_of(decision, priority)]
         self._cluster.nominate(kept)
         for member in decision.members:
             node = (member.node or "") if member.status == "nominated" else ""
             if not node:
                 self._cluster.forget_nomination(member.pod)
             message = member.message or decision.message
-            self._reporter.rejected(pods[member.pod.path], "Unschedulable", message, nominate=node)
+            self._status.rejected(pods[member.pod.path], "Unschedulable", message, NominationChange(nominate=node))
         if decision.evictions:
-            self._metrics.preemption_attempts.inc()
-            self._metrics.preemption_victims.observe(len(decision.evictions))
             name = (next(iter(pods.values())).get("spec") or {}).get("schedulerName", "")
             members = frozenset(nomination.pod for nomination in kept)
-            order = order_for(preemptor, decision.evictions, name, lambda: self._stand(members) >= needed)
-            self._spawn(self._evict(order, members))
+            order = order_for(preemptor, decision.evictions, name, lambda: self._count_nominated(members) >= needed)
+            self._tasks.spawn(self._evict(order, members))
 
     def catch_up(self) -> None:
-        """Go on with what a scheduler before this one has begun."""
+        """Go on with the evictions that an earlier scheduler began."""
         for order in orders_left_over(self._cluster.snapshot()):
-            self._spawn(self._evict(order, frozenset()))
+            self._tasks.spawn(self._evict(order, frozenset()))
 
-    def give_up(self, pod: PodKey) -> None:
-        """The place kept for a pod is kept no longer."""
+    def remove_nomination(self, pod: PodKey) -> None:
+        """Drop the nomination of a pod, and take it out of the pod's status."""
         if pod.path not in self._cluster.snapshot().nominations:
             return
         self._cluster.forget_nomination(pod)
         info = self._cluster.snapshot().pods.get(pod.path)
         if info is not None and info.key == pod and not info.node:
-            self._reporter.unnominated(info.obj)
+            self._status.unnominated(info.obj)
 
-    def _still_waiting_for(self, nomination: Nomination) -> Nomination:
-        """Promised again: those whose going was waited for and who are still there are waited for still."""
+    def _with_pending_evictions(self, nomination: Nomination) -> Nomination:
+        """Return a renewed nomination that also waits for the victims of the old one that still exist."""
         before = self._cluster.snapshot().nominations.get(nomination.pod.path)
         if before is None or before.pod != nomination.pod:
             return nomination
@@ -89,8 +88,8 @@ class PreemptionExecutor:
         there = (pod for pod in before.evictions if pod.path in known and known[pod.path].key == pod)
         return replace(nomination, evictions=nomination.evictions.union(there))
 
-    def _stand(self, members: frozenset[PodKey]) -> int:
-        """How many of the members still wait for their place."""
+    def _count_nominated(self, members: frozenset[PodKey]) -> int:
+        """Count the members that still have a nomination."""
         nominations = self._cluster.snapshot().nominations
         return sum(1 for pod in members if pod.path in nominations and nominations[pod.path].pod == pod)
 
@@ -100,5 +99,5 @@ class PreemptionExecutor:
             return
         _log.warning("evictions: %s", failures[0])
         for pod in members:
-            self.give_up(pod)
+            self.remove_nomination(pod)
         self._failed()

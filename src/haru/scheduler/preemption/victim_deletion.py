@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,9 @@ from haru.client.events import EventRecorder
 from haru.engine import Snapshot
 from haru.engine.state import Eviction, GroupKey, PodInfo
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition
-from haru.scheduler.binding.binder import PODS, is_transient
+from haru.scheduler.binding.binder import PODS, WriteTimes, is_transient
+from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import disruption_target_patch
 
 Obj = dict[str, Any]
@@ -39,14 +39,14 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOrder:
-    """The victims of one decision. `message` is for their condition, `told_on(node)` for the event.
+    """The victims of one decision. `message` is for their condition, `event_text(node)` for the event.
 
     `wanted()` turns false when who wanted it is gone. `begun` are the groups of which a pod has been deleted.
     """
 
     victims: Sequence[Eviction]
     message: str
-    told_on: Callable[[str], str]
+    event_text: Callable[[str], str]
     related: Obj | None = None
     wanted: Callable[[], bool] = _always
     begun: set[GroupKey] = field(default_factory=set)
@@ -58,11 +58,11 @@ def order_for(
     """The order that a decision for a Pod or a PodGroup asks for."""
     what, uid = str(preemptor["kind"]).lower(), preemptor["metadata"].get("uid", "")
 
-    def told_on(node: str) -> str:
+    def event_text(node: str) -> str:
         return f"Preempted by {what} {uid} on node {'cluster' if what == 'podgroup' else node}"
 
     message = f"{scheduler_name}: preempting to accommodate a higher priority {what}"
-    return EvictionOrder(victims, message, told_on, preemptor, wanted)
+    return EvictionOrder(victims, message, event_text, preemptor, wanted)
 
 
 def orders_left_over(snapshot: Snapshot) -> Iterator[EvictionOrder]:
@@ -83,23 +83,19 @@ def orders_left_over(snapshot: Snapshot) -> Iterator[EvictionOrder]:
 
 
 class Evictor:
-    """Carries out eviction orders. `cached` answers from the informer, `learn` is told every answer."""
+    """Carry out eviction orders."""
 
     def __init__(
         self,
         client: ApiClient,
         recorder: EventRecorder,
-        cached: Callable[[str], Obj | None],
-        timestamp: Callable[[], str],
-        learn: Callable[[Kind, Obj], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        objects: WatchedObjects,
+        times: WriteTimes,
     ) -> None:
         self._client = client
         self._recorder = recorder
-        self._cached = cached
-        self._timestamp = timestamp
-        self._learn = learn
-        self._sleep = sleep
+        self._objects = objects
+        self._times = times
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def carry_out(self, order: EvictionOrder) -> list[Exception]:
@@ -115,7 +111,7 @@ class Evictor:
         return failures
 
     async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
-        pod = self._cached(victim.pod.path)
+        pod = self._objects.get(PODS, victim.pod.path)
         attempt = 0
         while pod is not None and not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
             attempt += 1
@@ -133,19 +129,19 @@ class Evictor:
                     raise
                 if final:
                     _log.warning("eviction of %s, whose group goes: %s; trying again", victim.pod.path, error)
-            await self._sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
+            await self._times.sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
             pod = await self._read(victim, pod)
 
     async def _delete(self, order: EvictionOrder, victim: Eviction, known: Obj) -> None:
         pod, marked = victim.pod, known
-        patch = disruption_target_patch(known, order.message, self._timestamp())
+        patch = disruption_target_patch(known, order.message, self._times.now())
         if patch is not None:
             marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
         if victim.unit is not None:
             order.begun.add(victim.unit)
         await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
-        self._learn(PODS, marked)
-        text = order.told_on(victim.node)
+        self._objects.observe(PODS, marked)
+        text = order.event_text(victim.node)
         self._recorder.event(marked, "Normal", "Preempted", text, action="Preempting", related=order.related)
 
     async def _read(self, victim: Eviction, known: Obj | None) -> Obj | None:

@@ -5,7 +5,7 @@ Source: scheduling-framework status reporting of 1.36 (`PodScheduled`), KEP-4671
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.engine.backfill import CONDITION
 
@@ -17,13 +17,24 @@ def condition(conditions: list[Obj] | None, type_: str) -> Obj | None:
     return next((c for c in conditions or () if c.get("type") == type_), None)
 
 
-def pod_scheduled_patch(
-    pod: Obj, reason: str, message: str, now: str, *, keep_nomination: bool, nominate: str = ""
-) -> Obj | None:
-    """A strategic merge patch of the status that says why the pod is not scheduled; None if it says so already.
+class ConditionText(NamedTuple):
+    """Reason and message of a condition, and the time of a transition."""
 
-    `nominate` is a node where room is being made for it.
-    """
+    reason: str
+    message: str
+    now: str
+
+
+class NominationChange(NamedTuple):
+    """What becomes of `nominatedNodeName`: set to `nominate`, else kept if `keep`, else removed."""
+
+    keep: bool = False
+    nominate: str = ""
+
+
+def pod_scheduled_patch(pod: Obj, text: ConditionText, nomination: NominationChange) -> Obj | None:
+    """A strategic merge patch of the status that says why the pod is not scheduled; None if it says so already."""
+    (reason, message, now), (keep_nomination, nominate) = text, nomination
     status = pod.get("status") or {}
     current = condition(status.get("conditions"), "PodScheduled")
     patch: Obj = {}

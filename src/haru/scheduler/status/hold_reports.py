@@ -9,6 +9,7 @@ from haru.engine.podgroup import GANGS_OFF
 from haru.engine.preemption import keeps_nomination
 from haru.event_loop import TimeSlice
 from haru.scheduler.queue.pre_enqueue import PreEnqueue
+from haru.scheduler.status.conditions import NominationChange
 from haru.scheduler.status.status_writer import StatusWriter
 
 _SECONDS = 5.0
@@ -17,10 +18,10 @@ _SECONDS = 5.0
 class HoldReports:
     """Tells of holds. Unless `every` one is told, only those that no pod's author could know of: gates of ours."""
 
-    def __init__(self, cluster: SchedulerCache, admission: PreEnqueue, reporter: StatusWriter, every: bool) -> None:
+    def __init__(self, cluster: SchedulerCache, admission: PreEnqueue, status: StatusWriter, every: bool) -> None:
         self._cluster = cluster
         self._admission = admission
-        self._reporter = reporter
+        self._status = status
         self._every = every
 
     async def run(self) -> None:
@@ -42,4 +43,4 @@ class HoldReports:
         if info is None or info.gated or self._admission.blocked.get(path) != message:
             return
         kept = keeps_nomination(snapshot, info)
-        self._reporter.rejected(info.obj, "NotReadyForScheduling", message, event=False, keep_nomination=kept)
+        self._status.not_scheduled(info.obj, "NotReadyForScheduling", message, NominationChange(keep=kept))

@@ -21,7 +21,10 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
 from haru.scheduler.binding.binder import PODS, is_transient
+from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import (
+    ConditionText,
+    NominationChange,
     group_scheduled_patch,
     pod_scheduled_patch,
     reserved_patch,
@@ -52,52 +55,39 @@ def _scheduler_of(pod: Obj) -> str:
 
 
 class StatusWriter:
-    """Writes reports beside the scheduling. `cached` answers from the informers, `learn` is told every answer."""
+    """Write reports beside the scheduling cycles."""
 
     def __init__(
         self,
         client: ApiClient,
         recorder: EventRecorder,
         clock: Callable[[], datetime],
-        cached: Callable[[Kind, str], Obj | None],
-        learn: Callable[[Kind, Obj], None],
+        objects: WatchedObjects,
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
-        self._cached = cached
-        self._learn = learn
+        self._objects = objects
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._waiting: dict[tuple[str, str], tuple[Kind, Obj, Build, bool]] = {}
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def rejected(
-        self,
-        pod: Obj,
-        reason: str,
-        message: str,
-        *,
-        event: bool = True,
-        keep_nomination: bool = False,
-        nominate: str = "",
-    ) -> None:
-        """The pod was not scheduled; it keeps the node that it is nominated to only if it holds a place there.
+    def rejected(self, pod: Obj, reason: str, message: str, nomination: NominationChange) -> None:
+        """Report that the pod was not scheduled: an event and its PodScheduled condition."""
+        name = _scheduler_of(pod)
+        self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling", component=name)
+        self.not_scheduled(pod, reason, message, nomination)
 
-        `nominate` is a node where room is being made for it.
-        """
-        if event:
-            name = _scheduler_of(pod)
-            self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling", component=name)
+    def not_scheduled(self, pod: Obj, reason: str, message: str, nomination: NominationChange) -> None:
+        """Write the PodScheduled condition of a pod that was not scheduled."""
 
         def build(current: Obj) -> Obj | None:
             if (current.get("spec") or {}).get("nodeName") or current["metadata"].get("deletionTimestamp"):
                 return None
-            now = format_time(self._clock())
-            return pod_scheduled_patch(
-                current, reason, message, now, keep_nomination=keep_nomination, nominate=nominate
-            )
+            text = ConditionText(reason, message, format_time(self._clock()))
+            return pod_scheduled_patch(current, text, nomination)
 
         self._put(PODS, pod, build, lasting=False)
 
@@ -126,8 +116,8 @@ class StatusWriter:
 
         self._put(kind, obj, build, lasting=False, about=CONDITION)
 
-    def silence(self, pod_path: str) -> None:
-        """Whatever was to be told of a pod is out of date: it is being bound now."""
+    def cancel(self, pod_path: str) -> None:
+        """Drop the reports about a pod: it is being bound now."""
         key = (PODS.plural, pod_path)
         self._waiting.pop(key, None)
         if key in self._running:
@@ -170,7 +160,7 @@ class StatusWriter:
     async def _write(self, kind: Kind, obj: Obj, build: Build) -> None:
         metadata = obj["metadata"]
         path, uid = path_of(obj), metadata["uid"]
-        current: Obj | None = self._cached(kind, path)
+        current: Obj | None = self._objects.get(kind, path)
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(0.05 * 2.0**attempt)
@@ -201,7 +191,7 @@ class StatusWriter:
                 )
             except (StatusError, OSError) as error:
                 return error
-        self._learn(kind, answer)
+        self._objects.observe(kind, answer)
         return None
 
     async def _read(self, kind: Kind, obj: Obj) -> Obj | None:
@@ -209,6 +199,6 @@ class StatusWriter:
         try:
             found = await self._client.get(kind, metadata["name"], metadata.get("namespace", ""))
         except (StatusError, OSError):
-            return self._cached(kind, path_of(obj))
-        self._learn(kind, found)
+            return self._objects.get(kind, path_of(obj))
+        self._objects.observe(kind, found)
         return found

@@ -1,0 +1,329 @@
+"""Run scheduling cycles: decide a unit of the queue, assume the decision, send it to binding, report.
+
+One cycle at a time decides on a snapshot; its decision is assumed at once, so that the next cycle sees it; writing
+and binding go on beside the following cycles (`binding.binding_cycle`). Between the pop of a unit and its return to the
+queue nothing is awaited, so no event can fall between a decision and the snapshot that it was made on.
+Source: kube-scheduler 1.36 as behaviour; KEP-4671 (PodGroup cycle), KEP-4381 (claims).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.engine import Decision, Options, Snapshot, decide
+from haru.engine.journal import share_ids
+from haru.engine.podgroup import members_needed, required_members
+from haru.engine.preemption import blocking_reservation, keeps_nomination
+from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
+from haru.scheduler.backfill.head_of_queue import HeadOfQueue
+from haru.scheduler.binding.binder import Binder, WriteTimes
+from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
+from haru.scheduler.binding.deallocation import Deallocator
+from haru.scheduler.decision_log import DecisionLog
+from haru.scheduler.events.event_handlers import EventHandlers
+from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
+from haru.scheduler.preemption.victim_deletion import Evictor
+from haru.scheduler.queue import queueing_hints
+from haru.scheduler.queue.pre_enqueue import PreEnqueue
+from haru.scheduler.queue.queue_keys import group_object, priority_of
+from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage
+from haru.scheduler.shared import SchedulerState
+from haru.scheduler.status.conditions import NominationChange
+from haru.scheduler.status.status_writer import StatusWriter, path_of
+
+Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
+
+
+class Decider:
+    """Have the engine decide, and write the decision down if there is a log."""
+
+    def __init__(self, state: SchedulerState, log: DecisionLog | None) -> None:
+        self._state = state
+        self._log = log
+        self._decisions = 0
+
+    def decide(self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj]) -> Decision:
+        """Decide the pods of a unit; a decision on a hypothetical snapshot is not logged."""
+        self._decisions += 1
+        group, options = group_object(snapshot, unit), self.options(pods, self._decisions)
+        if self._log is None or snapshot is not self._state.cluster.snapshot():
+            return decide(snapshot, pods, group=group, options=options)
+        share = str(uuid.uuid4())
+        ids = share_ids(share)
+        decision = decide(snapshot, pods, group=group, options=replace(options, new_share_id=lambda: next(ids)))
+        self._log.decided(pods, group, options, share, decision)
+        return decision
+
+    def options(self, pods: Iterable[Obj], number: int = 0) -> Options:
+        """Return the options for the n-th decision about these pods, by the profile of their schedulerName."""
+        name = (next(iter(pods)).get("spec") or {}).get("schedulerName", "default-scheduler")
+        return self._state.config.options(number, name)
+
+
+class SchedulingCycle:
+    """Decide units one after the other. `status` writes what becomes of them."""
+
+    def __init__(
+        self, client: ApiClient, state: SchedulerState, recorder: EventRecorder, log: DecisionLog | None = None
+    ) -> None:
+        config = state.config
+        self._state = state
+        self.decider = Decider(state, log)
+        self.status = StatusWriter(client, recorder, config.clock, state.objects)
+        self.pre_enqueue = PreEnqueue(
+            state.cluster,
+            state.queue,
+            config.monotonic,
+            gang_scheduling=config.gang_scheduling,
+            workload_claims=config.workload_claims,
+        )
+        times = WriteTimes(config.clock, claims=config.claim_timestamps)
+        self.binder = Binder(client, state.objects, times, lambda s: state.metrics.claim_creates.labels(s).inc())
+        self.binding_cycle = BindingCycle(
+            state.cluster, self.binder, self, self.status.cancel, workload_claims=config.workload_claims
+        )
+        self.handlers = EventHandlers(state.cluster, state.queue, self.pre_enqueue, config, self)
+        self._deallocator = Deallocator(
+            state.cluster, self.binder, state.tasks, self, workload_claims=config.workload_claims
+        )
+        self.head = HeadOfQueue(state.cluster, state.queue, config, self)
+        evictor = Evictor(client, recorder, state.objects, times)
+        failed = partial(self.handlers.may_help, queueing_hints.POD_GONE)
+        self.preemption = PreemptionExecutor(state.cluster, evictor, self.status, state.tasks, failed)
+
+    def catch_up(self) -> None:
+        """Go on with what an earlier scheduler began: preemption, the reservation, conditions of bound groups."""
+        for path in list(self._state.cluster.snapshot().pod_groups):
+            self.report_group_scheduled(GroupKey(*path.split("/", 1)))
+        self.preemption.catch_up()
+        self.head.catch_up()
+
+    # -- requests of events and of the other parts --------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the next unit decided, if one is ready."""
+        self._state.woken.set()
+
+    def is_ready(self) -> bool:
+        """Tell whether the first lists are complete."""
+        return self._state.ready.is_set()
+
+    def unit_changed(self) -> None:
+        """Release the reservation if its unit does not wait any more."""
+        self.head.look()
+
+    def deallocate(self, claim: Obj) -> None:
+        """Free an allocated claim that no pod uses any more."""
+        self._deallocator.deallocate(claim)
+
+    def devices_freed(self) -> None:
+        """Wake the units that wait for devices."""
+        self.handlers.may_help(queueing_hints.DEVICES)
+
+    def may_help(self, plugins: frozenset[str]) -> None:
+        """Wake the units that these plugins rejected."""
+        self.handlers.may_help(plugins)
+
+    def options(self, pods: Sequence[Obj]) -> Options:
+        """Return the options for a question about these pods that is no decision."""
+        return self.decider.options(pods)
+
+    def decide(self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj]) -> Decision:
+        """Have the engine decide a unit on a snapshot."""
+        return self.decider.decide(snapshot, unit, pods)
+
+    # -- the cycle ----------------------------------------------------------------------------------------------------
+
+    def run(self, unit: QueuedUnit) -> None:
+        """Decide one unit and carry the decision out."""
+        snapshot = self._state.cluster.snapshot()
+        pods = self._members(unit, snapshot.pods)
+        if not pods:
+            self._state.queue.done(unit)
+            self._check_again(unit)
+            return
+        started = self._state.config.monotonic()
+        try:
+            decision = self.decider.decide(snapshot, unit, pods)
+        except Exception as error:
+            _log.exception("deciding %s failed", "/".join(unit.key))
+            for pod in pods:
+                self._rejected(pod, "SchedulerError", f"internal error: {error}")
+            self._state.queue.fail(unit, self._state.config.monotonic())
+            return
+        elapsed = self._state.config.monotonic() - started
+        (
+            self._state.metrics.group_algorithm_seconds if unit.is_group else self._state.metrics.algorithm_seconds
+        ).observe(elapsed)
+        profile = (pods[0].get("spec") or {}).get("schedulerName", "")
+        self._state.metrics.attempt_seconds.labels(decision.status, profile).observe(elapsed)
+        for member in decision.members:
+            self._state.metrics.attempts.labels(member.status, profile).inc()
+        if unit.is_group:
+            self._state.metrics.group_attempts.labels(profile, decision.status).inc()
+        self._carry_out(unit, decision, {path_of(p): p for p in pods})
+
+    def _now(self) -> float:
+        return self._state.config.clock().timestamp()
+
+    def _members(self, unit: QueuedUnit, known: Mapping[str, PodInfo]) -> list[Obj]:
+        members: list[Obj] = []
+        for path in list(unit.pods):
+            info = known.get(path)
+            if info is None or not self.handlers.waits(info.obj):
+                self._state.queue.take_out(unit.key, path)
+            elif path not in self.pre_enqueue.blocked and not self._state.cluster.is_assumed(info.key):
+                members.append(info.obj)
+        return members
+
+    def _carry_out(self, unit: QueuedUnit, decision: Decision, pods: Mapping[str, Obj]) -> None:
+        if decision.status == "nominated":
+            self.head.placed(unit)
+            self._preempt(unit, decision, pods)
+            return
+        placed = decision.placed if decision.status == "scheduled" else ()
+        left = [m for m in decision.members if m not in placed]
+        if placed:
+            self._start_binding(unit, placed)
+        for member in left:
+            # While claims are being deallocated the nomination stays: it may have their devices.
+            if not self._deallocator.busy:
+                self._state.cluster.forget_nomination(member.pod)
+            reason = "SchedulerError" if "error" in (member.status, decision.status) else "Unschedulable"
+            self._rejected(pods[member.pod.path], reason, member.message or decision.message)
+        now = self._state.config.monotonic()
+        if placed:
+            self.head.placed(unit)
+        if not left:
+            self._state.queue.done(unit)
+            self._check_again(unit)
+        elif decision.status == "error" or any(m.status == "error" for m in left):
+            self._state.queue.fail(unit, now)
+        else:
+            self._state.queue.reject(unit, self._rejecting(unit, decision, left, pods), now)
+            self._retry_in_time(unit, decision)
+            if not placed:
+                self.head.refused(unit, list(pods.values()))
+        if unit.is_group and not placed:
+            reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
+            self._report_group(GroupKey(unit.key[1], unit.key[2]), "False", reason, decision.message)
+        rejected = [pods[m.pod.path] for m in left if m.status == "unschedulable"]
+        if rejected and decision.status != "error":
+            self._deallocator.rejected(unit, rejected, [pods[m.pod.path] for m in placed])
+
+    def _preempt(self, unit: QueuedUnit, decision: Decision, pods: Mapping[str, Obj]) -> None:
+        group = group_object(self._state.cluster.snapshot(), unit)
+        needed = 1
+        if group is not None:
+            key = GroupKey(unit.key[1], unit.key[2])
+            gangs = self._state.config.gang_scheduling
+            needed = members_needed(self._state.cluster.snapshot(), key, group, gang_scheduling=gangs)
+            self._report_group(key, "False", "Unschedulable", decision.message)
+        self.preemption.execute(decision, pods, group, needed)
+        if decision.evictions:
+            self._state.metrics.preemption_attempts.inc()
+            self._state.metrics.preemption_victims.observe(len(decision.evictions))
+        plugins = {plugin for member in decision.members for plugin in member.plugins}
+        self._state.queue.reject(
+            unit, queueing_hints.rejecting(plugins | queueing_hints.ROOM, pods.values()), self._state.config.monotonic()
+        )
+
+    def _rejecting(
+        self, unit: QueuedUnit, decision: Decision, left: Sequence[MemberDecision], pods: Mapping[str, Obj]
+    ) -> frozenset[str]:
+        """Return the plugins whose events may change the decision."""
+        plugins = {plugin for member in left for plugin in member.plugins}
+        if any(reason.type == "ClaimInFlight" for member in left for reason in member.reasons):
+            plugins |= queueing_hints.IN_FLIGHT
+        snapshot = self._state.cluster.snapshot()
+        if snapshot.reservation is not None:
+            members = [snapshot.pods[member.pod.path] for member in left if member.pod.path in snapshot.pods]
+            if members and blocking_reservation(snapshot, members, groups=self._state.config.groups, now=self._now()):
+                plugins |= queueing_hints.RESERVATION
+        if unit.is_group and decision.status != "scheduled":
+            plugins |= queueing_hints.wanted_by(pods.values(), spread=self._state.config.spreads_by_force)
+        preemptor = group_object(self._state.cluster.snapshot(), unit) or next(iter(pods.values()))
+        if self.binding_cycle.is_binding_below(priority_of(preemptor)):
+            plugins |= queueing_hints.PREEMPTION
+        return queueing_hints.rejecting(plugins, pods.values())
+
+    def _retry_in_time(self, unit: QueuedUnit, decision: Decision) -> None:
+        """Retry the unit at the time from which the decision may differ."""
+        if decision.again_at is not None:
+            self._state.queue.retry_at(unit, self._state.config.monotonic() + max(decision.again_at - self._now(), 0.0))
+
+    def _start_binding(self, unit: QueuedUnit, placed: tuple[MemberDecision, ...]) -> None:
+        group = group_object(self._state.cluster.snapshot(), unit)
+        minimum = required_members(group, gang_scheduling=self._state.config.gang_scheduling)
+        key = GroupKey(unit.key[1], unit.key[2]) if unit.is_group else None
+        binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors)
+        self.binding_cycle.assume(binding_task)
+        for member in placed:
+            self._state.queue.take_out(unit.key, member.pod.path)
+        self._state.tasks.spawn(self.binding_cycle.carry_out(binding_task))
+
+    def _check_again(self, unit: QueuedUnit) -> None:
+        if self._state.queue.units.get(unit.key) is unit:
+            self.pre_enqueue.weigh_all(unit)
+
+    # -- results of binding ------------------------------------------------------------------------------------------
+
+    def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
+        """Report that a member is bound."""
+        pod = self._state.cluster.snapshot().pods.get(member.pod.path)
+        if pod is not None and pod.key.uid == member.pod.uid:
+            self.status.bound(pod.obj, member.node or "")
+
+    def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
+        """Put members that lost their place back into the queue, with a backoff whatever happens meanwhile."""
+        now = self._state.config.monotonic()
+        units: dict[tuple[str, str, str], QueuedUnit] = {}
+        for pod, problem in failures.items():
+            info = self._state.cluster.snapshot().pods.get(pod.path)
+            if info is None or info.key.uid != pod.uid or not self.handlers.waits(info.obj):
+                continue
+            _log.warning("pod %s: %s", pod.path, problem)
+            self._rejected(info.obj, "SchedulerError", str(problem))
+            unit = self._state.queue.put(self.handlers.unit_key(info.obj), pod.path, priority_of(info.obj), now)
+            self.pre_enqueue.check(unit, pod.path)
+            units[unit.key] = unit
+        for unit in units.values():
+            unit.errors = max(unit.errors, binding_task.unit_errors)
+            if unit.place in (QueueStage.HELD, QueueStage.UNSCHEDULABLE) and self.pre_enqueue.may_go(unit):
+                self._state.queue.fail(unit, now)
+            else:
+                self.pre_enqueue.settle(unit)
+        self.handlers.may_help(queueing_hints.POD_GONE)
+        self.wake()
+
+    # -- reporting ----------------------------------------------------------------------------------------------------
+
+    def _rejected(self, pod: Obj, reason: str, message: str) -> None:
+        kept = keeps_nomination(self._state.cluster.snapshot(), PodInfo.of(pod))
+        self.status.rejected(pod, reason, message, NominationChange(keep=kept))
+
+    def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:
+        group = self._state.cluster.snapshot().pod_group(key)
+        if group is not None and "PodGroup" in self._state.objects.informers:
+            self.status.group(self._state.objects.informers["PodGroup"].kind, group, status, reason, message)
+
+    def report_reserved(self, obj: Obj, text: str | None) -> None:
+        """Write the condition of an object that places are reserved for (`text`), or no longer (None)."""
+        if obj["kind"] in self._state.objects.informers:
+            informer = self._state.objects.informers[obj["kind"]]
+            self.status.reserved(informer.kind, informer.store.get(path_of(obj)) or obj, text)
+
+    def report_group_scheduled(self, key: GroupKey) -> None:
+        """Set PodGroupScheduled on a group of which enough members are bound."""
+        snapshot = self._state.cluster.snapshot()
+        group = snapshot.pod_group(key)
+        if group is not None and len(snapshot.group_state(key).assigned) >= required_members(group):
+            self._report_group(key, "True", "Scheduled", "")
