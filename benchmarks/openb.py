@@ -116,7 +116,7 @@ def _cell(value: float | None) -> str:
 def covering_bound(workload: Workload) -> float:
     """GPUs allocated (%) when the last whole card goes, if all that came was placed and packed as well as can be.
 
-    The least number of cards for the mix is the covering program of haru.engine.packing_value.prices; cpu, memory and
+    The least number of cards for the mix is the covering program of haru.engine.packing_value.value; cpu, memory and
     models are not counted. No policy that takes what fits can have more by then, but for the luck of the draw.
     """
     pieces: dict[int, int] = {}

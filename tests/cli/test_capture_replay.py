@@ -16,6 +16,7 @@ from haru.api.anonymize import hidden, new_names
 from haru.cli.main import main
 from haru.engine import Options, SchedulerCache, decide, run_round
 from haru.engine.framework import PreemptionOptions
+from haru.engine.journal import DecisionInput
 from haru.kube.yaml import load
 from haru.scheduler.decision_log import DecisionLog
 
@@ -75,7 +76,7 @@ def logged(directory: Path) -> None:
         log.cluster.apply(pod(name, cpu=cpu))
         snapshot, options = log.cluster.snapshot(), Options(seed=7)
         pods = [snapshot.pods[f"default/{name}"].obj]
-        log.decided(pods, None, options, "s", decide(snapshot, pods, group=None, options=options))
+        log.decided(DecisionInput(pods, None, options, "s"), decide(snapshot, pods, group=None, options=options))
     log.close()
 
 

@@ -20,7 +20,7 @@ from safety_machine import SafetyMachine
 
 from haru.engine import Options
 from haru.engine.framework import PreemptionOptions
-from haru.engine.journal import RecordedCluster, decided_entry
+from haru.engine.journal import DecisionInput, RecordedCluster, decided_entry
 from haru.engine.journal.replay import share_ids
 from haru.engine.journal.values import plain
 from haru.engine.podgroup import decide
@@ -64,7 +64,7 @@ class Recorder:
         ids = share_ids(share)
         options = replace(options, new_share_id=lambda: next(ids))
         decision = decide(cluster.snapshot(), listed, group=group, options=options)
-        self.write(decided_entry(listed, group, options, PROFILE, share, decision))
+        self.write(decided_entry(DecisionInput(listed, group, options, share), PROFILE, decision))
         return decision
 
 

@@ -9,7 +9,7 @@ from churn_world import ChurnWorld
 
 import virtual_time
 from haru.engine import Options, decide
-from haru.engine.journal import JournalError, Replay, Replayed
+from haru.engine.journal import DecisionInput, JournalError, Replay, Replayed
 from haru.scheduler.decision_log import DecisionLog, entries
 
 
@@ -64,7 +64,10 @@ def test_decision_log_is_bounded_and_replayable_from_oldest_part(tmp_path: Path)
     for number in range(3000):
         log.cluster.apply(pod)
         options = Options(seed=number)
-        log.decided([pod], None, options, "s", decide(log.cluster.snapshot(), [pod], group=None, options=options))
+        log.decided(
+            DecisionInput([pod], None, options, "s"),
+            decide(log.cluster.snapshot(), [pod], group=None, options=options),
+        )
     log.close()
     assert "0.base.jsonl" not in {path.name for path in tmp_path.iterdir()}
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1.5 * 1024 * 1024

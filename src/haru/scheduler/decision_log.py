@@ -13,12 +13,12 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from haru.engine import Decision, Options
-from haru.engine.journal import RecordedCluster, decided_entry, plain
+from haru.engine import Decision
+from haru.engine.journal import DecisionInput, RecordedCluster, decided_entry, plain
 from haru.engine.state import object_path
 
 Obj = dict[str, Any]
@@ -45,13 +45,14 @@ class DecisionLog:
         (directory / "0.base.jsonl").touch(mode=0o600)
         self._file = self._open()
 
-    def decided(self, pods: Sequence[Obj], group: Obj | None, options: Options, share: str, decision: Decision) -> None:
-        """Write a decision down, before anything follows from it."""
-        name = self._profiles.get(id(options.profile))
+    def decided(self, given: DecisionInput, decision: Decision) -> None:
+        """Write a decision down, before it is carried out."""
+        profile = given.options.profile
+        name = self._profiles.get(id(profile))
         if name is None:
-            name = self._profiles[id(options.profile)] = f"profile-{len(self._profiles)}"
-            self._write({"profile": {"name": name, "profile": plain(options.profile)}})
-        self._write(decided_entry(pods, group, options, name, share, decision))
+            name = self._profiles[id(profile)] = f"profile-{len(self._profiles)}"
+            self._write({"profile": {"name": name, "profile": plain(profile)}})
+        self._write(decided_entry(given, name, decision))
         if self._size > self._bound // _PARTS and not self._is_compacting():
             self._next_part()
 

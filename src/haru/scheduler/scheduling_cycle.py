@@ -18,7 +18,7 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Decision, Options, Snapshot, decide
-from haru.engine.journal import share_ids
+from haru.engine.journal import DecisionInput, share_ids
 from haru.engine.podgroup import members_needed, required_members
 from haru.engine.preemption import blocking_reservation, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
@@ -59,7 +59,7 @@ class Decider:
         share = str(uuid.uuid4())
         ids = share_ids(share)
         decision = decide(snapshot, pods, group=group, options=replace(options, new_share_id=lambda: next(ids)))
-        self._log.decided(pods, group, options, share, decision)
+        self._log.decided(DecisionInput(pods, group, options, share), decision)
         return decision
 
     def options(self, pods: Iterable[Obj], number: int = 0) -> Options:

@@ -7,6 +7,7 @@ from .default_plugins import PACKING as PACKING
 from .default_plugins import PLACEMENT_WEIGHTS as PLACEMENT_WEIGHTS
 from .default_plugins import WEIGHTS as WEIGHTS
 from .filter_plan import make_filter_plan as make_filter_plan
+from .interfaces import FilterRequest as FilterRequest
 from .options import PreemptionOptions as PreemptionOptions
 from .options import SchedulerGates as SchedulerGates
 from .options import SearchBudgets as SearchBudgets

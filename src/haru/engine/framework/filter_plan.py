@@ -7,16 +7,13 @@ a plan depends on the node alone. Source: kube-scheduler 1.36's default profile,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.profile import DEFAULT_PROFILE, Profile
 from haru.engine.framework.status import FilterFailure
 from haru.engine.plugins.registry import FILTER_PLUGINS, PRE_FILTER_PLUGINS
-from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +41,9 @@ def first_failure(filters: Sequence[NodeFilter], node: NodeInfo) -> Sequence[Fil
     return PASS
 
 
-def make_filter_plan(
-    snapshot: Snapshot,
-    pod: PodInfo,
-    backed: Collection[str] = (),
-    profile: Profile = DEFAULT_PROFILE,
-    *,
-    declared_features: bool = True,
-    sole_use: NodeFilter | None = None,
-) -> FilterPlan:
-    """Make the filters for a pod. `backed`: extended resources that devices may serve instead of the node.
-
-    `sole_use` refuses nodes while another pod uses a ReadWriteOncePod claim of this pod; it depends on all nodes.
-    """
-    request = FilterRequest(snapshot, pod, profile, backed, declared_features, sole_use)
+def make_filter_plan(request: FilterRequest) -> FilterPlan:
+    """Make the filters for a pod."""
+    profile = request.profile
     made: list[NodeFilter] = []
     rejection: FilterFailure | None = None
     general = True

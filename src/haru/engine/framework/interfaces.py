@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.profile import Profile
+from haru.engine.framework.profile import DEFAULT_PROFILE, Profile
 from haru.engine.framework.status import FilterFailure
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
@@ -29,13 +29,13 @@ RequestT = TypeVar("RequestT", contravariant=True)
 class FilterRequest:
     """What PreFilter and Filter read of one pod and of the cluster.
 
-    `backed`: extended resources that devices may serve instead of the node. `sole_use` is the filter for volume claims
-    that only one pod may use, which depends on all nodes; None if the pod has no such claim.
+    `backed`: extended resources that devices may serve instead of the node. `sole_use` refuses nodes while another pod
+    uses a ReadWriteOncePod claim of this pod, which depends on all nodes; None if the pod has no such claim.
     """
 
     snapshot: Snapshot
     pod: PodInfo
-    profile: Profile
+    profile: Profile = DEFAULT_PROFILE
     backed: Collection[str] = ()
     declared_features: bool = True
     sole_use: NodeFilter | None = None

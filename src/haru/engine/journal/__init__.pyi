@@ -1,3 +1,4 @@
+from .entries import DecisionInput as DecisionInput
 from .entries import decided_entry as decided_entry
 from .entries import entry_kinds as entry_kinds
 from .recorded import RecordedCluster as RecordedCluster

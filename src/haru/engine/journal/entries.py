@@ -12,6 +12,7 @@ decide                  the pods (paths), their group (path or null), options, p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from haru.engine.framework.options import Options
 from haru.engine.journal.values import decision_value, nomination_from, options_value, reservation_from
@@ -19,18 +20,26 @@ from haru.engine.state.cache import SchedulerCache, namespaced_name
 from haru.engine.state.decision import Decision, Obj, PodKey
 
 
-def decided_entry(
-    pods: Sequence[Obj], group: Obj | None, options: Options, profile: str, share: str, decision: Decision
-) -> Obj:
-    """The entry of a decision. `share` is what its identifiers of shares were made from."""
-    asked = {
-        "pods": [namespaced_name(pod) for pod in pods],
-        "group": namespaced_name(group) if group is not None else None,
-        "options": options_value(options),
+@dataclass(frozen=True, slots=True)
+class DecisionInput:
+    """What a decision was made from besides the snapshot; `share` seeds its identifiers of device shares."""
+
+    pods: Sequence[Obj]
+    group: Obj | None
+    options: Options
+    share: str
+
+
+def decided_entry(given: DecisionInput, profile: str, decision: Decision) -> Obj:
+    """Return the entry of a decision; `profile` is the name under which its profile was written."""
+    value = {
+        "pods": [namespaced_name(pod) for pod in given.pods],
+        "group": namespaced_name(given.group) if given.group is not None else None,
+        "options": options_value(given.options),
         "profile": profile,
-        "share": share,
+        "share": given.share,
     }
-    return {"decide": asked, "decision": decision_value(decision)}
+    return {"decide": value, "decision": decision_value(decision)}
 
 
 def entry_kinds() -> frozenset[str]:

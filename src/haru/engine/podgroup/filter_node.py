@@ -14,7 +14,7 @@ from haru.engine.dra.model.claims import Claim, decode_claims
 from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.scoring.prioritized_list import prioritized_score
 from haru.engine.framework.filter_plan import FilterPlan, make_filter_plan
-from haru.engine.framework.interfaces import NodeFilter
+from haru.engine.framework.interfaces import FilterRequest, NodeFilter
 from haru.engine.framework.options import Options
 from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
@@ -48,12 +48,9 @@ def filters_for_all_passes(
     """Build the filter plan for a pod; a PreFilter rejection in any pass rejects the pod."""
     plans = [
         make_filter_plan(
-            state.snapshot,
-            pod,
-            demand.backed,
-            options.profile,
-            declared_features=options.gates.declared_features,
-            sole_use=sole_use,
+            FilterRequest(
+                state.snapshot, pod, options.profile, demand.backed, options.gates.declared_features, sole_use
+            )
         )
         for state in overlay.moments
     ]

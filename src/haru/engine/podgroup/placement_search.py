@@ -17,20 +17,40 @@ from haru.engine.dra.node_mappings import counts_against_node
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
+from haru.engine.plugins.helper.topology_domains import HOSTNAME
 from haru.engine.plugins.interpodaffinity.filter import inter_pod_rules
 from haru.engine.plugins.volumerestrictions.plugin import sole_claims
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.backtracking_search import BacktrackingSearch
-from haru.engine.podgroup.capacity_upper_bound import capacity_upper_bound
+from haru.engine.podgroup.domain_prefilter import capacity_bounds_of
+from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals, free_on
 from haru.engine.podgroup.filter_node import decoded_claims, filters_for_all_passes
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
+from haru.engine.podgroup.podgroup_request import podgroup_request_of
 from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Obj, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+
+
+def capacity_upper_bound(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> int:
+    """Return an upper bound on how many members fit on the nodes together."""
+    request, _, _ = podgroup_request_of(snapshot, info)
+    free = [free_on(snapshot.nodes[name]) for name in nodes]
+    resources, devices = capacity_bounds_of(request)
+    max_members = request.total
+    for name, bound in resources.items():
+        max_members = min(max_members, bound.max_members(sum(amounts.get(name, 0) for amounts in free)))
+    domain_totals = DomainTotals.of(snapshot, HOSTNAME)
+    for key, bound in devices.items():
+        there = DeviceTotals.of(snapshot, domain_totals, request.asks[key], info.options.features).on_any(nodes)
+        max_members = min(max_members, bound.max_members(there))
+        if bound.max_members(there - request.shared[key]) < info.needed:
+            max_members = min(max_members, info.needed - 1)  # fewer than needed may do without the shared claims
+    return max_members
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.filter_plan import make_filter_plan
+from haru.engine.framework.interfaces import FilterRequest
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message, with_share_ids
@@ -116,7 +117,9 @@ def diagnose_pod(
     except AllocationError as error:
         # A selector fails on some device: the other filters can still be asked.
         demand = device_demand_of(overlay, pod, group, options)
-        plan = make_filter_plan(snapshot, pod, demand.backed if isinstance(demand, DeviceDemand) else frozenset())
+        plan = make_filter_plan(
+            FilterRequest(snapshot, pod, backed=demand.backed if isinstance(demand, DeviceDemand) else frozenset())
+        )
         return Diagnosis(pod.key, {name: plan.check(snapshot.nodes[name]) for name in nodes}, str(error))
     return Diagnosis(pod.key, refused)
 

@@ -33,34 +33,97 @@ class _NodeCount:
         self.domain = domain
 
 
-class FastReprieve:
-    """Hold candidates in reprieve order and the member counts of their nodes.
+class NodeCounter:
+    """Count the members that each node takes, with all units in place or without some pods.
 
-    `places` are the disjoint sets of nodes to choose from. Counting raises AllocationError, and OutOfBudgetError where
-    a negative answer would not be proven.
+    Counting raises AllocationError, and OutOfBudgetError where a negative answer would not be proven.
     """
 
     def __init__(
-        self,
-        base: Snapshot,
-        units: Sequence[DisruptionUnit],
-        places: Sequence[Sequence[str]],
-        occupancies: NodeOccupancies,
-        counter: SingleClassCapacity,
-        capacity: MemberCapacity,
+        self, base: Snapshot, occupancies: NodeOccupancies, counter: SingleClassCapacity, capacity: MemberCapacity
     ) -> None:
         self._base = base
-        self._units = units
-        self._sets = places
         self._occupancies = occupancies
         self._counter = counter
         self._capacity = capacity
+        self._dry_run: EvictionDryRun | None = None
+        self._filtered_counts: dict[str, int] = {}  # counts, with all units in place, of nodes that must be filtered
+        self._units: Sequence[DisruptionUnit] = ()
+        self._removed = bytearray()
+
+    @property
+    def least(self) -> int:
+        """Return how many devices each member needs at least."""
+        return self._counter.least
+
+    def begin(self, units: Sequence[DisruptionUnit], removed: bytearray) -> None:
+        """Count for these units from now on; `removed` marks those that are removed."""
+        self._dry_run, self._units, self._removed = None, units, removed
+        self._filtered_counts = {}
+
+    def with_frees(self, node: str) -> NodeOccupancy:
+        """Return a node's occupancy, with the devices that each pod's removal frees."""
+        return self._occupancies.with_frees(node)
+
+    def initial_count(self, name: str) -> int:
+        """Count the members that a node takes with all units in place."""
+        occupancy = self._occupancies.occupancy(name)
+        count = self._counter.current_count(occupancy)
+        if count is not None:
+            return count
+        if name not in self._filtered_counts:
+            self._filtered_counts[name] = self._filter_node(name)
+        return self._filtered_counts[name]
+
+    def initial_counts(self, names: Sequence[str]) -> list[int]:
+        """Count the same for some nodes; most counts are cached."""
+        known, occupancies = self._counter.counts_by_node, self._occupancies.known
+        dressed, least = self._base.all_dressed, self._counter.least
+        found = []
+        for name in names:
+            counted = known.get(name)
+            if counted is not None and counted[0] is occupancies.get(name):
+                found.append(counted[1])
+                continue
+            seen = classified_nodes_of(dressed, name)
+            too_few = seen is not None and seen.node_device_class.free < least
+            found.append(0 if too_few else self.initial_count(name))
+        return found
+
+    def count(self, node: str, place: _NodeCount) -> int:
+        """Count the members that a node takes in the current state."""
+        occupancy, counter = place.occupancy, self._counter
+        if not (occupancy.plain and counter.is_plain(occupancy)):
+            return self._filter_node(node)
+        free = counter.free_of(occupancy.info)
+        for pod in place.removed_pods.values():
+            counter.add(free, pod)
+        return counter.count(occupancy, place.taken, free)
+
+    def _filter_node(self, name: str) -> int:
+        """Count the members of a node that must be filtered."""
+        if self._dry_run is None:
+            self._dry_run = EvictionDryRun(self._base, [unit.pods for unit in self._units])
+            self._dry_run.removed = self._removed
+            self._capacity.use_dry_run(self._dry_run)
+        return self._capacity.count(name)
+
+
+class FastReprieve:
+    """Hold candidates in reprieve order and the member counts of their nodes.
+
+    `places` are the disjoint sets of nodes to choose from.
+    """
+
+    def __init__(self, units: Sequence[DisruptionUnit], places: Sequence[Sequence[str]], counter: NodeCounter) -> None:
+        self._units = units
+        self._sets = places
+        self._counter = counter
         self._domains = {name: number for number, nodes in enumerate(places) for name in nodes}
         self._places: dict[str, _NodeCount] = {}
         self._removed = bytearray(len(units))
-        self._dry_run: EvictionDryRun | None = None
-        self._filtered_counts: dict[str, int] = {}  # counts, with all units in place, of nodes that must be filtered
-        self._initial_counts = [self._counts(nodes) for nodes in places]
+        counter.begin(units, self._removed)
+        self._initial_counts = [counter.initial_counts(nodes) for nodes in places]
         self._initial_totals = [sum(counts) for counts in self._initial_counts]
         self._totals = list(self._initial_totals)
         self._target = 0
@@ -129,7 +192,9 @@ class FastReprieve:
                 domain = self._domains.get(node)
                 if domain is None:
                     continue
-                place = places[node] = _NodeCount(self._occupancies.with_frees(node), self._initial_count(node), domain)
+                place = places[node] = _NodeCount(
+                    self._counter.with_frees(node), self._counter.initial_count(node), domain
+                )
             occupancy = place.occupancy
             if removed:
                 place.removed_pods[path] = pod
@@ -143,55 +208,12 @@ class FastReprieve:
             too_few = (
                 occupancy.plain and not occupancy.shared and (occupancy.devices & ~place.taken).bit_count() < least
             )
-            count = 0 if too_few else self._count(node, place)
+            count = 0 if too_few else self._counter.count(node, place)
             if count != place.count:
                 self._add(place.domain, count - place.count)
                 place.count = count
-
-    def _count(self, node: str, place: _NodeCount) -> int:
-        """Count the members that a node takes in the current state."""
-        occupancy, counter = place.occupancy, self._counter
-        if not (occupancy.plain and counter.is_plain(occupancy)):
-            return self._filter_node(node)
-        free = counter.free_of(occupancy.info)
-        for pod in place.removed_pods.values():
-            counter.add(free, pod)
-        return counter.count(occupancy, place.taken, free)
 
     def _add(self, domain: int, more: int) -> None:
         before = self._totals[domain]
         self._totals[domain] = before + more
         self._sets_at_target += (before + more >= self._target) - (before >= self._target)
-
-    def _initial_count(self, name: str) -> int:
-        """Count the members that a node takes with all units in place."""
-        occupancy = self._occupancies.occupancy(name)
-        count = self._counter.current_count(occupancy)
-        if count is not None:
-            return count
-        if name not in self._filtered_counts:
-            self._filtered_counts[name] = self._filter_node(name)
-        return self._filtered_counts[name]
-
-    def _counts(self, names: Sequence[str]) -> list[int]:
-        """Count the same for some nodes; most counts are cached."""
-        known, occupancies = self._counter.counts_by_node, self._occupancies.known
-        dressed, least = self._base.all_dressed, self._counter.least
-        found = []
-        for name in names:
-            counted = known.get(name)
-            if counted is not None and counted[0] is occupancies.get(name):
-                found.append(counted[1])
-                continue
-            seen = classified_nodes_of(dressed, name)
-            too_few = seen is not None and seen.node_device_class.free < least
-            found.append(0 if too_few else self._initial_count(name))
-        return found
-
-    def _filter_node(self, name: str) -> int:
-        """Count the members of a node that must be filtered."""
-        if self._dry_run is None:
-            self._dry_run = EvictionDryRun(self._base, [unit.pods for unit in self._units])
-            self._dry_run.removed = self._removed
-            self._capacity.use_dry_run(self._dry_run)
-        return self._capacity.count(name)

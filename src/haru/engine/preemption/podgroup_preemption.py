@@ -24,7 +24,7 @@ from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, sing
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
 from haru.engine.preemption.eligibility import evictable_pods
-from haru.engine.preemption.fast_reprieve import FastReprieve
+from haru.engine.preemption.fast_reprieve import FastReprieve, NodeCounter
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
@@ -175,7 +175,8 @@ class Search:
     ) -> Victims | None:
         """Return the victims for equal members, where nodes can be counted independently."""
         preemptor = self._preemptor
-        fast = FastReprieve(self._base, order.units, places or preemptor.places, self._occupancies, counter, capacity)
+        nodes = NodeCounter(self._base, self._occupancies, counter, capacity)
+        fast = FastReprieve(order.units, places or preemptor.places, nodes)
         found = fast.victims(len(preemptor.info.members) if enough is None else enough, preemptor.info.needed)
         return _victims(order, *found, places or fast.usable_nodes()) if found is not None else None
 

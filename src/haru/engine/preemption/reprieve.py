@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -31,17 +31,7 @@ def reprieve(
     order: Sequence[T], trial: VictimTrial[T], level: Callable[[T], Hashable], *, refused: bool = False
 ) -> list[T]:
     """Return the victims. `level` is a unit's priority; `refused`: it is known that not all units can be kept."""
-    stops = [i for i in range(1, len(order)) if level(order[i]) != level(order[i - 1])]
-    victims: list[T] = []
-    begin = _first_refused(order, trial, stops, refused=refused)
-    trial.keep(order[:begin])
-    while begin < len(order):
-        victims.append(order[begin])
-        begin += 1
-        next_victim = _next_refused(order, begin, trial)
-        trial.keep(order[begin:next_victim])
-        begin = next_victim
-    return victims
+    return _Reprieve(order, trial, level).victims(refused=refused)
 
 
 def reprieve_one_by_one(order: Sequence[T], trial: VictimTrial[T]) -> list[T]:
@@ -55,35 +45,54 @@ def reprieve_one_by_one(order: Sequence[T], trial: VictimTrial[T]) -> list[T]:
     return victims
 
 
-def _first_refused(order: Sequence[T], trial: VictimTrial[T], stops: Sequence[int], *, refused: bool) -> int:
-    """Return the index of the first victim; usually most units are kept, so the first check covers all."""
-    if not order or (not refused and trial.fits_with(order)):
-        return len(order)
-    return _between(order, 0, 0, len(order), trial, stops)
+class _Reprieve(Generic[T]):
+    """Reprieve units in one order on one trial."""
 
+    def __init__(self, order: Sequence[T], trial: VictimTrial[T], level: Callable[[T], Hashable]) -> None:
+        self._order = order
+        self._trial = trial
+        self._levels = [i for i in range(1, len(order)) if level(order[i]) != level(order[i - 1])]
 
-def _next_refused(order: Sequence[T], begin: int, trial: VictimTrial[T]) -> int:
-    """Return the index of the next victim from `begin` on; victims are usually close to each other."""
-    fitting, step = begin, 1
-    while fitting < len(order):
-        end = min(fitting + step, len(order))
-        if not trial.fits_with(order[begin:end]):
-            return _between(order, begin, fitting, end, trial, ())
-        fitting, step = end, step * 2
-    return fitting
+    def victims(self, *, refused: bool) -> list[T]:
+        order, trial = self._order, self._trial
+        victims: list[T] = []
+        begin = self._first_refused(refused=refused)
+        trial.keep(order[:begin])
+        while begin < len(order):
+            victims.append(order[begin])
+            begin += 1
+            next_victim = self._next_refused(begin)
+            trial.keep(order[begin:next_victim])
+            begin = next_victim
+        return victims
 
+    def _first_refused(self, *, refused: bool) -> int:
+        """Return the index of the first victim; usually most units are kept, so the first check covers all."""
+        order = self._order
+        if not order or (not refused and self._trial.fits_with(order)):
+            return len(order)
+        return self._bisect(0, 0, len(order), self._levels)
 
-def _between(
-    order: Sequence[T], begin: int, fitting: int, refused: int, trial: VictimTrial[T], stops: Sequence[int]
-) -> int:
-    """Bisect to the first refused unit: units from `begin` up to `fitting` fit, up to `refused` they do not."""
-    while refused - fitting > 1:
-        middle = _middle(fitting, refused, stops)
-        if trial.fits_with(order[begin:middle]):
-            fitting = middle
-        else:
-            refused = middle
-    return fitting
+    def _next_refused(self, begin: int) -> int:
+        """Return the index of the next victim from `begin` on; victims are usually close to each other."""
+        order = self._order
+        fitting, step = begin, 1
+        while fitting < len(order):
+            end = min(fitting + step, len(order))
+            if not self._trial.fits_with(order[begin:end]):
+                return self._bisect(begin, fitting, end, ())
+            fitting, step = end, step * 2
+        return fitting
+
+    def _bisect(self, begin: int, fitting: int, refused: int, stops: Sequence[int]) -> int:
+        """Bisect to the first refused unit: units from `begin` up to `fitting` fit, up to `refused` they do not."""
+        while refused - fitting > 1:
+            middle = _middle(fitting, refused, stops)
+            if self._trial.fits_with(self._order[begin:middle]):
+                fitting = middle
+            else:
+                refused = middle
+        return fitting
 
 
 def _middle(low: int, high: int, stops: Sequence[int]) -> int:
