@@ -129,7 +129,7 @@ def test_event_during_scheduling_cycle_is_not_lost() -> None:
 def test_gated_units_are_never_flushed() -> None:
     queue = SchedulingQueue()
     unit = queue.put(GANG, "m", 0, 0.0)
-    queue.hold(unit, "waiting for minCount pods from a gang to appear in scheduling queue")
+    queue.hold(unit)
     assert queue.pop(1.0) is None
     assert queue.flush_leftovers(FLUSH_AFTER_SECONDS * 2) == 0
     assert queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
@@ -195,7 +195,7 @@ def test_every_unit_is_in_one_queue_stage_and_reachable(
         elif action == "release" and unit:
             queue.release(unit, now)
         elif action == "hold" and unit:
-            queue.hold(unit, "no")
+            queue.hold(unit)
         elif action == "pop" and (popped := queue.pop(now)):
             assert popped not in flying
             flying.append(popped)

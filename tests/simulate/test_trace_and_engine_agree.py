@@ -6,12 +6,12 @@ import itertools
 from typing import Any
 
 import pytest
+from trace_objects import device_class, machine_objects, pod_objects
 
 from haru.engine import Features, Options, SchedulerCache, run_round
 from haru.kube.quantity import parse_quantity
 from haru.simulate.baselines import FirstFit
 from haru.simulate.draws import Draws
-from haru.simulate.objects import device_class, machine_objects, pod_objects
 from haru.simulate.packing import CARD, Machine, Packer, Shape
 
 MACHINES = (

@@ -274,11 +274,6 @@ class Snapshot:
 
         return self._with(hidden(self.objects))
 
-    def of_kinds(self, kinds: Iterable[tuple[str, str]]) -> Snapshot:
-        """The objects of these kinds only: (apiVersion, kind)."""
-        wanted = frozenset(kinds)
-        return self._with(obj for obj in self.objects if (obj["apiVersion"], obj["kind"]) in wanted)
-
     def as_dict(self) -> Obj:
         """The objects as a `v1` List, which `read`, `of` and every `-f` of Haru take."""
         return {"apiVersion": "v1", "kind": "List", "items": list(self.objects)}

@@ -70,14 +70,6 @@ class Inventory:
         known = seen.capacity.get(name)
         seen.capacity[name] = amount if known is None or amount > known else known
 
-    def drivers_of(self, domain: str) -> list[str]:
-        """The drivers that publish something in a domain."""
-        return [
-            driver
-            for driver, seen in self.seen.items()
-            if driver == domain or any(name[0] == domain for name in (*seen.attributes, *seen.capacity))
-        ]
-
     def is_closed(self, domain: str) -> bool:
         """Whether everything that is published in a domain is known."""
         driver = DRIVERS.get(domain)

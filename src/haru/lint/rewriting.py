@@ -12,7 +12,7 @@ from collections.abc import Callable
 from haru.cel.device import compile_device_selector
 from haru.cel.errors import CompileError
 from haru.kube.quantity import parse_quantity
-from haru.lint.published import DRIVERS, MEMORY_WORDS, NVIDIA, STANDARD, STANDARD_DOMAIN, plain
+from haru.lint.published import DRIVERS, MEMORY_WORDS, STANDARD, STANDARD_DOMAIN, plain
 
 Part = tuple[str, str]
 """A piece of an expression, and what replaces it."""
@@ -198,8 +198,3 @@ def guarded(expression: str, driver: str) -> str:
     """The expression for devices of one driver only."""
     simple = "||" not in expression and "?" not in expression
     return f'device.driver == "{driver}" && {expression if simple else f"({expression})"}'
-
-
-def is_known(driver: str) -> bool:
-    """Whether there is a table for a driver."""
-    return driver in DRIVERS or driver == NVIDIA

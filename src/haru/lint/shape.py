@@ -38,11 +38,6 @@ def find_kind(item: Item) -> list[Draft]:
     return list(_no_such_kind(item, api_version, name))
 
 
-def is_foreign(item: Item) -> bool:
-    """Whether an object is of a kind that Kubernetes does not bring along."""
-    return item.kind is None
-
-
 def _guess(raw: Obj, key: str) -> str:
     if key == "apiVersion":
         versions = [kind.api_version for kind in all_kinds() if kind.kind == raw.get("kind")]

@@ -50,16 +50,6 @@ class DomainPreFilter:
                     left[number] -= min(left[number], self._max_members_on_node(name, free, member_request))
         return self._total - sum(left)
 
-    def insufficient_resources(self, domain: str) -> tuple[str, ...]:
-        """Return the resources that a domain lacks for the members needed; devices by the name of their class."""
-        needed = self.request.needed
-        free = self._domain_totals.domains[domain].free
-        found = {name for name, bound in self._resource_bounds.items() if bound.max_members(free.get(name, 0)) < needed}
-        for key, bound in self._device_bounds.items():
-            if bound.max_members(self.counts[key].free(domain) - self.request.shared[key]) < needed:
-                found.add(self.request.asks[key].class_name)
-        return tuple(sorted(found))
-
     def _max_members_on_node(self, name: str, free: Mapping[str, int], member_request: MemberRequest) -> int:
         max_members = BOUNDLESS
         for resource, amount in member_request.resources.items():

@@ -203,7 +203,7 @@ class PreEnqueue:
         if self.may_go(unit):
             self._queue.release(unit, self._monotonic())
         elif unit.place is not QueueStage.IN_FLIGHT:
-            self._queue.hold(unit, next((self.blocked.get(path, "") for path in unit.pods), ""))
+            self._queue.hold(unit)
 
     def may_go(self, unit: QueuedUnit) -> bool:
         """Whether an attempt makes sense: enough members are free for all that the quorum still lacks."""

@@ -49,7 +49,6 @@ class QueuedUnit:
     seen_events: set[str] = field(default_factory=set)
     any_event: bool = False
     ticket: int = 0
-    hold_reason: str = ""
     timer: float = -1.0
 
     @property
@@ -122,16 +121,14 @@ class SchedulingQueue:
 
     # -- places -----------------------------------------------------------------------------------------------------
 
-    def hold(self, unit: QueuedUnit, reason: str) -> None:
-        """PreEnqueue says no: the unit costs nothing until `release`."""
-        unit.hold_reason = reason
+    def hold(self, unit: QueuedUnit) -> None:
+        """Keep a unit out of the queue until `release`, because PreEnqueue rejects it."""
         if unit.place is not QueueStage.IN_FLIGHT:
             unit.place = QueueStage.HELD
             unit.ticket = 0
 
     def release(self, unit: QueuedUnit, now: float) -> None:
-        """PreEnqueue says yes, or the unit itself changed: to backoff if that has not run out, else to active."""
-        unit.hold_reason = ""
+        """Queue a unit that PreEnqueue admits or that changed: in backoff if that has not ended, else active."""
         if unit.place is QueueStage.IN_FLIGHT:
             unit.any_event = True
         elif unit.place in (QueueStage.HELD, QueueStage.UNSCHEDULABLE):

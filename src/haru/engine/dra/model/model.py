@@ -231,11 +231,6 @@ class Slice:
     counter_sets: tuple[CounterSet, ...]
     mappings: Mapping[str, tuple[NodeMapping, ...]] = field(default_factory=_no_mappings)
 
-    @property
-    def node_local(self) -> bool:
-        """Whether only its own node has to look at this slice: slices with counters concern every node."""
-        return bool(self.placement.node_name) and not self.counter_sets
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:

@@ -278,16 +278,6 @@ class SpreadRules:
         return least + constraint.max_skew
 
 
-def spread_rules(overlay: Overlay, pod: PodInfo) -> SpreadRules | None:
-    """The hard spread constraints of a pod as things stand, or None if it has none."""
-    constraints = own_constraints(pod, HARD)
-    if not constraints:
-        return None
-    rules = SpreadRules(pod, constraints)
-    rules.catch_up(overlay)
-    return rules
-
-
 _OWNERS = {
     ("v1", "ReplicationController"): "ReplicationController",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
