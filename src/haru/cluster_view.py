@@ -1,8 +1,7 @@
-"""The cluster as somebody sees it who only looks on, kept by list and watch for as long as somebody looks.
+"""A read-only view of the cluster, kept by list and watch for as long as it has viewers.
 
-Nobody looking costs nothing: the first request starts the watches, and some time after the last one they end and what
-they held is forgotten. Slices are kept only in the engine's compact form. A kind that may not be read is left out, and
-the pages say so.
+The first viewer starts the watches; some time after the last one they end, and what they held is dropped. Slices are
+kept only in the engine's compact form. A kind that may not be read is left out, and the view names it.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from haru.client.api import ApiClient, path_of
 from haru.client.informer import Informer, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
-from haru.engine.state import WATCHED_KINDS as DECIDED_BY
+from haru.engine.state import WATCHED_KINDS
 from haru.explain.cards import Layouts
 from haru.kube.kinds import Kind, known_kind
 
 _log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-KINDS = (*DECIDED_BY, ("v1", "Event"))
-"""What the dashboard shows."""
+KINDS = (*WATCHED_KINDS, ("v1", "Event"))
+"""The kinds that the dashboard shows."""
 LINGER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What is seen at one moment: `version` counts changes, `refused` names kinds that may not be read."""
+    """The cluster at one moment: `version` counts changes, `refused` names kinds that may not be read."""
 
     snapshot: Snapshot
     version: int
@@ -42,8 +41,90 @@ class ClusterView:
     events: tuple[Obj, ...]
 
 
-class Watching:
-    """The watches of one onlooker. `linger`: how many seconds they outlive the last who looked."""
+class ChangeCounter:
+    """Counts changes, and wakes those who wait for the next one."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._changed = asyncio.Event()
+
+    def add(self) -> None:
+        """Count a change."""
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def newer_than(self, version: int) -> int:
+        """Wait until there is a newer version; return it."""
+        while self.version <= version:
+            await self._changed.wait()
+        return self.version
+
+
+class WatchedObjects:
+    """What one run of the watches has brought."""
+
+    def __init__(self, changes: ChangeCounter) -> None:
+        self._changes = changes
+        self._cache = SchedulerCache()
+        self._layouts = Layouts()
+        self._events: Informer | None = None
+        self._groups: Informer | None = None
+        self._counted = -1
+        """The version for which succeeded members were counted."""
+        self.refused: list[str] = []
+
+    def view(self) -> ClusterView:
+        """Return the cluster as it is now."""
+        version = self._changes.version
+        if self._counted != version:
+            self._counted = version
+            self._count_succeeded()
+        events = tuple(self._events.store.values()) if self._events is not None else ()
+        return ClusterView(self._cache.snapshot(), version, tuple(self.refused), self._layouts, events)
+
+    def informer(self, client: ApiClient, kind: Kind) -> Informer:
+        """Make the informer that brings the objects of a kind."""
+        transform = self._take_slice if kind.kind == "ResourceSlice" else strip_managed_fields
+        informer = Informer(client, kind, transform=transform)
+        if kind.kind == "Event":
+            add = self._changes.add
+            informer.add_handler(lambda _: add(), lambda _, __: add(), lambda _: add())
+            self._events = informer
+        else:
+            self._groups = informer if kind.kind == "PodGroup" else self._groups
+            informer.add_handler(lambda new: self._take(None, new), self._take, self._drop)
+        return informer
+
+    def _take_slice(self, obj: Obj) -> Obj:
+        self._cache.apply(strip_managed_fields(obj))
+        metadata = {name: obj["metadata"].get(name, "") for name in ("name", "uid", "resourceVersion")}
+        return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+
+    def _take(self, old: Obj | None, new: Obj) -> None:
+        if new["kind"] != "ResourceSlice":
+            self._cache.apply(new)
+        if old is None or new["kind"] != "Node" or _shown_fields(old) != _shown_fields(new):
+            self._changes.add()
+
+    def _drop(self, last: Obj) -> None:
+        self._cache.remove(last)
+        self._changes.add()
+
+    def _count_succeeded(self) -> None:
+        """Count the members of PodGroups that have succeeded, as gang scheduling does."""
+        snapshot = self._cache.snapshot()
+        finished = Counter(
+            pod.group.path for pod in snapshot.pods.values() if pod.group and pod.status.get("phase") == "Succeeded"
+        )
+        for path, group in self._groups.store.items() if self._groups is not None else ():
+            seen = as_needed(group, finished[path])
+            if seen != snapshot.pod_groups.get(path):
+                self._cache.apply(seen)
+
+
+class ClusterWatch:
+    """Watches the cluster while it has viewers, and `linger` seconds longer."""
 
     def __init__(
         self,
@@ -56,14 +137,12 @@ class Watching:
         self._kinds = kinds
         self._name = name
         self._linger = linger
+        self._viewers = 0
         self._task: asyncio.Task[None] | None = None
-        self._looking = 0
         self._ending: asyncio.TimerHandle | None = None
         self._synced: asyncio.Future[None] | None = None
-        self._version = 0
-        self._counted = -1
-        self._changed = asyncio.Event()
-        self._forget()
+        self.changes = ChangeCounter()
+        self._objects = WatchedObjects(self.changes)
 
     @property
     def running(self) -> bool:
@@ -71,9 +150,9 @@ class Watching:
         return self._task is not None
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
-        """Somebody looks: the watches run meanwhile. OSError if the API cannot be reached."""
-        self._looking += 1
+    async def viewing(self) -> AsyncIterator[None]:
+        """Count a viewer, and wait until the watches are synced. OSError if the API cannot be reached."""
+        self._viewers += 1
         try:
             if self._ending is not None:
                 self._ending.cancel()
@@ -85,58 +164,31 @@ class Watching:
             await asyncio.shield(self._synced)
             yield
         finally:
-            self._looking -= 1
-            if not self._looking and self._task is not None:
+            self._viewers -= 1
+            if not self._viewers and self._task is not None:
                 self._ending = asyncio.get_running_loop().call_later(self._linger, self._end)
 
-    def sight(self) -> ClusterView:
-        """The cluster as it is now; to be called while `looking`."""
-        if self._counted != self._version:
-            self._counted = self._version
-            self._count_succeeded()
-        events = tuple(self._events.store.values()) if self._events is not None else ()
-        return ClusterView(self._cluster.snapshot(), self._version, tuple(self._refused), self._layouts, events)
-
-    async def newer_than(self, version: int) -> int:
-        """Waits until something has changed since a version; the version that it is now."""
-        while self._version <= version:
-            await self._changed.wait()
-        return self._version
-
-    def tell(self) -> None:
-        """Whoever waits for changes is told of one."""
-        self._version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def view(self) -> ClusterView:
+        """Return the cluster as it is now; only for viewers."""
+        return self._objects.view()
 
     async def stop(self) -> None:
-        """Ends the watches."""
+        """End the watches."""
         if self._ending is not None:
             self._ending.cancel()
         if (task := self._task) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     def _end(self) -> None:
-        if not self._looking and self._task is not None:
+        if not self._viewers and self._task is not None:
             self._task.cancel()
-
-    def _forget(self) -> None:
-        self._cluster = SchedulerCache()
-        self._layouts = Layouts()
-        self._refused: list[str] = []
-        self._events: Informer | None = None
-        self._groups: Informer | None = None
-        self._counted = -1
 
     async def _watch(self, synced: asyncio.Future[None]) -> None:
         reason = f"the {self._name} is being stopped"
         try:
-            informers = [
-                i for i in await asyncio.gather(*(self._informer(*kind) for kind in self._kinds)) if i is not None
-            ]
+            found = await asyncio.gather(*(self._informer(*kind) for kind in self._kinds))
+            informers = [informer for informer in found if informer is not None]
             async with asyncio.TaskGroup() as group:
                 for informer in informers:
                     group.create_task(informer.run(), name=f"{self._name} informer {informer.kind.plural}")
@@ -150,59 +202,23 @@ class Watching:
         finally:
             if not synced.done():
                 synced.set_exception(ConnectionError(reason))
-                synced.exception()  # whoever waits is told; nobody may be waiting any more
+                synced.exception()  # retrieved: all viewers may be gone
             self._task = None
-            self._forget()
+            self._objects = WatchedObjects(self.changes)
 
     async def _informer(self, api_version: str, name: str) -> Informer | None:
-        """The informer of a kind; None if it is not served, or may not be read."""
+        """Make the informer of a kind; None if it is not served, or may not be read."""
         kind = known_kind(api_version, name)
         status, _, _ = await self._client.raw("GET", path_of(kind), query=[("limit", "1")])
-        if status != 200:
-            if status != 404:
-                self._refused.append(name)
-            return None
-        informer = Informer(self._client, kind, transform=self._transform(kind))
-        if name == "Event":
-            informer.add_handler(lambda _: self.tell(), lambda _, __: self.tell(), lambda _: self.tell())
-            self._events = informer
-        else:
-            self._groups = informer if name == "PodGroup" else self._groups
-            informer.add_handler(lambda new: self._take(None, new), self._take, self._drop)
-        return informer
-
-    def _transform(self, kind: Kind) -> Any:
-        return self._take_slice if kind.kind == "ResourceSlice" else strip_managed_fields
-
-    def _take_slice(self, obj: Obj) -> Obj:
-        self._cluster.apply(strip_managed_fields(obj))
-        metadata = {name: obj["metadata"].get(name, "") for name in ("name", "uid", "resourceVersion")}
-        return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
-
-    def _take(self, old: Obj | None, new: Obj) -> None:
-        if new["kind"] != "ResourceSlice":
-            self._cluster.apply(new)
-        if old is None or new["kind"] != "Node" or _facts(old) != _facts(new):
-            self.tell()
-
-    def _drop(self, last: Obj) -> None:
-        self._cluster.remove(last)
-        self.tell()
-
-    def _count_succeeded(self) -> None:
-        """Let the groups count their members that have succeeded, as quorum does."""
-        snapshot = self._cluster.snapshot()
-        finished = Counter(
-            pod.group.path for pod in snapshot.pods.values() if pod.group and pod.status.get("phase") == "Succeeded"
-        )
-        for path, group in self._groups.store.items() if self._groups is not None else ():
-            seen = as_needed(group, finished[path])
-            if seen != snapshot.pod_groups.get(path):
-                self._cluster.apply(seen)
+        if status == 200:
+            return self._objects.informer(self._client, kind)
+        if status != 404:
+            self._objects.refused.append(name)
+        return None
 
 
-def _facts(node: Obj) -> object:
-    """What of a Node can be seen: not the heartbeats, which come all the time."""
+def _shown_fields(node: Obj) -> object:
+    """What a page shows of a Node: not its heartbeats, which come all the time."""
     status = node.get("status") or {}
     conditions = [(each.get("type"), each.get("status")) for each in status.get("conditions") or ()]
     return node.get("spec"), node["metadata"].get("labels"), status.get("allocatable"), conditions

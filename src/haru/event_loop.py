@@ -1,6 +1,6 @@
-"""An event loop that many share: how late it does what is due, and long work that lets the others in between.
+"""Share one event loop: measure its lag, and cut long work into slices.
 
-A loop that is held up answers nobody. Its lag is the lateness of a timer, as Node.js measures it for its own.
+A blocked loop answers nobody. Its lag is the lateness of a timer, as Node.js measures it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from haru.exposition import HistogramOf
 
 _SLICE_SECONDS = 0.01
 _PERIOD_SECONDS = 0.05
-_TOLD_SECONDS = 0.5
+_LOGGED_SECONDS = 0.5
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONGEST = "haru_event_loop_lag_longest_seconds"
 _log = logging.getLogger(__name__)
 
 
 class LoopLag:
-    """Measures the loop in which `run` runs. `since_tick` may be asked from any thread."""
+    """Measures the event loop in which `run` runs. `since_tick` may be called from any thread."""
 
     def __init__(self, period: float = _PERIOD_SECONDS, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._period = period
@@ -29,7 +29,7 @@ class LoopLag:
         self._ticked = monotonic()
         self._seen = HistogramOf("haru_event_loop_lag_seconds", "How late timers of the event loop are.", (), _BOUNDS)
         self.longest = 0.0
-        """The longest pause so far, in seconds: right but for the period between two looks."""
+        """The longest lag so far, in seconds, measured once a period."""
 
     async def run(self) -> None:
         """Measure until cancelled."""
@@ -40,31 +40,31 @@ class LoopLag:
             self._observe(max(self._ticked - due, 0.0))
 
     def since_tick(self) -> float:
-        """Seconds since the loop last came round."""
+        """Return the seconds since the last tick."""
         return self._monotonic() - self._ticked
 
     def lines(self) -> list[str]:
-        """The exposition."""
-        told = "The longest pause of the event loop so far."
-        longest = [f"# HELP {_LONGEST} {told}", f"# TYPE {_LONGEST} gauge", f"{_LONGEST} {self.longest:.6f}"]
+        """Return the metrics in the text format."""
+        help_text = "The longest pause of the event loop so far."
+        longest = [f"# HELP {_LONGEST} {help_text}", f"# TYPE {_LONGEST} gauge", f"{_LONGEST} {self.longest:.6f}"]
         return [*self._seen.lines(), *longest]
 
     def _observe(self, lag: float) -> None:
         self._seen.observe(lag)
         self.longest = max(self.longest, lag)
-        if lag >= _TOLD_SECONDS:
+        if lag >= _LOGGED_SECONDS:
             _log.info("the event loop was held up for %.2f s", lag)
 
 
 class TimeSlice:
-    """Cuts long work on the loop into pieces: `await shared()` between two steps lets others in after each piece."""
+    """Cuts long work on the loop into slices: `await shared()` between two steps."""
 
     def __init__(self, seconds: float = _SLICE_SECONDS) -> None:
         self._seconds = seconds
         self._began = time.perf_counter()
 
     async def shared(self) -> None:
-        """Let everybody else have a turn if this piece has taken its time; otherwise nothing."""
+        """Let other tasks run if the slice is over."""
         if time.perf_counter() - self._began >= self._seconds:
             await asyncio.sleep(0)
             self._began = time.perf_counter()

@@ -1,23 +1,23 @@
-"""When Python looks for garbage: a search through all that lives holds up everybody, for seconds where much lives.
+"""Tune Python's garbage collection: a full collection stops the process, for seconds with many objects.
 
-What a start allocates lives until the end: nobody looks at it while it comes in, and never again once it is there.
+What is allocated at a start lives until the end: it is not collected meanwhile, and never again afterwards.
 """
 
 from __future__ import annotations
 
 import gc
 
-# Young objects are looked at in small portions; all that came after the start only after 100 million more of them.
+# Young objects are collected in small portions; all since the start only after 100 million more of them.
 _THRESHOLDS = (10_000, 5, 2_000)
 
 
 def postpone_collection() -> None:
-    """A start begins: no garbage is looked for until `resume_collection`."""
+    """Disable collection for a start, until `resume_collection`."""
     gc.disable()
 
 
 def resume_collection() -> None:
-    """The start is over: what lives by now is never looked at again, and what comes after it seldom."""
+    """Exempt what lives now from collection, and collect the rest seldom."""
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
     gc.enable()

@@ -1,8 +1,8 @@
-"""Ctrl-C while a command comes up: a quiet end at once, before there is anything to put in order.
+"""Ctrl-C while a command starts: end at once and without a traceback.
 
-Python raises KeyboardInterrupt wherever it happens to be, and in the middle of an import that shows as a traceback, or
-is even swallowed. So the interrupt ends the process until a command either wants the exception (it has something to
-clean up) or listens to signals itself, as commands that serve do from the first step of their event loop.
+Python raises KeyboardInterrupt anywhere; in the middle of an import it shows as a traceback, or is even lost. So SIGINT
+ends the process until a command needs the exception to clean up, or handles signals itself, as servers do from the
+first step of their event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 STATUS: Final = 130
-"""As shells have it for a process that SIGINT ended."""
+"""The exit status that shells give a process ended by SIGINT."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -21,12 +21,12 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def end_at_once() -> None:
-    """From now on an interrupt ends the process; one that is ignored (a shell's background job) stays ignored."""
+    """Let SIGINT end the process; if it is ignored (a shell's background job), it stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def raise_again() -> None:
-    """From now on an interrupt raises KeyboardInterrupt, as ever."""
+    """Let SIGINT raise KeyboardInterrupt, as Python does."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""HTML as text that cannot be forgotten to be escaped: `tag` escapes every child that is not itself HTML."""
+"""Build HTML that is always escaped: `tag` escapes every child that is not `Html` itself (ADR 20)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VOID = frozenset({"input", "link", "meta"})
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is HTML and needs no escaping."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ Child = str | None | Iterable["Child"]
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
-    """An element.
+    """Make an element.
 
     `class_` is `class`, `aria_label` is `aria-label`; True is an attribute without value, None no attribute.
     """
@@ -31,7 +31,7 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
 
 
 def joined(children: Child) -> Html:
-    """Children one after the other, escaped where they are plain text."""
+    """Join children; plain text is escaped."""
     if children is None:
         return Html("")
     if isinstance(children, str):
@@ -49,9 +49,9 @@ _LEFT = "text-align: left; vertical-align: top"
 
 
 def table(caption: Child, columns: Sequence[str], rows: Iterable[Sequence[Child]]) -> Html | None:
-    """A table for notebooks, the first cell of each row being its header; nothing if there are no rows.
+    """Make a table for notebooks; the first cell of a row is its header. None without rows.
 
-    Beyond 200 rows it says how many more there are.
+    After 200 rows it says how many more there are.
     """
     found = list(rows)
     if not found:
@@ -64,7 +64,7 @@ def table(caption: Child, columns: Sequence[str], rows: Iterable[Sequence[Child]
 
 
 def section(title: str, *children: Child) -> Html:
-    """What a notebook shows of one answer: a named region that screen readers find."""
+    """Make the region of one answer in a notebook, with a name for screen readers."""
     return tag("section", tag("p", tag("strong", title)), children, aria_label=title, class_="haru")
 
 

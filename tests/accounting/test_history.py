@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from haru.accounting.device_states import WHOLE, Key
+from haru.accounting.device_states import WHOLE, UsageKey
 from haru.accounting.history import HOUR, KEPT, NAME, History, HistoryError, read
 from haru.accounting.ledger import Interval, total
 
-FREE, HELD = Key("Free", "", "", "d"), Key("Held", "team", "job/a", "d")
+FREE, HELD = UsageKey("Free", "", "", "d"), UsageKey("Held", "team", "job/a", "d")
 DAY = 24 * HOUR
 
 
@@ -71,12 +71,12 @@ import sys
 from pathlib import Path
 from haru.accounting.history import History, HOUR
 from haru.accounting.ledger import Meter
-from haru.accounting.device_states import Key
+from haru.accounting.device_states import UsageKey
 history, meter, now, step = History(Path(sys.argv[1])), Meter(), 0, 0
 while True:
     held = 1000 * (step % 4)
-    units = {Key("Held", "team", f"job/{step % 7}", "d"): held} if held else {}
-    ended = meter.observe({**units, Key("Free", "", "", "d"): 4000 - held}, now)
+    units = {UsageKey("Held", "team", f"job/{step % 7}", "d"): held} if held else {}
+    ended = meter.observe({**units, UsageKey("Free", "", "", "d"): 4000 - held}, now)
     for one in (ended, meter.current()):
         if one is not None:
             history.put(one)

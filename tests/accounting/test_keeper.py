@@ -1,4 +1,4 @@
-"""The keeper sees every change through the API, counts the time between by its clock, and tells it as metrics."""
+"""The collector sees every change through the API, counts the time between by its clock, and tells it as metrics."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_cla
 from fake_api import FakeApi
 
 from haru.accounting import collector as keeping
-from haru.accounting.collector import Keeper
-from haru.accounting.device_states import Key
+from haru.accounting.collector import Intervals, UsageCollector
+from haru.accounting.device_states import UsageKey
 from haru.accounting.history import HOUR, NAME, History, read
 from haru.accounting.ledger import total
 from haru.accounting.report import usage_over
@@ -40,22 +40,22 @@ async def cluster() -> tuple[FakeApi, ApiClient]:
     return api, client
 
 
-async def test_keeper_counts_device_seconds_by_state_across_events(tmp_path: Path) -> None:
+async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: Path) -> None:
     _, client = await cluster()
     now = [1000.0 * 3600]
     history = History(tmp_path / NAME)
-    keeper = Keeper(client, history, clock=lambda: now[0], beat=0.02, pause=0.0, silence=1e9)
-    running = asyncio.create_task(keeper.run())
-    await until(lambda: sum(keeper.units().values()) == 2000)
-    assert {key.state for key in keeper.units()} == {"Free"}
+    collector = UsageCollector(client, history, clock=lambda: now[0], intervals=Intervals(0.02, 0.0, 1e9))
+    running = asyncio.create_task(collector.run())
+    await until(lambda: sum(collector.units().values()) == 2000)
+    assert {key.state for key in collector.units()} == {"Free"}
     now[0] += 3600
     holder = pod("p", node="a", claims=["p"])
     holder = await client.create(POD, holder)
     await made(client, allocated(claim("p"), allocation("a", "gpu-0"), holder))
-    await until(lambda: keeper.units()[Key("Held", "default", "pod/p", DRIVER)] == 1000)
+    await until(lambda: collector.units()[UsageKey("Held", "default", "pod/p", DRIVER)] == 1000)
     now[0] += 1800
-    await until(lambda: keeper.seconds()[Key("Held", "default", "pod/p", DRIVER)] == 1800 * 1_000_000)
-    text = keeper.text().decode()
+    await until(lambda: collector.seconds()[UsageKey("Held", "default", "pod/p", DRIVER)] == 1800 * 1_000_000)
+    text = collector.text().decode()
     assert f'haru_devices{{driver="{DRIVER}",namespace="default",state="Held"}} 1.0' in text
     assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="default",state="Held"}} 1800.0' in text
     assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="",state="Free"}} 9000.0' in text
@@ -74,12 +74,14 @@ async def test_time_without_a_working_watch_is_not_counted(tmp_path: Path, monke
     monkeypatch.setattr(keeping, "_RETRY_SECONDS", 0.01)
     _, client = await cluster()
     now = [5000.0]
-    keeper = Keeper(client, History(tmp_path / NAME), clock=lambda: now[0], beat=0.02, pause=0.0, silence=1e9)
-    running = asyncio.create_task(keeper.run())
-    await keeper.looked.wait()
+    collector = UsageCollector(
+        client, History(tmp_path / NAME), clock=lambda: now[0], intervals=Intervals(0.02, 0.0, 1e9)
+    )
+    running = asyncio.create_task(collector.run())
+    await collector.looked.wait()
     now[0] += 100
-    await until(lambda: sum(keeper.seconds().values()) == 2 * 100 * 1_000_000)
-    keeper.looked.clear()
+    await until(lambda: sum(collector.seconds().values()) == 2 * 100 * 1_000_000)
+    collector.looked.clear()
     broken = True
 
     def measure(sight: object) -> object:
@@ -87,15 +89,15 @@ async def test_time_without_a_working_watch_is_not_counted(tmp_path: Path, monke
             raise RuntimeError("a fault of ours")
         return original(sight)  # type: ignore[arg-type]
 
-    original = keeper._measure
-    monkeypatch.setattr(keeper, "_measure", measure)
+    original = collector._measure
+    monkeypatch.setattr(collector, "_measure", measure)
     await made(client, pod("x"))
-    await until(lambda: keeper._meter.current() is None)
+    await until(lambda: collector._meter.current() is None)
     now[0] += 1000
     broken = False
-    await until(lambda: keeper._meter.current() is not None)
+    await until(lambda: collector._meter.current() is not None)
     now[0] += 10
-    await until(lambda: sum(keeper.seconds().values()) == 2 * 110 * 1_000_000)
+    await until(lambda: sum(collector.seconds().values()) == 2 * 110 * 1_000_000)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     end = int(now[0] * 1000)
@@ -108,14 +110,14 @@ async def test_history_with_later_timestamps_is_not_overwritten_after_clock_goes
     _, client = await cluster()
     for start in (9000.0, 8000.0):
         now = [start]
-        keeper = Keeper(
-            client, History(tmp_path / NAME), clock=lambda now=now: now[0], beat=0.02, pause=0.0, silence=1e9
+        collector = UsageCollector(
+            client, History(tmp_path / NAME), clock=lambda now=now: now[0], intervals=Intervals(0.02, 0.0, 1e9)
         )  # type: ignore[misc]
-        running = asyncio.create_task(keeper.run())
-        await keeper.looked.wait()
+        running = asyncio.create_task(collector.run())
+        await collector.looked.wait()
         now[0] = start + 500 if start > 8500 else 9600.0
         expected = 500 if start > 8500 else 100
-        await until(lambda e=expected, k=keeper: sum(k.seconds().values()) == 2 * e * 1_000_000)  # type: ignore[misc]
+        await until(lambda e=expected, k=collector: sum(k.seconds().values()) == 2 * e * 1_000_000)  # type: ignore[misc]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert [(row.began, row.ended) for row in read(tmp_path, 0, 1 << 60)] == [
@@ -127,14 +129,14 @@ async def test_history_with_later_timestamps_is_not_overwritten_after_clock_goes
 async def test_suspended_machine_counts_no_time() -> None:
     _, client = await cluster()
     now = [7000.0]
-    keeper = Keeper(client, clock=lambda: now[0], beat=0.02, pause=0.0)
-    running = asyncio.create_task(keeper.run())
-    await keeper.looked.wait()
+    collector = UsageCollector(client, clock=lambda: now[0], intervals=Intervals(0.02, 0.0))
+    running = asyncio.create_task(collector.run())
+    await collector.looked.wait()
     now[0] += 200
-    await until(lambda: sum(keeper.seconds().values()) == 2 * 200 * 1_000_000)
+    await until(lambda: sum(collector.seconds().values()) == 2 * 200 * 1_000_000)
     now[0] += 8 * 3600
-    await until(lambda: keeper._meter.until == int(now[0] * 1000))
+    await until(lambda: collector._meter.until == int(now[0] * 1000))
     now[0] += 50
-    await until(lambda: sum(keeper.seconds().values()) == 2 * 250 * 1_000_000)
+    await until(lambda: sum(collector.seconds().values()) == 2 * 250 * 1_000_000)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

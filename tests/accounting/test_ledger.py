@@ -11,19 +11,19 @@ from engine_objects import allocated, allocation, claim, device_class, node, opt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.accounting.device_states import WHOLE, Key, amounts, standings
+from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter, merged, total
 from haru.accounting.report import usage_over
 from haru.engine import SchedulerCache
 
 Obj = dict[str, Any]
 HOUR = 3_600_000
-FREE, HELD = Key("Free", "", "", "d"), Key("Held", "team", "job/a", "d")
+FREE, HELD = UsageKey("Free", "", "", "d"), UsageKey("Held", "team", "job/a", "d")
 
 
-def units(*objects: Obj) -> Counter[Key]:
+def units(*objects: Obj) -> Counter[UsageKey]:
     cluster = SchedulerCache.of([node("a"), device_class(), resource_slice("a", 2), *objects])
-    return amounts(standings(cluster.snapshot(), options()))
+    return amounts(card_states(cluster.snapshot(), options()))
 
 
 def user(name: str, *devices: str, percent: int | None = None) -> list[Obj]:
@@ -98,19 +98,19 @@ def test_equal_samples_extend_one_interval_and_cut_ends_it() -> None:
 
 
 KEYS = st.builds(
-    Key, st.sampled_from(["Free", "Held", "Idle"]), st.sampled_from(["", "team"]), st.just("o"), st.just("d")
+    UsageKey, st.sampled_from(["Free", "Held", "Idle"]), st.sampled_from(["", "team"]), st.just("o"), st.just("d")
 )
 
 
 @st.composite
-def timelines(draw: st.DrawFn) -> tuple[int, list[tuple[int, dict[Key, int]]]]:
+def timelines(draw: st.DrawFn) -> tuple[int, list[tuple[int, dict[UsageKey, int]]]]:
     """A number of cards, and moments at which every thousandth of them has some key."""
     cards = draw(st.integers(1, 5))
     moments = []
     for step in draw(st.lists(st.integers(-50, 4_000_000), min_size=1, max_size=12)):
         cuts = sorted(draw(st.lists(st.integers(0, cards * WHOLE), max_size=4)))
         sizes = [b - a for a, b in zip([0, *cuts], [*cuts, cards * WHOLE], strict=True)]
-        found: Counter[Key] = Counter()
+        found: Counter[UsageKey] = Counter()
         for size in sizes:
             found[draw(KEYS)] += size
         moments.append((step, +found))
@@ -119,7 +119,7 @@ def timelines(draw: st.DrawFn) -> tuple[int, list[tuple[int, dict[Key, int]]]]:
 
 @given(timelines(), st.data())
 def test_sum_over_states_equals_cards_times_time(
-    timeline: tuple[int, list[tuple[int, dict[Key, int]]]], data: st.DataObject
+    timeline: tuple[int, list[tuple[int, dict[UsageKey, int]]]], data: st.DataObject
 ) -> None:
     cards, moments = timeline
     meter, intervals, now = Meter(), [], 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from engine_objects import allocated, allocation, claim, device_class, node, options, pod, resource_slice
 
-from haru.accounting.device_states import standings
+from haru.accounting.device_states import card_states
 from haru.accounting.pressure import PodPressure, Pressure, Pressures, Stall, SummaryError, pressures_of
 from haru.accounting.report import Filter, Usage, usage_now
 from haru.engine import SchedulerCache
@@ -32,7 +32,7 @@ def usage(chosen: Filter | None = None) -> Usage:
     objects = [node("a"), node("b"), device_class(), resource_slice("a", 2), resource_slice("b", 2)]
     objects += [*job("p-0", "a", "gpu-0"), *job("p-1", "b", "gpu-0"), *job("q", "b", "gpu-1", owner="other")]
     objects.append(allocated(claim("left"), allocation("a", "gpu-1")))
-    return usage_now(standings(SchedulerCache.of(objects).snapshot(), options()), chosen)
+    return usage_now(card_states(SchedulerCache.of(objects).snapshot(), options()), chosen)
 
 
 def pressed(some: float, full: float = 0.0) -> Pressure:

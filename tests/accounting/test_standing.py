@@ -21,7 +21,7 @@ from engine_objects import (
 )
 from preemption_situations import situation
 
-from haru.accounting.device_states import WHOLE, HoldingPod, Part, Standing, amounts, fitted, standings
+from haru.accounting.device_states import WHOLE, CardState, HoldingPod, Part, amounts, card_states, fitted
 from haru.accounting.report import Filter, usage_now
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
@@ -34,8 +34,8 @@ FPGA = {"name": "r", "exactly": {"deviceClassName": "fpga"}}
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}
 
 
-def cards(*objects: Obj, **chosen: Any) -> list[Standing]:
-    return standings(SchedulerCache.of(objects).snapshot(), options(**chosen))
+def cards(*objects: Obj, **chosen: Any) -> list[CardState]:
+    return card_states(SchedulerCache.of(objects).snapshot(), options(**chosen))
 
 
 def states(*objects: Obj) -> dict[str, str]:

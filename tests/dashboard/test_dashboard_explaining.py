@@ -11,7 +11,7 @@ import pytest
 from engine_objects import node, pod
 
 from haru.dashboard import explanations
-from haru.dashboard.explanations import Explaining
+from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache, Snapshot
@@ -58,7 +58,7 @@ class Viewer:
 
     def __init__(self) -> None:
         self.told = asyncio.Event()
-        self.explaining = Explaining(self.told.set)
+        self.explaining = ExplanationCache(self.told.set)
 
     async def look(self, snapshot: Snapshot) -> dict[Workload, str]:
         found = await self.explaining.of(snapshot, waiting_work(snapshot))

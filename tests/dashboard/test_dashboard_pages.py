@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from engine_objects import allocated, allocation, claim, node, pod, resource_slice
 
-from haru.dashboard.pages.frame import address, page
+from haru.dashboard.pages.frame import Heading, address, page
 from haru.dashboard.pages.map_page import HUES, hue, map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
 from haru.dashboard.views.device_map import device_map
-from haru.dashboard.views.queue import Told, waiting_work
+from haru.dashboard.views.queue import ShownExplanation, waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine import SchedulerCache
@@ -64,7 +64,7 @@ def pages() -> dict[str, str]:
         "involvedObject": {"kind": EVIL, "name": EVIL, "uid": "uid-w"},
     }
     found = waiting_work(snapshot)
-    told = {each.workload: Told(explain(snapshot, "pod", waiting), NOW) for each in found}
+    told = {each.workload: ShownExplanation(explain(snapshot, "pod", waiting), NOW) for each in found}
     work = story(snapshot, Workload("default", "pod/w"), [event], NOW)
     assert work is not None
     contents = {
@@ -73,7 +73,7 @@ def pages() -> dict[str, str]:
         "/workload/default/pod/w": workload_content(work),
     }
     hostile = Filter(EVIL, EVIL, EVIL)
-    return {path: page(path, path, hostile, content, version=1, notes=[EVIL]) for path, content in contents.items()}
+    return {path: page(Heading(path, path, hostile, 1, [EVIL]), content) for path, content in contents.items()}
 
 
 @pytest.mark.parametrize("path", ["/", "/queue", "/workload/default/pod/w"])

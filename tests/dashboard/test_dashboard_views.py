@@ -274,10 +274,10 @@ def test_story_of_pending_and_of_running_pod() -> None:
     objects = [ready("a"), resource_slice("a", 2), *user("runs", "a", "gpu-0"), waits("waits")]
     snapshot = SchedulerCache.of(objects).snapshot()
     told = story(snapshot, Workload("default", "pod/waits"), (), NOW)
-    assert told is not None and told.told.verdict == "NeverFits" and told.here is None
+    assert told is not None and told.explanation.verdict == "NeverFits" and told.here is None
     assert [(row.phase, row.node) for row in told.pods] == [("Pending", "")]
     told = story(snapshot, Workload("default", "pod/runs"), (), NOW)
-    assert told is not None and told.told.verdict == "Runs" and told.here is not None
+    assert told is not None and told.explanation.verdict == "Runs" and told.here is not None
     [row] = told.pods
     assert (row.node, [device.device for claim in row.holds for device in claim.devices]) == ("a", ["gpu-0"])
 
@@ -304,8 +304,8 @@ def test_story_of_job_with_refused_pods_names_admission_error() -> None:
     named = {**job, "metadata": {"name": "j", "namespace": "default", "uid": "uid-j"}}
     refused = event("j", "FailedCreate", NOW, "Error creating: no label team")
     told = story(SchedulerCache.of([ready("a"), named]).snapshot(), Workload("default", "job/j"), [refused], NOW)
-    assert told is not None and told.told.verdict == "FitsIf"
-    assert told.told.summary.startswith("2 pods not made: Error creating: no label team")
+    assert told is not None and told.explanation.verdict == "FitsIf"
+    assert told.explanation.summary.startswith("2 pods not made: Error creating: no label team")
 
 
 def event(name: str, reason: str, when: str, message: str, **more: Any) -> Obj:

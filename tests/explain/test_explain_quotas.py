@@ -6,7 +6,7 @@ from typing import Any
 
 from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
 
-from haru.accounting.device_states import standings
+from haru.accounting.device_states import card_states
 from haru.engine import SchedulerCache
 from haru.explain import explain
 
@@ -107,7 +107,7 @@ def test_pod_with_claim_over_quota_reports_quota() -> None:
 
 
 def states(*objects: Obj) -> dict[str, str]:
-    found = standings(SchedulerCache.of(objects).snapshot(), options())
+    found = card_states(SchedulerCache.of(objects).snapshot(), options())
     return {card.card: " ".join((part.state, part.owner)).strip() for card in found for part in card.parts}
 
 

@@ -1,9 +1,8 @@
-"""Every card at one moment: which parts of it are held by whom, whether they idle, and why the rest is not used.
+"""Every card at one moment: who holds its parts, whether they idle, and why the rest is not used.
 
-A card is one unit, in thousandths: a device by itself, or the partitions that exclude each other. What claims with
-admin access see is held by nobody. States are a closed list (docs/reference/top.md), added to, never renamed.
-
-How busy a device is, is known where somebody says so (`haru.explain.utilization`), and unknown everywhere else.
+A card counts 1000: a device, or the partitions that exclude each other. Claims with admin access hold nothing. States
+are a closed list (docs/reference/top.md), added to, never renamed. Utilization comes from `haru.explain.utilization`;
+without a report it is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from haru.accounting.missed_devices import Units, wanted_by
+from haru.accounting.missed_devices import WaitingWorkloads, missed_use
 from haru.engine import Options, Snapshot
 from haru.engine.dra import Device, PoolUse
 from haru.engine.state import PodInfo, workload_of
@@ -29,7 +28,7 @@ FreeState = Literal[
 ]
 State = HeldState | FreeState
 HELD: tuple[HeldState, ...] = ("Busy", "Idle", "Unused", "Held")
-"""Held: utilisation is known and above the threshold; known and below; no living pod uses the claim; unknown."""
+"""Busy and Idle: utilization above and below the threshold; Unused: no living pod uses the claim; Held: unknown."""
 MISSED: tuple[FreeState, ...] = (
     "Starting",
     "GangWaiting",
@@ -40,11 +39,11 @@ MISSED: tuple[FreeState, ...] = (
     "Tainted",
     "NodeUnusable",
 )
-"""Free while compatible work waits, by why."""
+"""Free while compatible work waits, by reason."""
 
 
-class Key(NamedTuple):
-    """Under which time is added up. `namespace` and `owner` are of the holder, or of the work that waits."""
+class UsageKey(NamedTuple):
+    """The key of the ledger. `namespace` and `owner` are those of the holder, or of the work that waits."""
 
     state: str
     namespace: str
@@ -78,7 +77,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CardState:
     """A card and its parts, whose shares are 1000 together."""
 
     node: str
@@ -89,41 +88,43 @@ class Standing:
     parts: tuple[Part, ...]
 
 
-def standings(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayout] | None = None) -> list[Standing]:
-    """Every card that the newest generation of a pool publishes. `layouts` are those of the pools, if known."""
-    units = Units(snapshot, options)
+def card_states(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayout] | None = None) -> list[CardState]:
+    """List every card of the newest generation of each pool. `layouts` are those of the pools, if known."""
+    waiting = WaitingWorkloads(snapshot, options)
     holders = _Holders(snapshot)
     pools = snapshot.devices.pools
     found = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
     return [
-        _standing(card, known, snapshot.allocated.use(known.pool.key), units, holders)
+        _card_state(card, known, snapshot.allocated.use(known.pool.key), waiting, holders)
         for known in found
         for card in known.cards
     ]
 
 
-def amounts(cards: Iterable[Standing]) -> Counter[Key]:
-    """How many thousandths of cards there are under each key."""
-    found: Counter[Key] = Counter()
+def amounts(cards: Iterable[CardState]) -> Counter[UsageKey]:
+    """Sum the shares by key, in thousandths of cards."""
+    found: Counter[UsageKey] = Counter()
     for card in cards:
         for part in card.parts:
-            found[Key(part.state, part.namespace, part.owner, card.driver)] += part.share
+            found[UsageKey(part.state, part.namespace, part.owner, card.driver)] += part.share
     return found
 
 
-def _standing(card: Layout, known: PoolLayout, use: PoolUse, units: Units, holders: _Holders) -> Standing:
+def _card_state(
+    card: Layout, known: PoolLayout, use: PoolUse, waiting: WaitingWorkloads, holders: _Holders
+) -> CardState:
     key = known.pool.key
     held = _held(card, key.driver, key.pool, use, holders)
     rest = WHOLE - sum(part.share for part in held)
     parts = list(held)
     if rest:
-        wish = wanted_by(units, str(key), card.devices)
-        parts.append(Part("Free", rest) if wish is None else Part(wish.state, rest, wish.namespace, wish.owner))
-    return Standing(card.node, key.driver, key.pool, card.name, card.product, tuple(parts))
+        missed = missed_use(waiting, str(key), card.devices)
+        parts.append(Part("Free", rest) if missed is None else Part(missed.state, rest, missed.namespace, missed.owner))
+    return CardState(card.node, key.driver, key.pool, card.name, card.product, tuple(parts))
 
 
 def _held(card: Layout, driver: str, pool: str, use: PoolUse, holders: _Holders) -> list[Part]:
-    """What is held of a card; never more than the whole of it."""
+    """List the held parts of a card, never more than the card."""
     sizes: list[tuple[float, str, Device]] = []
     for device in card.devices if use.devices or use.shares else ():
         if device.name not in use.devices and device.name not in use.shares:
@@ -144,7 +145,7 @@ def _held(card: Layout, driver: str, pool: str, use: PoolUse, holders: _Holders)
 
 
 def fitted(shares: Sequence[int]) -> list[int]:
-    """The shares, scaled down to the whole if they are more together."""
+    """Scale shares down if they are more than a card together."""
     total = sum(shares)
     if total <= WHOLE:
         return list(shares)
@@ -154,14 +155,14 @@ def fitted(shares: Sequence[int]) -> list[int]:
 
 
 class _Holders:
-    """Who holds claims, and how busy they are, each looked up once."""
+    """Looks up the holders of claims and their utilization, each once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._users: dict[str, tuple[list[PodInfo], str, tuple[HoldingPod, ...]]] = {}
 
     def part(self, claim: str, driver: str, pool: str, device: str, share: int) -> Part:
-        """A part that a claim holds."""
+        """Make the part that a claim holds."""
         users, owner, pods = self._of(claim)
         namespace = claim.partition("/")[0]
         percent = utilization(self._snapshot, claim, users, driver, pool, device)

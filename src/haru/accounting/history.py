@@ -1,9 +1,8 @@
-"""The ledger on disk: one small SQLite file, bounded, and whole after kill -9.
+"""Keep the ledger on disk: one small SQLite file, bounded, and consistent after kill -9.
 
-Each row is an interval with its amounts. The interval that is going on is written again as it grows, so that a crash
-costs at most what has not been written since (ten seconds); the time until the next start is not observed, and is
-told as such. What is older than an hour is merged by the hour, what is older than eight days goes. Windows that cut an
-hour count it in proportion.
+Each row is an interval with its amounts. The current interval is written again as it grows: a crash costs at most ten
+seconds, and the time until the next start counts as not observed. Intervals older than an hour are merged by the hour,
+those older than eight days are deleted. A window that cuts an hour counts it in proportion.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from haru.accounting.device_states import Key
+from haru.accounting.device_states import UsageKey
 from haru.accounting.ledger import Interval, merged
 
 NAME = "usage.db"
@@ -25,11 +24,11 @@ _SCHEMA = 1
 
 
 class HistoryError(ValueError):
-    """A history cannot be read or written; says which file, and why."""
+    """A history cannot be read or written; the message has the file and the reason."""
 
 
 class History:
-    """The history in a file, opened for writing. Raises HistoryError."""
+    """A history file, open for writing. Raises HistoryError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +55,7 @@ class History:
             self._file.execute("INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?)", _row(interval))
 
     def tidy(self, now: int) -> None:
-        """Merge what is older than an hour by the hour, and drop what is too old."""
+        """Merge intervals older than an hour by the hour, and delete those that are too old."""
         current = now // HOUR * HOUR
         self._file.execute("BEGIN IMMEDIATE")
         try:
@@ -75,20 +74,20 @@ class History:
         self._file.execute("COMMIT")
 
     def last_end(self) -> int:
-        """When the last interval ended; 0 if there is none."""
+        """Return the end of the last interval; 0 if there is none."""
         return int(self._file.execute("SELECT COALESCE(MAX(ended), 0) FROM intervals").fetchone()[0])
 
     def intervals(self, since: int, until: int) -> list[Interval]:
-        """Those that have to do with a time."""
+        """Return the intervals that overlap a time."""
         return list(_rows(self._file, since, until))
 
     def close(self) -> None:
-        """Everything is in the file."""
+        """Close the file."""
         self._file.close()
 
 
 def read(path: Path, since: int, until: int) -> list[Interval]:
-    """The intervals of a file that another process may be writing, without changing it. Raises HistoryError."""
+    """Read the intervals of a file that another process may be writing. Raises HistoryError."""
     file = path / NAME if path.is_dir() else path
     if not file.is_file():
         raise HistoryError(f"{file}: there is no history: it is kept by haru up, and by haru scheduler --usage-history")
@@ -118,7 +117,7 @@ def _rows(database: sqlite3.Connection, since: int, until: int) -> Iterator[Inte
         (since, until),
     )
     for began, ended, observed, text in rows.fetchall():
-        yield Interval(began, ended, observed, {Key(*key): amount for *key, amount in json.loads(text)})
+        yield Interval(began, ended, observed, {UsageKey(*key): amount for *key, amount in json.loads(text)})
 
 
 def _row(interval: Interval) -> tuple[int, int, int, str]:

@@ -1,7 +1,7 @@
-"""Time added up exactly: what there was at a moment counts until the next moment.
+"""Add up time exactly: the state at one moment counts until the next.
 
-Everything is whole numbers, thousandths of cards times milliseconds, so that the sum over all keys is the number of
-cards times the time, to the last digit, however often things changed.
+Amounts are integers, thousandths of cards times milliseconds: the sum over all keys is the number of cards times the
+time, to the last digit, however often the state changed.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from haru.accounting.device_states import WHOLE, Key
+from haru.accounting.device_states import WHOLE, UsageKey
 
 PER_DEVICE_SECOND = WHOLE * 1000
-"""Of what amounts are in, one card for one second."""
+"""The amount of one card for one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From `began` to `ended` (milliseconds since 1970), of which `observed` milliseconds were seen."""
+    """Amounts from `began` to `ended` (milliseconds since 1970), of which `observed` milliseconds were observed."""
 
     began: int
     ended: int
     observed: int
-    amounts: Mapping[Key, int]
+    amounts: Mapping[UsageKey, int]
 
     def clipped(self, since: int, until: int) -> Interval | None:
-        """The part of it between two moments, in proportion; None if there is none."""
+        """Cut it to the time between two moments, in proportion; None if nothing is left."""
         began, ended = max(self.began, since), min(self.ended, until)
         if ended <= began:
             return None
@@ -39,17 +39,17 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What there was within a time: its length and how much of it was observed, in milliseconds, and the amounts."""
+    """Amounts between two moments, and how much of the time was observed, in milliseconds."""
 
     since: int
     until: int
     observed: int
-    amounts: Mapping[Key, int]
+    amounts: Mapping[UsageKey, int]
 
 
 def total(intervals: Iterable[Interval], since: int, until: int) -> Total:
-    """Everything between two moments."""
-    amounts: Counter[Key] = Counter()
+    """Add up intervals between two moments."""
+    amounts: Counter[UsageKey] = Counter()
     observed = 0
     for interval in intervals:
         part = interval.clipped(since, until)
@@ -60,9 +60,9 @@ def total(intervals: Iterable[Interval], since: int, until: int) -> Total:
 
 
 def merged(intervals: Iterable[Interval]) -> Interval:
-    """Several intervals, in order, as one."""
+    """Merge intervals, which are in order, into one."""
     parts = list(intervals)
-    amounts: Counter[Key] = Counter()
+    amounts: Counter[UsageKey] = Counter()
     for part in parts:
         amounts.update(part.amounts)
     return Interval(parts[0].began, parts[-1].ended, sum(part.observed for part in parts), amounts)
@@ -72,16 +72,16 @@ class Meter:
     """Turns moments into intervals. A clock that goes back stands still."""
 
     def __init__(self) -> None:
-        self._units: Mapping[Key, int] | None = None
+        self._units: Mapping[UsageKey, int] | None = None
         self._began = self._until = 0
 
     @property
     def until(self) -> int | None:
-        """Up to when is counted; None while nothing is."""
+        """The end of what is counted; None before the first observation."""
         return None if self._units is None else self._until
 
-    def observe(self, units: Mapping[Key, int], now: int) -> Interval | None:
-        """What there is from now on; the interval that ends, if one does. Equal moments are one interval."""
+    def observe(self, units: Mapping[UsageKey, int], now: int) -> Interval | None:
+        """Take the state from now on; return the interval that ends. Equal states continue an interval."""
         if self._units is None:
             self._units, self._began, self._until = dict(units), now, now
             return None
@@ -93,23 +93,23 @@ class Meter:
         return ended if ended is not None and ended.ended > ended.began else None
 
     def extend(self, now: int) -> Interval | None:
-        """Nothing has changed until now; the interval so far."""
+        """Count until now without a change; return the interval so far."""
         self._until = max(self._until, now)
         return self.current()
 
     def cut(self) -> Interval | None:
-        """End the interval here and go on with a new one of the same."""
+        """End the interval and start another with the same state; return the ended one."""
         ended = self.current()
         self._began = self._until
         return ended
 
     def stop(self) -> Interval | None:
-        """Nothing is known from now on, until something is observed again; the last interval."""
+        """Stop counting until the next observation; return the last interval."""
         ended, self._units = self.current(), None
         return ended
 
     def current(self) -> Interval | None:
-        """The interval so far."""
+        """Return the interval so far."""
         if self._units is None:
             return None
         length = self._until - self._began

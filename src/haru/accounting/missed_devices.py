@@ -1,17 +1,17 @@
-"""Which waiting work could use a device that is free, and why it does not: read off the funnels of `haru explain`.
+"""Which waiting work could use a free device, and why it does not: from the funnels of `haru explain`.
 
-Units of work are looked at in the order of the queue; units that ask for the same are looked at once. A device is
-compatible with a unit if it passes the classes and selectors of one of its requests; the most urgent unit that a card
-is compatible with says why the card is not used:
+Workloads come in the order of the queue; those with equal requests are evaluated once. A device is compatible with a
+workload if it passes the classes and selectors of one of its requests. The most urgent workload that a card is
+compatible with says why the card is not used:
 
-Starting      nothing is in the way: it will be placed in a moment
-GangWaiting   it is free, but the gang lacks members, or places for others of them, or its turn has yet to come
-Gated         it is free, but the work is held by scheduling gates, as queueing systems hold it
-Quota         it is free, but a ResourceQuota refuses the work's pods or claims
-Fragmented    it is free, but not all that the work asks for is free together in one place
-NodeUnusable  it is free, but its node does not take the pod
-Tainted       it has a taint that the work does not tolerate
-Stranded      what is left of the card's counters or capacity is too little
+Starting      nothing: it will be scheduled in a moment
+GangWaiting   the gang lacks members, or devices for others of them, or it is not its turn
+Gated         the work has scheduling gates, as queueing systems set them
+Quota         a ResourceQuota refuses the work's pods or claims
+Fragmented    not all that the work requests is free together
+NodeUnusable  the node of the device refuses the pod
+Tainted       the device has a taint that the work does not tolerate
+Stranded      the card's counters or capacity have too little left
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from haru.kube.meta import get_condition
 
 WaitState = Literal["Starting", "GangWaiting", "Gated", "Quota", "Fragmented", "NodeUnusable", "Tainted", "Stranded"]
 
-MOST_REFUSED = 64
-"""Workloads, and pods without claims, that are put to quotas."""
-MOST_ASKED = 8
-"""Different wishes that are looked at, the most urgent first: more would cost more than what they tell is worth."""
+MOST_QUOTA_CHECKS = 64
+"""Workloads, and pods without claims, that are checked against quotas."""
+MOST_QUERIES = 8
+"""Different requests that are evaluated, the most urgent first: more cost more than they are worth."""
 
 _RANK: Mapping[str, int] = {
     name: number
@@ -54,82 +54,82 @@ _RANK: Mapping[str, int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Waiting work, and what keeps it from each device that it is compatible with: by pool and device."""
+class WaitingWorkload:
+    """Waiting work, and why it does not use each compatible device, by pool and device."""
 
     namespace: str
     owner: str
-    fates: Mapping[tuple[str, str], WaitState]
+    states: Mapping[tuple[str, str], WaitState]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Why a free part of a card is not used, and by whom it could be."""
+class MissedUse:
+    """Why a free part of a card is not used, and the owner that could use it."""
 
     state: WaitState
     namespace: str
     owner: str
 
 
-class Units:
-    """The work that waits for devices, the most urgent first; looked at only as far as somebody asks."""
+class WaitingWorkloads:
+    """The work that waits for devices, the most urgent first; evaluated only as far as it is read."""
 
     def __init__(self, snapshot: Snapshot, options: Options) -> None:
-        self._known: list[Unit] = []
-        self._more = _waiting_units(snapshot, options)
+        self._known: list[WaitingWorkload] = []
+        self._more = _waiting_workloads(snapshot, options)
 
-    def __iter__(self) -> Iterator[Unit]:
+    def __iter__(self) -> Iterator[WaitingWorkload]:
         yield from self._known
         for unit in self._more:
             self._known.append(unit)
             yield unit
 
 
-def wanted_by(units: Iterable[Unit], pool: str, devices: Sequence[Device]) -> Wish | None:
-    """The most urgent wish for any device of a card; None if nobody waits for one."""
+def missed_use(units: Iterable[WaitingWorkload], pool: str, devices: Sequence[Device]) -> MissedUse | None:
+    """Find the most urgent work for any device of a card; None if no work waits for one."""
     for unit in units:
-        found = [unit.fates[pool, device.name] for device in devices if (pool, device.name) in unit.fates]
+        found = [unit.states[pool, device.name] for device in devices if (pool, device.name) in unit.states]
         if found:
-            return Wish(min(found, key=_RANK.__getitem__), unit.namespace, unit.owner)
+            return MissedUse(min(found, key=_RANK.__getitem__), unit.namespace, unit.owner)
     return None
 
 
-def _waiting_units(snapshot: Snapshot, options: Options) -> Iterator[Unit]:
+def _waiting_workloads(snapshot: Snapshot, options: Options) -> Iterator[WaitingWorkload]:
     seen: set[object] = set()
-    snapshot, refused = _as_if_allowed(snapshot)
-    for members in _by_unit(snapshot):
-        seen_here = _open(snapshot, members)
+    snapshot, refused = _without_quotas(snapshot)
+    for members in _pods_by_workload(snapshot):
+        ungated = _without_gates(snapshot, members)
         work = WorkloadUnit(tuple(pod.key.path for pod in members), members[0].group)
-        fates: dict[tuple[str, str], WaitState] = {}
-        for kind in member_kinds(seen_here, work, options):
-            state = _when_free(snapshot, work, members, kind)
+        states: dict[tuple[str, str], WaitState] = {}
+        for kind in member_kinds(ungated, work, options):
+            state = _state_if_free(snapshot, work, members, kind)
             if not refused.isdisjoint(work.paths):
                 state = "Quota"
-            wish = (kind.asked, kind.pod.shape, state)
-            if not kind.claims or wish in seen:
+            query = (kind.asked, kind.pod.shape, state)
+            if not kind.claims or query in seen:
                 continue
-            seen.add(wish)
-            for device, fate in _fates(seen_here, work, kind, options, state):
-                if device not in fates or _RANK[fate] < _RANK[fates[device]]:
-                    fates[device] = fate
-        if fates:
-            yield Unit(members[0].key.namespace, workload_of(members[0]), fates)
-        if len(seen) >= MOST_ASKED:
+            seen.add(query)
+            for device, found_state in _device_states(ungated, work, kind, options, state):
+                if device not in states or _RANK[found_state] < _RANK[states[device]]:
+                    states[device] = found_state
+        if states:
+            yield WaitingWorkload(members[0].key.namespace, workload_of(members[0]), states)
+        if len(seen) >= MOST_QUERIES:
             return
 
 
-def _as_if_allowed(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
-    """The cluster as if no quota had refused anything, and the paths of the pods that one keeps back.
+def _without_quotas(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
+    """Return the cluster as if no quota refused anything, and the paths of the pods that quotas refuse.
 
-    A pod stands for all that a workload lacks; one that waits for claims that are refused has them.
+    One pod stands for all that a workload lacks; a pod whose claims are refused has them.
     """
     if not snapshot.objects("ResourceQuota"):
         return snapshot, frozenset()
-    lacking = [found.pod for found in all_unmade(snapshot)][:MOST_REFUSED]
+    lacking = [found.pod for found in all_unmade(snapshot)][:MOST_QUOTA_CHECKS]
     larger = hypothesis.with_pods(snapshot, lacking)
     refused = {pod.key.path for pod in lacking}
     waiting = [pod for pod in snapshot.pods.values() if pod.claims and not (pod.node or pod.terminal or pod.deleting)]
-    for pod in [*lacking, *waiting[:MOST_REFUSED]]:
+    for pod in [*lacking, *waiting[:MOST_QUOTA_CHECKS]]:
         generated = with_generated_claims(larger, [pod])
         if generated is None or not generated[1]:
             continue
@@ -139,8 +139,8 @@ def _as_if_allowed(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
     return larger, frozenset(refused)
 
 
-def _by_unit(snapshot: Snapshot) -> list[list[PodInfo]]:
-    """The pods that wait, by group or each by itself, in the order of the queue: by priority, then age, then name."""
+def _pods_by_workload(snapshot: Snapshot) -> list[list[PodInfo]]:
+    """Group the waiting pods by PodGroup or alone, in the order of the queue: priority, age, name."""
     waiting = [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
     units: dict[GroupKey | str, list[PodInfo]] = {}
     for pod in sorted(waiting, key=_order):
@@ -152,8 +152,8 @@ def _order(pod: PodInfo) -> tuple[int, str, str]:
     return -pod.priority, str(pod.obj["metadata"].get("creationTimestamp") or ""), pod.key.path
 
 
-def _open(snapshot: Snapshot, members: Sequence[PodInfo]) -> Snapshot:
-    """The cluster as if nobody were held by scheduling gates: what they would ask for is then known."""
+def _without_gates(snapshot: Snapshot, members: Sequence[PodInfo]) -> Snapshot:
+    """Return the cluster without the scheduling gates of some pods: their requests are known then."""
     gated = [pod for pod in members if pod.gated]
     if not gated:
         return snapshot
@@ -161,8 +161,8 @@ def _open(snapshot: Snapshot, members: Sequence[PodInfo]) -> Snapshot:
     return hypothesis.with_pods(snapshot, free)
 
 
-def _when_free(snapshot: Snapshot, work: WorkloadUnit, members: Sequence[PodInfo], kind: MemberKind) -> WaitState:
-    """Why the work does not take a device that nothing keeps from it."""
+def _state_if_free(snapshot: Snapshot, work: WorkloadUnit, members: Sequence[PodInfo], kind: MemberKind) -> WaitState:
+    """Say why the work does not use a device that is available to it."""
     if snapshot.pods[kind.pod.key.path].gated:
         return "Gated"
     group = work.pod_group(snapshot)
@@ -178,18 +178,18 @@ def _when_free(snapshot: Snapshot, work: WorkloadUnit, members: Sequence[PodInfo
     return "Fragmented" if refused else "Starting"
 
 
-def _fates(
+def _device_states(
     snapshot: Snapshot, work: WorkloadUnit, kind: MemberKind, options: Options, free: WaitState
 ) -> Iterator[tuple[tuple[str, str], WaitState]]:
-    """What becomes of every device that passes the classes and selectors of a request, on every node that sees it."""
+    """Say why each compatible device is not used, on every node that sees it."""
     survey = DeviceClassSurvey.of(snapshot, kind.claims, options, kind.asked)
     refused = unusable(answers(snapshot, kind, work.pod_group(snapshot), options))
     for node_kind in survey.kinds:
         told: dict[int, WaitState] = {}
         for request in node_kind.funnel.requests:
-            for position, fate in _positions(request, free).items():
-                if position not in told or _RANK[fate] < _RANK[told[position]]:
-                    told[position] = fate
+            for position, found_state in _positions(request, free).items():
+                if position not in told or _RANK[found_state] < _RANK[told[position]]:
+                    told[position] = found_state
         for name in node_kind.names if told else ():
             unusable_node = name in refused
             for position, (view, _, device) in enumerate(node_kind.devices(name)):
@@ -202,13 +202,13 @@ def _fates(
 
 
 def _is_whole(snapshot: Snapshot, pool: object, device: Device) -> bool:
-    """Whether a device lacks what was asked for by itself: nothing of it is taken, and it draws on no counters."""
+    """Tell whether a device itself is too small: nothing of it is allocated, and it consumes no counters."""
     use = snapshot.allocated.use(pool)  # type: ignore[arg-type]
     return not device.consumes and device.name not in use.shares
 
 
 def _positions(request: RequestFunnel, free: WaitState) -> dict[int, WaitState]:
-    """What keeps a request from each of a node's devices that it is compatible with, and that are not held."""
+    """Say why a request does not use each compatible device of a node that is not held."""
     found: dict[int, WaitState] = {}
     for stage in request.stages:
         if stage.name == "taints":

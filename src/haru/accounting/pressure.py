@@ -1,7 +1,7 @@
-"""Pressure on the pods that hold devices, as the kubelets of their nodes tell it: an idle card is often a starved pod.
+"""Pressure on the pods that hold devices, from the kubelets of their nodes: behind an idle card is often a starved pod.
 
-It is the kernel's pressure stall information in the Summary API (`/stats/summary`). What is not told is unknown: there
-are kernels without it, and simulated nodes have no kubelet. Source: KEP-4205, the kubelet's stats/v1alpha1.
+It is the kernel's pressure stall information in the Summary API (`/stats/summary`). Kernels may lack it, and simulated
+nodes have no kubelet: it is unknown there. Source: KEP-4205, the kubelet's stats/v1alpha1.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _AVERAGES = ("avg10", "avg60", "avg300")
 
 
 class SummaryError(ValueError):
-    """A summary says what none says; the message names the field."""
+    """A summary is invalid; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Percentages of the last 10, 60 and 300 seconds in which work stood still, and the microseconds of all time."""
+    """Stall time: percentages of the last 10, 60 and 300 seconds, and microseconds in total."""
 
     total: int
     avg10: float
@@ -38,7 +38,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """`some`: at least one task stood still; `full`: all of them at once."""
+    """`some`: at least one task was stalled; `full`: all of them at once."""
 
     some: Stall
     full: Stall
@@ -66,14 +66,14 @@ NOTHING_KNOWN = PodPressure()
 
 @dataclass(frozen=True, slots=True)
 class Pressures:
-    """Of whom pressure is known, by the pods' UIDs, and of which nodes it is not although they have a kubelet: why."""
+    """Pressure by the UIDs of pods, and the errors of kubelets by node."""
 
     pods: Mapping[Uid, PodPressure]
     failed: Mapping[str, str]
 
 
 def pressures_of(summary: Mapping[str, Any]) -> dict[Uid, PodPressure]:
-    """The pods of a `Summary` of which pressure is known. Raises SummaryError."""
+    """Read the pressure of the pods in a `Summary`. Raises SummaryError."""
     pods = summary.get("pods")
     if not isinstance(pods, list):
         raise SummaryError(f"pods: expected a list, found {pods!r:.80}")
@@ -90,7 +90,7 @@ def pressures_of(summary: Mapping[str, Any]) -> dict[Uid, PodPressure]:
 def highest(
     holders: Iterable[HoldingPod], known: Mapping[Uid, PodPressure], resource: str
 ) -> tuple[HoldingPod, Pressure] | None:
-    """The pod whose work stood still most in the last minute for want of `memory` or `io`; None if none is known."""
+    """Find the pod that was stalled most in the last minute for `memory` or `io`; None if none is known."""
     best: tuple[HoldingPod, Pressure] | None = None
     for holder in holders:
         found: Pressure | None = getattr(known.get(holder.uid, NOTHING_KNOWN), resource)

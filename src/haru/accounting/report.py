@@ -1,4 +1,4 @@
-"""Who has what, now or over a time, by owner and namespace: what `haru top` tells (docs/reference/top.md)."""
+"""Report device usage by owner and namespace, now or over a time: `haru top` (docs/reference/top.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from haru.accounting.device_states import HELD, MISSED, WHOLE, HoldingPod, Key, Standing, State, amounts
+from haru.accounting.device_states import HELD, MISSED, WHOLE, CardState, HoldingPod, State, UsageKey, amounts
 from haru.accounting.ledger import PER_DEVICE_SECOND, Total
 from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, highest
 
@@ -22,13 +22,13 @@ _UNKNOWN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows are told: names or shell patterns; an owner with its kind (`job/training`) or without."""
+    """Select rows by names or shell patterns; an owner has its kind (`job/training`) or not."""
 
     namespace: str = ""
     owner: str = ""
 
     def takes(self, namespace: str, owner: str) -> bool:
-        """Whether a row is told."""
+        """Tell whether a row is selected."""
         names = {part for name in owner.split(", ") for part in (name, name.partition("/")[2])} | {owner}
         return (not self.namespace or fnmatchcase(namespace, self.namespace)) and (
             not self.owner or any(fnmatchcase(name, self.owner) for name in names)
@@ -37,7 +37,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One owner: how much by state. Held states are what it holds, others what was free while it waited."""
+    """One owner's devices by state. Held states are what it holds, others what was free while it waited."""
 
     namespace: str
     owner: str
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def held(self) -> float:
-        """All that it holds."""
+        """What it holds."""
         return sum(self.by_state.get(state, 0.0) for state in HELD)
 
     @property
@@ -56,10 +56,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Now: numbers of cards. Over a time (`since` is set): device-hours, and how much of the time was observed.
+    """Device usage: now in cards, or over a time (`since` is set) in device-hours.
 
-    `by_state` is of everything, whoever is filtered for; `rows` are of those. Now only: `cards` is every card, `pods`
-    who holds them by the namespace and owner of their rows, `pressures` what kubelets said of these pods if asked.
+    `by_state` is unfiltered, `rows` are filtered. Now only: `cards` is every card, `pods` the holders by namespace and
+    owner of their rows, `pressures` the pressure on these pods if it was read.
     """
 
     by_state: Mapping[str, float]
@@ -68,31 +68,31 @@ class Usage:
     until: str = ""
     observed_seconds: float | None = None
     window_seconds: float | None = None
-    cards: tuple[Standing, ...] = field(default=(), repr=False)
+    cards: tuple[CardState, ...] = field(default=(), repr=False)
     pods: Mapping[tuple[str, str], tuple[HoldingPod, ...]] = field(default_factory=dict, repr=False)
     pressures: Pressures = field(default=Pressures({}, {}), repr=False)
 
     @property
     def devices(self) -> float:
-        """All cards, or all device-hours."""
+        """The sum, of cards or device-hours."""
         return sum(self.by_state.values())
 
     @property
     def namespaces(self) -> tuple[Row, ...]:
-        """The rows added up by namespace; their owner is empty."""
+        """Rows by namespace, without owners."""
         return _sorted_rows((row.namespace, NOBODY, state, v) for row in self.rows for state, v in row.by_state.items())
 
     def by_namespace(self) -> Usage:
-        """The same with a row for each namespace."""
+        """Return the same with one row for each namespace."""
         return replace(self, rows=self.namespaces)
 
     @property
     def pod_nodes(self) -> tuple[str, ...]:
-        """The nodes on which pods of the rows hold devices, by name."""
+        """The nodes of the pods that hold devices, sorted."""
         return tuple(sorted({pod.node for pods in self.pods.values() for pod in pods if pod.node}))
 
     def pods_of(self, row: Row) -> list[HoldingPod]:
-        """The pods of a row, those of all owners for a row of a namespace."""
+        """List the pods of a row; a row of a namespace has those of all owners."""
         if row.owner:
             return list(self.pods.get((row.namespace, row.owner), ()))
         return [pod for (namespace, _), pods in self.pods.items() if namespace == row.namespace for pod in pods]
@@ -131,8 +131,8 @@ class Usage:
         )
 
 
-def usage_now(cards: Sequence[Standing], chosen: Filter | None = None) -> Usage:
-    """Who has what at this moment."""
+def usage_now(cards: Sequence[CardState], chosen: Filter | None = None) -> Usage:
+    """Report the usage at this moment."""
     found = {key: units / WHOLE for key, units in amounts(cards).items()}
     listed = tuple(cards) if chosen is None or chosen == Filter() else _matching(cards, chosen)
     rows = _rows(found, chosen or Filter())
@@ -140,7 +140,7 @@ def usage_now(cards: Sequence[Standing], chosen: Filter | None = None) -> Usage:
 
 
 def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
-    """Who had what over a time, in device-hours."""
+    """Report the usage over a time, in device-hours."""
     found = {key: amount / PER_DEVICE_SECOND / 3600 for key, amount in total.amounts.items()}
     window = total.until - total.since
     return Usage(
@@ -153,21 +153,23 @@ def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
     )
 
 
-def _matching(cards: Sequence[Standing], chosen: Filter) -> tuple[Standing, ...]:
+def _matching(cards: Sequence[CardState], chosen: Filter) -> tuple[CardState, ...]:
     return tuple(card for card in cards if any(p.owner and chosen.takes(p.namespace, p.owner) for p in card.parts))
 
 
-def _pods(cards: Iterable[Standing], told: Container[tuple[str, str]]) -> dict[tuple[str, str], tuple[HoldingPod, ...]]:
-    """Who holds devices, by namespace and owner, each pod once."""
+def _pods(
+    cards: Iterable[CardState], shown: Container[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[HoldingPod, ...]]:
+    """List the pods that hold devices, by namespace and owner, each once."""
     found: dict[tuple[str, str], dict[HoldingPod, None]] = {}
     for card in cards:
         for part in card.parts:
-            if part.pods and (part.namespace, part.owner) in told:
+            if part.pods and (part.namespace, part.owner) in shown:
                 found.setdefault((part.namespace, part.owner), {}).update(dict.fromkeys(part.pods))
     return {who: tuple(sorted(pods)) for who, pods in sorted(found.items())}
 
 
-def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
+def _by_state(found: Mapping[UsageKey, float]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for key, value in found.items():
         sums[key.state] = sums.get(key.state, 0.0) + value
@@ -175,13 +177,13 @@ def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
     return {state: sums[state] for state in order if sums.get(state)}
 
 
-def _rows(found: Mapping[Key, float], chosen: Filter) -> tuple[Row, ...]:
+def _rows(found: Mapping[UsageKey, float], chosen: Filter) -> tuple[Row, ...]:
     kept = ((key, value) for key, value in found.items() if key.owner and chosen.takes(key.namespace, key.owner))
     return _sorted_rows((key.namespace, key.owner, key.state, value) for key, value in kept)
 
 
 def _sorted_rows(amounts: Iterable[tuple[str, str, str, float]]) -> tuple[Row, ...]:
-    """Amounts by namespace, owner and state as rows, those that hold most first."""
+    """Make rows from amounts by namespace, owner and state; those that hold most come first."""
     owners: dict[tuple[str, str], dict[str, float]] = {}
     for namespace, owner, state, value in amounts:
         if value:
@@ -217,7 +219,7 @@ def _cells(usage: Usage, row: Row) -> list[str]:
 
 
 def _pressed(pods: Sequence[HoldingPod], known: Pressures, resource: str) -> str:
-    """The last minute of the pod that stood still most: the share of some of its work, and of all; `-` is unknown."""
+    """Show the last minute of the most stalled pod: some of its work, and all; `-` is unknown."""
     found = highest(pods, known.pods, resource)
     if found is None:
         return _UNKNOWN
@@ -246,11 +248,11 @@ def _lines(usage: Usage) -> Iterable[str]:
         yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
     if len(usage.rows) > _MOST_LINES:
         yield f"and {len(usage.rows) - _MOST_LINES} more owners (-o json has all)"
-    yield from _unheard(usage.pressures)
+    yield from _pressure_errors(usage.pressures)
 
 
-def _unheard(pressures: Pressures) -> Iterable[str]:
-    """Which kubelets did not tell, and why: a line for each reason."""
+def _pressure_errors(pressures: Pressures) -> Iterable[str]:
+    """Show the errors of kubelets, one line for each reason."""
     nodes: dict[str, list[str]] = {}
     for node, why in pressures.failed.items():
         nodes.setdefault(why, []).append(node)
@@ -263,7 +265,7 @@ def _share(seen: float, window: float) -> str:
     return f"{seen / window:.1%}" if window else "nothing"
 
 
-def _card(card: Standing) -> Obj:
+def _card(card: CardState) -> Obj:
     parts = []
     for part in card.parts:
         told: Obj = {"state": part.state, "share": part.share / WHOLE}

@@ -1,6 +1,6 @@
-"""The accounts of a cluster in this process, kept beside its other components, and their metrics over HTTP.
+"""Run the collection of device usage in this process, and serve its metrics over HTTP.
 
-It begins a moment after the cluster is ready, so that no start waits for it, and nothing else ends if it does.
+It starts a moment after the cluster is ready, so that no start waits for it; its failure ends no other component.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from haru.clock import utc_now
 from haru.engine import Features
 
 if TYPE_CHECKING:
-    from haru.accounting.collector import Keeper
+    from haru.accounting.collector import UsageCollector
 
 _log = logging.getLogger(__name__)
 
-_AFTER_SECONDS = 1.0
+_DELAY_SECONDS = 1.0
 
 
 class AccountingServer:
-    """Keeps the accounts in a file (None: in none), and serves their metrics on a loopback address if one is given."""
+    """Collects the usage into a file (None: none), and serves metrics on a loopback address if there is one."""
 
     def __init__(
         self,
@@ -40,48 +40,48 @@ class AccountingServer:
         self._now = now
         self._file = file
         self._address = metrics
-        self._keeper: Keeper | None = None
+        self._collector: UsageCollector | None = None
         self._task: asyncio.Task[None] | None = None
         self._runner: Any = None
         self.url = ""
-        """Where the metrics are, once started."""
+        """The address of the metrics, once started."""
 
     async def start(self) -> None:
-        """Serve, and begin to keep accounts in a moment; OSError when the address is taken."""
+        """Serve, and collect from a moment later; OSError if the address is taken."""
         if self._address is not None:
             await self._serve(*self._address)
-        self._task = asyncio.create_task(self._keep(), name="accounting")
+        self._task = asyncio.create_task(self._collect(), name="accounting")
 
     async def stop(self) -> None:
-        """Write down what is known and end."""
+        """Write what is known and end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _keep(self) -> None:
-        await asyncio.sleep(_AFTER_SECONDS)
+    async def _collect(self) -> None:
+        await asyncio.sleep(_DELAY_SECONDS)
         try:
-            self._keeper = await asyncio.to_thread(self._made)
-            await self._keeper.run()
+            self._collector = await asyncio.to_thread(self._make)
+            await self._collector.run()
         except Exception as error:
-            _log.warning("device usage is not kept: %s", error)
+            _log.warning("device usage is not collected: %s", error)
 
-    def _made(self) -> Keeper:
-        """Imported here, in a thread: it is no part of the start of `haru up`."""
-        from haru.accounting.collector import Keeper
+    def _make(self) -> UsageCollector:
+        """Make the collector; imported here, in a thread, for a short start of `haru up`."""
+        from haru.accounting.collector import UsageCollector
         from haru.accounting.history import History
 
         history = History(self._file) if self._file is not None else None
         now = self._now
-        return Keeper(self._client, history, features=self._features, clock=lambda: now().timestamp())
+        return UsageCollector(self._client, history, features=self._features, clock=lambda: now().timestamp())
 
     async def _serve(self, host: str, port: int) -> None:
         from aiohttp import web
 
         async def metrics(_: web.Request) -> web.Response:
-            body = self._keeper.text() if self._keeper is not None else b""
+            body = self._collector.text() if self._collector is not None else b""
             return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
 
         app = web.Application()

@@ -251,12 +251,12 @@ class Snapshot:
 
         Rows are those of owners that match names or shell patterns. Raises InputError.
         """
-        from haru.accounting.device_states import standings
+        from haru.accounting.device_states import card_states
         from haru.accounting.report import Filter, usage_now
         from haru.api.decision_options import options_of
 
         snapshot = self._cluster.snapshot()
-        return usage_now(standings(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
+        return usage_now(card_states(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
 
     # -- as objects ----------------------------------------------------------------------------------------------------
 

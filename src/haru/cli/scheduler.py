@@ -15,7 +15,7 @@ from haru.cli.component import Component, Election, add_component_arguments, par
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.accounting.collector import Keeper
+    from haru.accounting.collector import UsageCollector
     from haru.client.api import ApiClient
     from haru.kube.gates import FeatureGates
     from haru.scheduler.configuration import Configuration
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     fairness = _fairness(options)
     running: list[Scheduler] = []
-    accounts: list[Keeper] = []
+    accounts: list[UsageCollector] = []
 
     async def work(client: ApiClient) -> None:
         from haru.client.events import EventRecorder
@@ -162,13 +162,13 @@ def run(options: argparse.Namespace) -> int:
     return run_component(options, component)
 
 
-def _keeper(directory: Path, client: ApiClient, gates: FeatureGates) -> Keeper:
-    from haru.accounting.collector import Keeper
+def _keeper(directory: Path, client: ApiClient, gates: FeatureGates) -> UsageCollector:
+    from haru.accounting.collector import UsageCollector
     from haru.accounting.history import NAME, History, HistoryError
     from haru.engine import Features
 
     try:
-        return Keeper(client, History(directory / NAME), features=Features.from_gates(gates.all()))
+        return UsageCollector(client, History(directory / NAME), features=Features.from_gates(gates.all()))
     except HistoryError as error:
         raise UsageError(f"--usage-history: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Who may look: one browser, let in by a code that works once, known from then on by its cookie.
+"""Access for one browser: a code that works once, then a cookie.
 
 A browser brings no bearer token, and any page in it can send requests to loopback. So a request must name a loopback
 address as its host (else a foreign name was made to resolve to it), and carry a cookie that other sites cannot make the
@@ -16,12 +16,12 @@ _BYTES = 32
 
 
 def new_secret() -> str:
-    """What nobody guesses."""
+    """Make a random secret."""
     return secrets.token_urlsafe(_BYTES)
 
 
 def check_loopback(host: str, port: int, where: str) -> None:
-    """ValueError that names the flag, the value and the fix unless `host` is a loopback address."""
+    """Raise ValueError with the flag, the value and the fix unless `host` is a loopback address."""
     if host == "localhost" or ipaddress.ip_address(host).is_loopback:
         return
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -32,7 +32,7 @@ def check_loopback(host: str, port: int, where: str) -> None:
 
 
 class Access:
-    """The code and the cookie of one server. Cookies do not tell ports apart, so that the port is in its name."""
+    """The code and the cookie of one server. Cookies are shared by all ports, so the name has the port."""
 
     def __init__(self, port: int, new_secret: Callable[[], str] = new_secret) -> None:
         self._new_secret = new_secret
@@ -43,22 +43,22 @@ class Access:
 
     @property
     def code(self) -> str:
-        """The code that is still to be used; empty once it was."""
+        """The code; empty once it was used."""
         return self._code or ""
 
     def knows_host(self, host: str) -> bool:
-        """Whether a Host header names this server by a loopback address."""
+        """Tell whether a Host header names this server by a loopback address."""
         return host.lower() in self._hosts
 
     def enter(self, code: str) -> str | None:
-        """The `Set-Cookie` header for the right code, once; None otherwise."""
+        """Return the `Set-Cookie` header for the right code, once; None otherwise."""
         if self._code is None or not secrets.compare_digest(code.encode(), self._code.encode()):
             return None
         self._code, self._session = None, self._new_secret()
         return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
 
     def knows(self, cookies: str) -> bool:
-        """Whether a Cookie header has the session that was handed out."""
+        """Tell whether a Cookie header has the session."""
         try:
             morsel = SimpleCookie(cookies).get(self._cookie)
         except CookieError:

@@ -1,7 +1,6 @@
-"""The dashboard as an ASGI application: who may come in, which page an address is, and the stream of changes.
+"""The dashboard as an ASGI application: access, pages by path, and the stream of changes.
 
-Pages are made in threads, from snapshots that nobody changes, so that the event loop stays free: in `haru up` the API
-server runs on it.
+Threads render pages from immutable snapshots; the event loop, on which `haru up` has its API server, stays free.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from haru.cluster_view import ClusterView, Watching
+from haru.cluster_view import ClusterView, ClusterWatch
 from haru.dashboard.access import Access
-from haru.dashboard.explanations import Explaining, now_text
-from haru.dashboard.pages.frame import message_page, page
+from haru.dashboard.explanations import ExplanationCache, now_text
+from haru.dashboard.pages.frame import Heading, message_page, page
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.usage_page import no_usage, usage_content
@@ -67,25 +66,25 @@ _HEARTBEAT_SECONDS = 15.0
 
 
 class Dashboard:
-    """Serves one cluster to one browser; `access` says which."""
+    """Serves one cluster to one browser, which `access` recognizes."""
 
-    def __init__(self, watching: Watching, access: Access, measured: Measured | None = None) -> None:
-        self._watching = watching
+    def __init__(self, watch: ClusterWatch, access: Access, measured: Measured | None = None) -> None:
+        self._watch = watch
         self._access = access
         self._measured = measured
-        self._explaining = Explaining(watching.tell)
-        self._drawing = ThreadPoolExecutor(1, "dashboard pages")
+        self._explanations = ExplanationCache(watch.changes.add)
+        self._renderer = ThreadPoolExecutor(1, "dashboard pages")
         self._stopping = asyncio.Event()
 
     async def stop(self) -> None:
-        """Ends the streams and the watches."""
+        """End the streams and the watches."""
         self._stopping.set()
-        await self._watching.stop()
-        self._explaining.stop()
-        self._drawing.shutdown(wait=False, cancel_futures=True)
+        await self._watch.stop()
+        self._explanations.stop()
+        self._renderer.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         if scope["type"] != "http":
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -113,41 +112,41 @@ class Dashboard:
         chosen = Filter.of(query)
         made: Callable[[ClusterView], Awaitable[Child]]
         if path == "/":
-            title, made = "Map", lambda sight: self._map(sight, chosen)
+            title, made = "Map", lambda view: self._map(view, chosen)
         elif path == "/queue":
-            title, made = "Queue", lambda sight: self._queue(sight, chosen)
+            title, made = "Queue", lambda view: self._queue(view, chosen)
         elif path == "/allocation":
             period = query["since"] if query.get("since") in PERIODS else USUAL
-            title, made = "Allocation", lambda sight: self._allocation(period, chosen)
+            title, made = "Allocation", lambda view: self._allocation(period, chosen)
         elif path.startswith("/workload/") and path.count("/") == 4 and path[-1] != "/":
             _, _, namespace, kind, name = path.split("/")
             work = Workload(namespace, f"{kind}/{name}")
-            title, made = f"{namespace}/{work.name}", lambda sight: self._workload(sight, work)
+            title, made = f"{namespace}/{work.name}", lambda view: self._workload(view, work)
         else:
             await reply.html(404, message_page("Not found", "There is no such page."))
             return
         try:
-            async with self._watching.looking():
-                sight = self._watching.sight()
-                content = await made(sight)
+            async with self._watch.viewing():
+                view = self._watch.view()
+                content = await made(view)
         except OSError as error:
             await reply.html(503, message_page("The API server cannot be reached", str(error)))
             return
         status = 200 if content is not None else 404
         content = content or Html("<p>It does not exist, or not any more.</p>")
-        notes = [f"Not allowed to read {', '.join(sight.refused)}: the page is without them."] if sight.refused else []
-        await reply.html(status, page(title, path, chosen, content, version=sight.version, notes=notes))
+        notes = [f"Not allowed to read {', '.join(view.refused)}: the page is without them."] if view.refused else []
+        await reply.html(status, page(Heading(title, path, chosen, view.version, notes), content))
 
-    async def _map(self, sight: ClusterView, chosen: Filter) -> Child:
-        return await self._drawn(lambda: joined(map_content(device_map(sight.snapshot, sight.layouts, chosen), chosen)))
+    async def _map(self, view: ClusterView, chosen: Filter) -> Child:
+        return await self._render(lambda: joined(map_content(device_map(view.snapshot, view.layouts, chosen), chosen)))
 
-    async def _queue(self, sight: ClusterView, chosen: Filter) -> Child:
-        found = await self._drawn(lambda: waiting_work(sight.snapshot, chosen))
-        told = await self._explaining.of(sight.snapshot, found)
-        return await self._drawn(lambda: joined(queue_content(found, told, chosen)))
+    async def _queue(self, view: ClusterView, chosen: Filter) -> Child:
+        found = await self._render(lambda: waiting_work(view.snapshot, chosen))
+        shown = await self._explanations.of(view.snapshot, found)
+        return await self._render(lambda: joined(queue_content(found, shown, chosen)))
 
-    async def _workload(self, sight: ClusterView, work: Workload) -> Child:
-        found = await self._explaining.run(lambda: story(sight.snapshot, work, sight.events, now_text()))
+    async def _workload(self, view: ClusterView, work: Workload) -> Child:
+        found = await self._explanations.run(lambda: story(view.snapshot, work, view.events, now_text()))
         return workload_content(found) if found is not None else None
 
     async def _allocation(self, period: str, chosen: Filter) -> Child:
@@ -157,27 +156,27 @@ class Dashboard:
         until = int(time.time() * 1000)
         since = until - PERIODS[period]
         try:
-            return await self._drawn(
+            return await self._render(
                 lambda: joined(usage_content(allocation(measured(since, until), since, until, chosen), period, chosen))
             )
         except (OSError, ValueError) as error:
             return no_usage(str(error), period, chosen)
 
-    async def _drawn(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._drawing, work)
+    async def _render(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
 
     # -- live ---------------------------------------------------------------------------------------------------------
 
     async def _changes(self, receive: Receive, reply: _Reply) -> None:
-        """Server-sent events: the version whenever it is another one, at most once a second."""
+        """Send each new version as a server-sent event, at most one a second."""
         await reply.start(200, "text/event-stream")
         gone = asyncio.ensure_future(_disconnected(receive))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            async with self._watching.looking():
+            async with self._watch.viewing():
                 version = -1
                 while not (gone.done() or stopping.done()):
-                    newer = asyncio.ensure_future(self._watching.newer_than(version))
+                    newer = asyncio.ensure_future(self._watch.changes.newer_than(version))
                     await asyncio.wait(
                         {gone, stopping, newer}, timeout=_HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
                     )
@@ -187,7 +186,7 @@ class Dashboard:
                     await reply.more(f"data: {version}\n\n".encode())
                     await asyncio.wait({gone, stopping}, timeout=_PAUSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
-            pass  # the browser tries again by itself
+            pass  # the browser reconnects
         finally:
             for task in (gone, stopping):
                 task.cancel()
@@ -209,31 +208,31 @@ async def _static(name: str, reply: _Reply) -> None:
 
 
 class _Reply:
-    """An answer on its way, with the headers that every answer has."""
+    """A response with the headers that all have."""
 
     def __init__(self, send: Send, head_only: bool) -> None:
         self._send = send
         self._head_only = head_only
 
     async def start(self, status: int, kind: str, headers: Headers | None = None) -> None:
-        """Status and headers; the body follows."""
+        """Send status and headers."""
         every = [(b"content-type", kind.encode()), *SECURITY, *(headers or [])]
         await self._send({"type": "http.response.start", "status": status, "headers": every})
 
     async def more(self, body: bytes, last: bool = False) -> None:
-        """A part of the body."""
+        """Send a part of the body."""
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
 
     async def send(self, status: int, kind: str, body: bytes, headers: Headers | None = None) -> None:
-        """A whole answer."""
+        """Send a whole response."""
         length = (b"content-length", str(len(body)).encode())
         await self.start(status, kind, [length, *(headers or [])])
         await self.more(b"" if self._head_only else body, last=True)
 
     async def text(self, status: int, text: str, headers: Headers | None = None) -> None:
-        """A line of text."""
+        """Send text."""
         await self.send(status, _TEXT, text.encode(), headers)
 
     async def html(self, status: int, whole: Html) -> None:
-        """A page."""
+        """Send a page."""
         await self.send(status, _HTML, whole.encode())

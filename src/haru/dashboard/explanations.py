@@ -1,8 +1,8 @@
-"""Explanations for the queue, worked out beside the pages that show them.
+"""Explanations for the queue, computed in the background.
 
-On a large cluster one of them takes seconds. So a page waits for them only a moment and then shows what there is: those
-of before, or none yet; whoever looks is told when there is more. They have a thread of their own, which idles most of
-the time: in `haru up` it shares its interpreter with the API server and the scheduler.
+On a large cluster one takes seconds. A page waits for them a moment and shows what there is, older ones or none; its
+viewer is notified of more. One thread computes them and pauses most of the time: in `haru up` it shares the interpreter
+with the API server and the scheduler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from haru.dashboard.views.queue import Told, Waiting, pods_of, subject
+from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload, pods_of, subject
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
 from haru.explain.entry import explain
@@ -30,11 +30,11 @@ T = TypeVar("T")
 WAIT_SECONDS = 1.0
 _IDLE_FACTOR = 3
 _KEPT_FACTOR = 10
-_LOOKED_SECONDS = 30.0
+_VIEWED_SECONDS = 30.0
 
 
 def now_text() -> str:
-    """This moment as RFC 3339."""
+    """Return the current time as RFC 3339."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -42,36 +42,36 @@ def now_text() -> str:
 class _Made:
     """An explanation (None: there was nothing to explain), of which snapshot it is, when it was made, what it cost."""
 
-    told: Explanation | None
+    explanation: Explanation | None
     snapshot: Snapshot
     at: float
     cost: float
     at_text: str
 
     def due(self, snapshot: Snapshot) -> float | None:
-        """When it is to be made again; None if it is as good as new."""
+        """Return when to compute it again; None if it is current."""
         return None if self.snapshot is snapshot else self.at + _KEPT_FACTOR * self.cost
 
 
-class Explaining:
+class ExplanationCache:
     """The explanations of one dashboard; `tell` is called when there are more than the last page could show."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self._worker = ThreadPoolExecutor(1, "dashboard explanations")
         self._made: dict[Workload, _Made] = {}
-        self._wanted: tuple[Snapshot, Sequence[Waiting]] | None = None
+        self._wanted: tuple[Snapshot, Sequence[WaitingWorkload]] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._looked = 0.0
+        self._viewed = 0.0
         self._waiting = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Something else that asks for explanations: there is one thread for all, as the engine's notes demand."""
+        """Run other work that explains: the engine's caches allow one thread."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
-    async def of(self, snapshot: Snapshot, queue: Sequence[Waiting]) -> Mapping[Workload, Told]:
-        """What there is for a queue after a moment."""
-        self._wanted, self._looked = (snapshot, queue), time.monotonic()
+    async def of(self, snapshot: Snapshot, queue: Sequence[WaitingWorkload]) -> Mapping[Workload, ShownExplanation]:
+        """Return the explanations for a queue that are there after a moment."""
+        self._wanted, self._viewed = (snapshot, queue), time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="dashboard explanations")
         self._waiting += 1
@@ -81,41 +81,39 @@ class Explaining:
             self._waiting -= 1
         found = {each.workload: self._made.get(each.workload) for each in queue}
         return {
-            work: Told(made.told, "" if made.snapshot is snapshot else made.at_text)
+            work: ShownExplanation(made.explanation, "" if made.snapshot is snapshot else made.at_text)
             for work, made in found.items()
-            if made is not None and made.told is not None
+            if made is not None and made.explanation is not None
         }
 
     def stop(self) -> None:
-        """Ends it; what the thread is at is waited for by nobody."""
+        """End; nobody waits for what the thread computes."""
         if self._task is not None:
             self._task.cancel()
         self._wanted = None
         self._made.clear()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     async def _work(self) -> None:
-        while (step := self._next()) is not None and time.monotonic() - self._looked < _LOOKED_SECONDS:
+        while (step := self._next()) is not None and time.monotonic() - self._viewed < _VIEWED_SECONDS:
             work, due = step
             if (pause := due - time.monotonic()) > 0:
                 await asyncio.sleep(min(pause, WAIT_SECONDS))
                 continue
             assert self._wanted is not None
             snapshot, began = self._wanted[0], time.monotonic()
-            told = await self.run(partial(_explained, snapshot, work))
+            explanation = await self.run(partial(_explained, snapshot, work))
             ended = time.monotonic()
-            self._made[work] = _Made(told, snapshot, ended, ended - began, now_text())
+            self._made[work] = _Made(explanation, snapshot, ended, ended - began, now_text())
             if not self._waiting:
                 self._tell()
                 await asyncio.sleep(_IDLE_FACTOR * (ended - began))
         if self._wanted is not None and self._next() is not None:
-            self._wanted = None  # nobody looks any more
+            self._wanted = None  # no viewer is left
             self._made.clear()
 
     def _next(self) -> tuple[Workload, float] | None:
-        """What to explain next, and when: first what was never explained, in the order of the queue."""
+        """Choose what to explain next, and when: first what was never explained, in the order of the queue."""
         if self._wanted is None:
             return None
         snapshot, queue = self._wanted

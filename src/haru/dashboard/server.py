@@ -1,4 +1,4 @@
-"""The dashboard on a loopback address: plain HTTP that nobody else on the network can reach."""
+"""Serve the dashboard on a loopback address: plain HTTP that no other machine can reach."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LINGER_SECONDS = 0.3
 class DashboardServer:
     """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
-    `measured` tells how the cards were used; without it that page says that nothing is known.
+    `measured` reads the usage history; without it the page of usage says that there is none.
 
-    What makes pages is imported when the first one is asked for: it is no part of the start of `haru up`.
+    The pages are imported at the first request, for a short start of `haru up`.
     """
 
     def __init__(self, client: ApiClient, host: str, port: int, measured: Measured | None = None) -> None:
@@ -56,7 +56,7 @@ class DashboardServer:
         self.url = f"http://{host}:{port}/?code={self._access.code}"
 
     async def stop(self) -> None:
-        """Ends streams and watches, finishes what is in flight, closes."""
+        """End streams and watches, finish the requests in flight, close."""
         if self._task is None or self._socket is None:
             return
         if self._app is not None:
@@ -69,9 +69,9 @@ class DashboardServer:
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if self._app is None:
-            from haru.cluster_view import Watching
+            from haru.cluster_view import ClusterWatch
             from haru.dashboard.app import Dashboard
 
             assert self._access is not None
-            self._app = Dashboard(Watching(self._client), self._access, self._measured)
+            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured)
         await self._app(scope, receive, send)

@@ -16,24 +16,26 @@ _MEANING = {
 }
 
 
-def verdict(told: Explanation) -> Html:
-    """The verdict and what it means."""
-    return tag("span", told.verdict, class_=f"verdict {told.verdict}", title=_MEANING[told.verdict])
+def verdict(explanation: Explanation) -> Html:
+    """Show the verdict with its meaning."""
+    return tag(
+        "span", explanation.verdict, class_=f"verdict {explanation.verdict}", title=_MEANING[explanation.verdict]
+    )
 
 
-def reasons(told: Explanation) -> Html | None:
-    """Each reason with its type; docs/reasons.md explains the types."""
-    if not told.reasons:
+def reasons(explanation: Explanation) -> Html | None:
+    """List the reasons with their types (docs/reasons.md)."""
+    if not explanation.reasons:
         return None
-    items = [tag("li", tag("code", reason.type), " ", reason.message) for reason in told.reasons]
+    items = [tag("li", tag("code", reason.type), " ", reason.message) for reason in explanation.reasons]
     return tag("ul", items, class_="reasons")
 
 
-def remedies(told: Explanation) -> Child:
-    """What would help, each with its cost and, where there is one, the command."""
-    if not told.remedies:
+def remedies(explanation: Explanation) -> Child:
+    """List the remedies, each with its cost and its command, if there is one."""
+    if not explanation.remedies:
         return None
-    return tag("h3", "What would help"), tag("ul", map(_remedy, told.remedies), class_="remedies")
+    return tag("h3", "What would help"), tag("ul", map(_remedy, explanation.remedies), class_="remedies")
 
 
 def _remedy(remedy: Remedy) -> Html:
@@ -48,9 +50,9 @@ def _remedy(remedy: Remedy) -> Html:
     )
 
 
-def nodes(told: Explanation) -> Child:
-    """What each group of alike nodes says."""
-    return tag("ul", map(_node_group, told.nodes), class_="nodes") if told.nodes else None
+def nodes(explanation: Explanation) -> Child:
+    """List the verdicts of nodes, equal ones in one group."""
+    return tag("ul", map(_node_group, explanation.nodes), class_="nodes") if explanation.nodes else None
 
 
 def _node_group(group: NodeGroup) -> Html:
@@ -58,7 +60,9 @@ def _node_group(group: NodeGroup) -> Html:
     return tag("li", tag("strong", counted(group.count, "node")), f" ({names}): {group.text}")
 
 
-def whole_text(told: Explanation) -> Html:
-    """All of it, as `haru explain` prints it."""
-    key = f"text {told.kind} {told.name}"
-    return tag("details", tag("summary", "The whole answer"), tag("pre", to_text(told), tabindex="0"), data_key=key)
+def whole_text(explanation: Explanation) -> Html:
+    """Show the text that `haru explain` prints."""
+    key = f"text {explanation.kind} {explanation.name}"
+    return tag(
+        "details", tag("summary", "The whole answer"), tag("pre", to_text(explanation), tabindex="0"), data_key=key
+    )

@@ -1,8 +1,9 @@
-"""What all pages have in common: head, navigation, filters, the place for live content, and the refusal."""
+"""The frame of all pages: head, navigation, filters, the element with live content; and pages of a message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from haru.dashboard.views.workloads import Filter
@@ -12,13 +13,25 @@ _PAGES = (("/", "Map"), ("/queue", "Queue"), ("/allocation", "Allocation"))
 
 
 def address(path: str, chosen: Filter) -> str:
-    """A page's address with the filter in it."""
+    """Return the address of a page with a filter."""
     query = urlencode(chosen.parameters)
     return f"{path}?{query}" if query else path
 
 
-def page(title: str, path: str, chosen: Filter, content: Child, *, version: int, notes: Iterable[str] = ()) -> Html:
-    """A whole page. What is in `content` is exchanged when the cluster changes; `version` says which it shows."""
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Around a page's content: title, path, filter, the version of the cluster that is shown, warnings."""
+
+    title: str
+    path: str
+    chosen: Filter
+    version: int
+    notes: Sequence[str] = ()
+
+
+def page(heading: Heading, content: Child) -> Html:
+    """Make a whole page. The script exchanges `content` when the cluster changes."""
+    title, path, chosen = heading.title, heading.path, heading.chosen
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -28,13 +41,13 @@ def page(title: str, path: str, chosen: Filter, content: Child, *, version: int,
         tag("link", rel="stylesheet", href="/static/dashboard.css"),
         tag("script", src="/static/dashboard.js"),
     )
-    warnings = [tag("p", note, class_="note") for note in notes]
+    warnings = [tag("p", note, class_="note") for note in heading.notes]
     main = tag(
         "main",
         tag("h1", title),
         _filters(path, chosen) if path in dict(_PAGES) else None,
         warnings,
-        tag("div", content, id="content", data_version=version),
+        tag("div", content, id="content", data_version=heading.version),
         id="main",
         tabindex="-1",
     )
@@ -69,7 +82,7 @@ def _filters(path: str, chosen: Filter) -> Html:
             ("workload", chosen.workload, "job/*"),
             ("node", chosen.node, "dgx-*"),
         )
-        if name != "node" or path == "/"  # what waits is on no node
+        if name != "node" or path == "/"  # waiting work is on no node
     ]
     clear = tag("a", "Clear", href=path) if chosen.parameters else None
     return tag(
@@ -79,7 +92,7 @@ def _filters(path: str, chosen: Filter) -> Html:
 
 
 def message_page(title: str, text: Child) -> Html:
-    """A page without any of the cluster: a refusal, or nothing found."""
+    """Make a page with a message only: a refusal, or nothing found."""
     head = tag("head", tag("meta", charset="utf-8"), tag("title", f"{title} · Haru"))
     body = tag("body", tag("main", tag("h1", title), tag("p", text)))
     return joined((Html("<!doctype html>\n"), tag("html", head, body, lang="en")))

@@ -1,4 +1,4 @@
-"""The map as HTML: a list of places, each with its cards; colour, hatching and words say the same."""
+"""The map as HTML: a list of places with their cards; colour, hatching and text say the same."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _EXAMPLES = 3
 
 
 def hue_number(work: Workload) -> int:
-    """The number of a workload's colour: the same in every process and on every page."""
+    """Return the number of a workload's colour, equal in every process and on every page."""
     return crc32("/".join(work).encode()) % HUES
 
 
 def hue(work: Workload) -> str:
-    """The class of a workload's colour."""
+    """Return the CSS class of a workload's colour."""
     return f"hue-{hue_number(work)}"
 
 
 def map_content(found: DeviceMap, chosen: Filter) -> Child:
-    """What stands below the filters."""
+    """Make the content of the map."""
     if not found.places:
         return tag("p", "No node matches the filter." if chosen.parameters else "There are no nodes.", class_="empty")
     return (
@@ -85,7 +85,7 @@ def _title(work: Workload) -> str:
 
 @lru_cache(maxsize=4096)
 def _place(place: Place, chosen: Filter) -> Html:
-    """A row. Most rows are as they were when the page was last asked for."""
+    """Make a row. Cached: most rows are unchanged since the last request."""
     count, first = len(place.names), place.names[0]
     title: Child = tag("a", first, href=address("/", Filter(node=first))) if place.is_node else first
     alike = f" and {counted(count - 1, 'node')} like it" if count > 1 else ""
@@ -105,7 +105,7 @@ def _place(place: Place, chosen: Filter) -> Html:
 
 
 def _names(place: Place, chosen: Filter) -> Html | None:
-    """All nodes of a row, each with the address of its own map."""
+    """List all nodes of a row, each with a link to its own map."""
     if len(place.names) == 1:
         return None
     links = [

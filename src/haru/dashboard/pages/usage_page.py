@@ -1,4 +1,4 @@
-"""How the cards were used, as HTML: stacked areas over time, and the same in numbers."""
+"""The usage of cards as HTML: stacked areas over time, and a table of the same numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = 6
 
 
 def usage_content(found: Allocation, period: str, chosen: Filter) -> Child:
-    """The page for one period."""
+    """Make the content for one period."""
     if not any(found.seen):
         nothing = tag("p", "Nothing was measured in this time.", class_="empty")
         return _periods(period, chosen), nothing
@@ -26,7 +26,7 @@ def usage_content(found: Allocation, period: str, chosen: Filter) -> Child:
 
 
 def no_usage(why: str, period: str, chosen: Filter) -> Child:
-    """The page where nothing is known."""
+    """Make the content without a history."""
     return _periods(period, chosen), tag("p", why, class_="empty")
 
 
@@ -73,7 +73,7 @@ def _drawing(found: Allocation, period: str) -> Html:
 
 
 def _round_up(number: float) -> float:
-    """The next of 1, 2, 5, 10, 20, …"""
+    """Round up to the next of 1, 2, 5, 10, 20, …"""
     if number <= 1:
         return 1.0
     power = 10.0 ** floor(log10(number))
@@ -89,7 +89,7 @@ def _y(cards: float, most: float) -> str:
 
 
 def _area(band: Band, colour: str, below: Sequence[float], above: Sequence[float], most: float) -> Html:
-    """Steps forth along the upper edge and back along the lower one."""
+    """Draw steps along the upper edge and back along the lower one."""
     slots = len(above)
     path = [f"M{_x(0, slots)} {_y(below[0], most)}"]
     path += [f"V{_y(value, most)}H{_x(index + 1, slots)}" for index, value in enumerate(above)]
@@ -98,7 +98,7 @@ def _area(band: Band, colour: str, below: Sequence[float], above: Sequence[float
 
 
 def _classes(found: Allocation) -> dict[str, str]:
-    """The class of each band's colour: that of the map, or the next one that no other workload here has."""
+    """Choose the CSS class of each band: the map's colour, or the next that no other band has."""
     classes: dict[str, str] = {}
     for band in found.bands:
         work = band.use.workload
@@ -114,7 +114,7 @@ def _classes(found: Allocation) -> dict[str, str]:
 
 
 def _gaps(found: Allocation) -> Iterator[Html]:
-    """Where nothing was observed."""
+    """Mark the time that was not observed."""
     slots, index = len(found.seen), 0
     for seen, run in groupby(found.seen, bool):
         length = len(list(run))

@@ -15,11 +15,11 @@ _MOST_DEVICES = 8
 
 
 def workload_content(found: Story) -> Child:
-    """The story of a workload: what becomes of it, why here, why not yet, its pods, what happened."""
-    told = found.told
+    """Make the content of a workload's page."""
+    explanation = found.explanation
     return (
-        tag("p", verdict(told), " ", told.summary, class_="summary"),
-        _waits(told) if told.verdict not in ("Runs", "Starting") or told.remedies else None,
+        tag("p", verdict(explanation), " ", explanation.summary, class_="summary"),
+        _waits(explanation) if explanation.verdict not in ("Runs", "Starting") or explanation.remedies else None,
         _here(found.here) if found.here is not None else None,
         _pods(found),
         tag(
@@ -31,13 +31,15 @@ def workload_content(found: Story) -> Child:
     )
 
 
-def _waits(told: Explanation) -> Html:
-    said = (tag("h3", "What the nodes say"), nodes(told)) if told.nodes else None
-    return tag("section", tag("h2", "Why not yet"), reasons(told), remedies(told), said, whole_text(told))
+def _waits(explanation: Explanation) -> Html:
+    said = (tag("h3", "What the nodes say"), nodes(explanation)) if explanation.nodes else None
+    return tag(
+        "section", tag("h2", "Why not yet"), reasons(explanation), remedies(explanation), said, whole_text(explanation)
+    )
 
 
 def _here(here: Explanation) -> Html:
-    """Why a pod has the place it has: what it holds, and what the other nodes would say to it."""
+    """Explain a scheduled pod: its devices, and the verdicts of other nodes."""
     elsewhere = (
         (tag("p", "What the nodes would say to it now, had it no place yet:"), nodes(here)) if here.nodes else None
     )

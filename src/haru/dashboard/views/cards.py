@@ -1,4 +1,4 @@
-"""Cards and what is taken of them."""
+"""Cards and their held parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from haru.explain.cards import Layout, share_consumed, share_of_card, something_
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What work has of a card: a device, or a share of one. `share` is about how much of the card, from 0 to 1."""
+    """A held part of a card: a device, or a share of one. `share` is its fraction of the card, about."""
 
     device: str
     owners: tuple[Workload, ...]
@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card at one moment. `idle` is about how much of it somebody could still get, 0 where nothing fits any more."""
+    """A card at one moment. `idle` is the fraction that can still be allocated, about; 0 if nothing fits."""
 
     name: str
     product: str
@@ -31,12 +31,12 @@ class Card:
 
     @property
     def look(self) -> tuple[object, ...]:
-        """What can be seen of it but for names: cards with the same look may stand for each other."""
+        """What a page shows of it, without names: cards of equal looks share a row."""
         return self.product, self.taints, self.idle, tuple((part.owners, part.share) for part in self.parts)
 
 
 def card_at(layout: Layout, use: PoolUse, owners: Owners) -> Card:
-    """A card with what is taken of it."""
+    """Make a card with its held parts."""
     if not use.devices and not use.shares:
         return Card(layout.name, layout.product, (), 1.0, layout.taints)
     parts = [part for device in layout.devices for part in _parts(layout, device, use, owners)]

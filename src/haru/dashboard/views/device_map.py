@@ -1,4 +1,4 @@
-"""The map: every card of the cluster with who has it. Nodes that look alike share a row."""
+"""The map: every card of the cluster with its holders. Equal nodes share a row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_COUNTED = 64
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Nodes that look alike, or a pool that belongs to no single node.
+    """Equal nodes, or a pool that belongs to no single node.
 
     `state` is empty for nodes that are ready; otherwise what is shown of their cards may be out of date.
     """
@@ -33,14 +33,14 @@ class Place:
 
     @property
     def look(self) -> tuple[object, ...]:
-        """What can be seen of it but for names."""
+        """What a page shows of it, without names."""
         cards = sorted((card.look for card in self.cards), key=repr)
         return self.is_node, self.state, self.cordoned, self.taints, tuple(cards)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Cards by what becomes of them. A card counts as taken if somebody has a part of it; tainted ones count twice."""
+    """Cards by state. A card with any held part counts as taken; a tainted one counts as tainted, too."""
 
     nodes: int = 0
     cards: int = 0
@@ -52,7 +52,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMap:
-    """All places, the largest group first among those of one name; `holders` with how many parts of cards they have."""
+    """All places, and the holders with how many parts of cards they have."""
 
     places: tuple[Place, ...]
     totals: Totals
@@ -60,7 +60,7 @@ class DeviceMap:
 
 
 def device_map(snapshot: Snapshot, layouts: Layouts, chosen: Filter = EVERYTHING) -> DeviceMap:
-    """The map of what a filter leaves."""
+    """Make the map of what a filter selects."""
     owners = Owners(snapshot)
     places = [_seen(place, chosen) for place in _places(snapshot, layouts, owners) if chosen.takes_node(place.names[0])]
     if chosen.chooses_work:
@@ -104,7 +104,7 @@ def _cards_of(snapshot: Snapshot, pool: PoolLayout, owners: Owners) -> Iterator[
 
 
 def _counted(info: NodeInfo) -> Iterator[Card]:
-    """Devices that a device plugin serves: they have a number and no names."""
+    """List the devices of device plugins: a number of them without names."""
     for resource, count in sorted(info.spec.allocatable.items()):
         if "/" not in resource or not 0 < count <= _MOST_COUNTED:
             continue
@@ -127,7 +127,7 @@ def _taints(info: NodeInfo) -> tuple[str, ...]:
 
 
 def _seen(place: Place, chosen: Filter) -> Place:
-    """The place with everybody whom the filter leaves out as other work."""
+    """Replace the holders that the filter leaves out by other work."""
     if not chosen.chooses_work:
         return place
     cards = tuple(replace(card, parts=tuple(_other(part, chosen) for part in card.parts)) for card in place.cards)

@@ -1,4 +1,4 @@
-"""The queue: work that waits for a place, the most urgent first, and what to ask `haru.explain` about it."""
+"""The queue: pending work, the most urgent first, and what `haru.explain` explains for it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Subject = tuple[SubjectKind, Obj]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A workload of which `pods` wait, the oldest since `since` (RFC 3339). `said` is what its pods' status tells."""
+class WaitingWorkload:
+    """A workload with `pods` pending pods, the oldest since `since` (RFC 3339); `said` is from their conditions."""
 
     workload: Workload
     pods: int
@@ -27,15 +27,15 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An explanation; `as_of` (RFC 3339) is when it was made if something has changed since, else empty."""
+class ShownExplanation:
+    """An explanation; `as_of` (RFC 3339) is its time if the cluster has changed since, else empty."""
 
     explanation: Explanation
     as_of: str = ""
 
 
-def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[Waiting, ...]:
-    """What waits, in the order in which it is tried: by priority, then by age."""
+def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[WaitingWorkload, ...]:
+    """List pending work in the order of scheduling: by priority, then by age."""
     groups: dict[Workload, list[PodInfo]] = {}
     for pod in snapshot.pods.values():
         if is_waiting(pod) and chosen.takes(work := workload(pod)):
@@ -45,18 +45,18 @@ def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[Waiti
 
 
 def is_waiting(pod: PodInfo) -> bool:
-    """Whether a pod waits for a place."""
+    """Tell whether a pod is to be scheduled."""
     return not (pod.node or pod.terminal or pod.deleting)
 
 
-def _waiting(work: Workload, pods: Sequence[PodInfo]) -> Waiting:
+def _waiting(work: Workload, pods: Sequence[PodInfo]) -> WaitingWorkload:
     since = min(created_at(pod) for pod in pods)
     said = next((text for pod in sorted(pods, key=lambda pod: pod.key) if (text := _said(pod))), "")
-    return Waiting(work, len(pods), since, max(pod.priority for pod in pods), said)
+    return WaitingWorkload(work, len(pods), since, max(pod.priority for pod in pods), said)
 
 
 def created_at(pod: PodInfo) -> str:
-    """When a pod was made, as far as it says."""
+    """Return a pod's creation time; empty if it has none."""
     return str(pod.obj["metadata"].get("creationTimestamp") or "")
 
 
@@ -66,7 +66,7 @@ def _said(pod: PodInfo) -> str:
 
 
 def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subject | None:
-    """The object to explain for a workload: its Job, PodGroup or claim, else one of its pods, one that waits if any."""
+    """Find the object to explain: the workload's Job, PodGroup or claim, else a pod, a pending one if any."""
     kind, _, name = work.name.partition("/")
     path = f"{work.namespace}/{name}"
     own: Obj | None = None
@@ -83,7 +83,7 @@ def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subj
 
 
 def pods_of(snapshot: Snapshot, work: Workload) -> tuple[PodInfo, ...]:
-    """The pods of a workload, by name. `pod/NAME` is that very pod, whoever it belongs to."""
+    """List the pods of a workload, by name. `pod/NAME` is that pod, whatever its owner."""
     kind, _, name = work.name.partition("/")
     if kind == "pod":
         pod = snapshot.pods.get(f"{work.namespace}/{name}")

@@ -1,4 +1,4 @@
-"""The page of a workload: what becomes of it, why its pods are where they are, why others wait, and what happened."""
+"""The page of a workload: its explanation, its pods, why they are where they are, its timeline."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from haru.kube.meta import uid_of
 
 _MOST_PODS = 200
 _SIGNS = ("FailedCreate", "Scheduled", "FailedScheduling")
-"""Events that tell what no object says: whose pods cannot be created, and which schedulers run."""
+"""Events with what no object has: whose pods cannot be created, and which schedulers run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod, where it is since when, and with which devices. `node` is empty while it waits."""
+    """A pod with its node since when, and its devices. `node` is empty while it is pending."""
 
     name: str
     phase: str
@@ -34,10 +34,10 @@ class PodRow:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`told` explains the workload; `here` one of its pods that has a place, with what the other nodes would say."""
+    """`explanation` is the workload's; `here` that of one of its scheduled pods, with the verdicts of other nodes."""
 
     workload: Workload
-    told: Explanation
+    explanation: Explanation
     here: Explanation | None
     pods: tuple[PodRow, ...]
     more_pods: int
@@ -45,7 +45,7 @@ class Story:
 
 
 def story(snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str) -> Story | None:
-    """The story of a workload at a moment (RFC 3339); None if there is none. `events` may be about anything."""
+    """Make the story of a workload at a time (RFC 3339); None if there is none. `events` may be about anything."""
     pods = pods_of(snapshot, work)
     found = subject(snapshot, work, pods)
     if found is None:
@@ -53,14 +53,14 @@ def story(snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str) -
     kind, obj = found
     events = list(events)
     signs = [{**event, "kind": "Event"} for event in events if event.get("reason") in _SIGNS]
-    told = explain(snapshot, kind, obj, signs, now=now)
+    explanation = explain(snapshot, kind, obj, signs, now=now)
     placed = next((pod for pod in pods if pod.node and not pod.terminal), None)
     here = explain(snapshot, "pod", placed.obj, now=now) if placed is not None else None
     about = _objects(snapshot, obj, pods)
     uids = {uid_of(each) for each in about}
-    told_of = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
+    own_events = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
     rows = tuple(_row(snapshot, pod) for pod in pods[:_MOST_PODS])
-    return Story(work, told, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, told_of))
+    return Story(work, explanation, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, own_events))
 
 
 def _row(snapshot: Snapshot, pod: PodInfo) -> PodRow:

@@ -1,4 +1,4 @@
-"""What happened to objects, from conditions and events, the latest first; what happened alike is told once."""
+"""The timeline of objects, from conditions and events, the latest first; equal entries are merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CREATED = "Created"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened to `count` objects of a kind; `name` is one of them. `time` is RFC 3339."""
+    """An entry about `count` objects of a kind, one of them `name`. `time` is RFC 3339."""
 
     time: str
     kind: str
@@ -24,7 +24,7 @@ class Entry:
 
 
 def timeline(objects: Iterable[Obj], events: Iterable[Obj]) -> tuple[Entry, ...]:
-    """The story of some objects. Events about others must have been left out."""
+    """Make the timeline of objects from them and their events."""
     found: list[Entry] = [entry for obj in objects for entry in _conditions(obj)]
     found += [_event(event) for event in events]
     return tuple(_merged(sorted(found, key=lambda e: (e.time, e.reason != _CREATED, e.kind, e.name, e.reason))))[::-1]
@@ -70,7 +70,7 @@ def _seconds(time: str) -> str:
 
 
 def _merged(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Entries that differ in nothing but the object's name, and fall into one second, become one."""
+    """Merge entries of one second that differ only in the name of the object."""
     groups: dict[tuple[object, ...], list[Entry]] = {}
     for entry in entries:
         text = entry.message.replace(entry.name, "…") if entry.name else entry.message

@@ -1,4 +1,4 @@
-"""How the cards were used over a time: from what was measured to bands of cards, slot by slot."""
+"""The usage of cards over a time: from the history to bands of cards, slot by slot."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Literal, NamedTuple
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
 
 Kind = Literal["held", "missed", "free"]
-"""Held by somebody; free while compatible work waited; free."""
+"""Held; free while compatible work waited; free."""
 
 SLOTS = 96
 _MOST_WORKLOADS = 10
 PERIODS: Mapping[str, int] = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
-"""What can be chosen, in milliseconds."""
+"""The periods of the page, in milliseconds."""
 USUAL = "24h"
 
 
 class Use(NamedTuple):
-    """What a span's amount is of; a workload where somebody held the cards."""
+    """What an amount counts; with the workload that held the cards, if any."""
 
     kind: Kind
     workload: Workload | None = None
@@ -28,7 +28,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `began` to `ended` (ms since 1970), of which `observed` ms were seen; amounts are in cards times ms."""
+    """Amounts from `began` to `ended` (ms since 1970), in cards times ms; `observed` ms were observed."""
 
     began: int
     ended: int
@@ -37,7 +37,7 @@ class Span:
 
 
 Measured = Callable[[int, int], Sequence[Span]]
-"""What was measured between two moments; OSError or ValueError say why that cannot be told."""
+"""Reads the usage between two moments; raises OSError or ValueError with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

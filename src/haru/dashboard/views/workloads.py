@@ -1,4 +1,4 @@
-"""Whose work it is, and which work a page is about."""
+"""Workloads: the owners of pods and claims, and the filter of a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from haru.explain.hypothesis import consumers
 
 
 class Workload(NamedTuple):
-    """Work by the name that a person knows it by: `default`, `job/training`."""
+    """A workload by namespace and kind/name: `default`, `job/training`."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class Workload(NamedTuple):
 
 
 OTHER = Workload("", "other work")
-"""Stands for all work that a filter leaves out."""
+"""All work that a filter leaves out."""
 
 
 def workload(pod: PodInfo) -> Workload:
@@ -40,7 +40,7 @@ def workload(pod: PodInfo) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What of the cluster is looked at. Each field is a name or a shell pattern (`dgx-*`); empty means everything.
+    """Selects a part of the cluster. Each field is a name or a shell pattern (`dgx-*`); empty means everything.
 
     A workload is named with its kind (`job/training`) or without.
     """
@@ -51,28 +51,28 @@ class Filter:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Filter:
-        """The filter of an address."""
+        """Read the filter from a query."""
         return Filter(*(query.get(name, "").strip() for name in ("namespace", "workload", "node")))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """What is set, as it stands in an address."""
+        """The fields that are set, as query parameters."""
         listed = (("namespace", self.namespace), ("workload", self.workload), ("node", self.node))
         return [(name, value) for name, value in listed if value]
 
     @property
     def chooses_work(self) -> bool:
-        """Whether only some work is looked at."""
+        """Whether it selects work."""
         return bool(self.namespace or self.workload)
 
     def takes(self, work: Workload) -> bool:
-        """Whether this work is looked at."""
+        """Tell whether it selects a workload."""
         return _matches(self.namespace, work.namespace) and (
             _matches(self.workload, work.name) or _matches(self.workload, work.short)
         )
 
     def takes_node(self, name: str) -> bool:
-        """Whether this node is looked at."""
+        """Tell whether it selects a node."""
         return _matches(self.node, name)
 
 
@@ -85,20 +85,20 @@ def _matches(pattern: str, text: str) -> bool:
 
 @dataclass(slots=True)
 class Owners:
-    """The workloads behind claims, each looked up once."""
+    """The workloads that use claims, each looked up once."""
 
     snapshot: Snapshot
     _known: dict[str, tuple[Workload, ...]] = field(default_factory=dict)
 
     def of_claim(self, path: str) -> tuple[Workload, ...]:
-        """Whose pods use a claim; the claim itself if no living pod does."""
+        """Find the workloads whose pods use a claim; the claim itself if no running pod does."""
         found = self._known.get(path)
         if found is None:
             found = self._known[path] = self._look_up(path)
         return found
 
     def of_claims(self, paths: Iterable[str]) -> tuple[Workload, ...]:
-        """The same for several claims on one device."""
+        """Find the workloads that use any of several claims."""
         return tuple(sorted({work for path in paths for work in self.of_claim(path)}))
 
     def _look_up(self, path: str) -> tuple[Workload, ...]:
