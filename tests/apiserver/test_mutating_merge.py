@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutating_objects import MUTATORS, applying, install, mutator
 
-from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.apply import ManagedWrite, server_side_apply
 from haru.kube.patch.overlay import OverlayError, lay_over
 from haru.kube.patch.typed import Shape, shape_of
 from haru.kube.schema import SCALARS, Field, MessageType, message_type
@@ -90,16 +90,8 @@ def agree(data: st.DataObject) -> None:
     live = data.draw(objects(message, whole=True))
     partial = data.draw(objects(message, whole=False))
     laid = lay_over(live, partial, shape_of(message))
-    applied = server_side_apply(
-        live,
-        partial,
-        manager="me",
-        api_version="v1",
-        force=True,
-        message_type=message,
-        subresource="",
-        now="2026-01-02T03:04:05Z",
-    )
+    write = ManagedWrite("me", "v1", message, "", "2026-01-02T03:04:05Z")
+    applied = server_side_apply(live, partial, write, force=True)
     applied["metadata"].pop("managedFields", None)
     assert {**laid, "metadata": laid.get("metadata") or {}} == applied
     assert lay_over(laid, partial, shape_of(message)) == laid, "once more changes nothing"

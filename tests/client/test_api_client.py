@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient, path_of
-from haru.client.backoff import update_with_retry
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -189,22 +188,6 @@ async def test_expired_watch_raises_status_410(api, client, inside):
     with pytest.raises(StatusError) as expired:
         await anext(client.watch(PODS, "", "5"))
     assert (expired.value.code, expired.value.reason) == (410, "Expired")
-
-
-async def test_update_with_retry_reads_again_after_conflict(api, client):
-    await client.create(PODS, pod("a"))
-    calls = []
-
-    def mutate(obj):
-        calls.append(obj["metadata"]["resourceVersion"])
-        obj["spec"] = {"n": len(calls)}
-        return obj
-
-    api.fail("PUT", 409, {}, b'{"kind":"Status","code":409,"reason":"Conflict","message":"x"}')
-    assert (await update_with_retry(client, PODS, "a", "ns", mutate))["spec"] == {"n": 2}
-    assert len(calls) == 2
-    unchanged = await update_with_retry(client, PODS, "a", "ns", lambda obj: None)
-    assert unchanged["spec"] == {"n": 2}
 
 
 async def test_response_that_is_not_json_raises_status_error_with_text(api, client):

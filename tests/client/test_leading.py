@@ -10,12 +10,12 @@ from fake_api import FakeApi
 
 from haru.client.api import ApiClient
 from haru.client.leading import Leadership, LeaseLostError
-from haru.client.leases import LeaderElector
+from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 from haru.event_loop import LoopLag
 from haru.kube import kinds
 
 LEASES = kinds.lookup("coordination.k8s.io", "v1", "leases")
-TIMES = {"lease_seconds": 1.0, "renew_deadline": 0.6, "retry_period": 0.05}
+TIMES = ElectionTimes(lease=1.0, renew_deadline=0.6, retry_period=0.05)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def opened(api):
 def leadership(api, lag, identity="a", end=lambda: None):
     return Leadership(
         lambda: opened(api),
-        lambda client: LeaderElector(client, "kube-system", "x", identity, **TIMES),
+        lambda client: LeaderElector(client, Candidate("kube-system", "x", identity), TIMES),
         lag.since_tick,
         end,
     )

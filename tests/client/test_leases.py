@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 import pytest
 from fake_api import FakeApi
 
+import haru.clock
 from haru.client.api import ApiClient
-from haru.client.leases import LeaderElector
+from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -38,9 +39,8 @@ def client(api):
 
 
 def elector(client, identity, clock):
-    return LeaderElector(
-        client, "kube-system", "x", identity, now=lambda: START, monotonic=clock.monotonic, sleep=clock.sleep
-    )
+    times = haru.clock.Clock(lambda: START, clock.monotonic)
+    return LeaderElector(client, Candidate("kube-system", "x", identity), clock=times, sleep=clock.sleep)
 
 
 async def lease(client):
@@ -130,9 +130,9 @@ async def test_malformed_response_counts_as_failed_attempt(client, api):
     assert a.is_leader()
 
 
-def test_lease_duration_must_exceed_renew_deadline(client):
+def test_lease_duration_must_exceed_renew_deadline():
     with pytest.raises(ValueError, match="lease duration > renew deadline"):
-        LeaderElector(client, "ns", "x", "a", lease_seconds=5)
+        ElectionTimes(lease=5)
 
 
 async def test_missing_lease_raises_status_error(client):

@@ -21,7 +21,6 @@ import virtual_time
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
-from haru.client.backoff import update_with_retry
 from haru.client.informer import Informer
 from haru.clock import Clock
 from haru.controllers.manager import ControllerManager
@@ -123,7 +122,13 @@ class Cluster:
         return (await self.client.list(kind, namespace if kind.namespaced else "", **selectors))["items"]
 
     async def set_spec(self, kind: Kind, name: str, spec: Obj) -> Obj:
-        return await update_with_retry(self.client, kind, name, "ns", lambda live: {**live, "spec": spec})
+        while True:
+            live = await self.client.get(kind, name, "ns")
+            try:
+                return await self.client.update(kind, {**live, "spec": spec})
+            except StatusError as error:
+                if error.reason != "Conflict":
+                    raise
 
     async def set_status(self, kind: Kind, name: str, status: Obj) -> Obj:
         return await self.client.patch(kind, name, {"status": status}, "ns", subresource="status")

@@ -54,7 +54,6 @@ QUALIFIED = (
         ]),
         (names.is_ip, "10.0.0.1", []),
         (names.is_cidr, "10.0.0.1", ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]),
-        (names.is_port_number, 0, ["must be between 1 and 65535, inclusive"]),
     ],
 )  # fmt: skip
 def test_invalid_names_give_kubernetes_messages(check, value, messages) -> None:

@@ -152,18 +152,13 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
         await _work(client, component)
         return
     from haru.client.leading import Leadership
-    from haru.client.leases import LeaderElector
+    from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 
     def candidate(client: ApiClient) -> LeaderElector:
-        return LeaderElector(
-            client,
-            options.leader_elect_namespace or election.namespace,
-            component.lease,
-            f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}",
-            lease_seconds=election.lease,
-            renew_deadline=election.renew,
-            retry_period=election.retry,
-        )
+        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
+        namespace = options.leader_elect_namespace or election.namespace
+        times = ElectionTimes(election.lease, election.renew, election.retry)
+        return LeaderElector(client, Candidate(namespace, component.lease, identity), times)
 
     leadership = Leadership(lambda: connect(options, f"haru-{options.command}"), candidate, lag.since_tick)
     await leadership.run(lambda: _work(client, component))

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
-
-from haru.client.api import ApiClient, Obj
-from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
 
 _ATTEMPTS = 8
 
@@ -43,30 +38,3 @@ class Backoff:
     def reset(self) -> None:
         """Begin with the shortest pause again."""
         self._next = self._base
-
-
-async def update_with_retry(
-    client: ApiClient,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    mutate: Callable[[Obj], Obj | None],
-    subresource: str = "",
-) -> Obj:
-    """Read, let `mutate` change the copy it is given, write; again when somebody else wrote in between.
-
-    `mutate` answers the object to write, or None when there is nothing to change (then the object read is returned).
-    """
-    pauses = Backoff(base=0.01, cap=0.5)
-    for attempt in range(1, _ATTEMPTS + 1):
-        live = await client.get(kind, name, namespace)
-        changed = mutate(copy.deepcopy(live))
-        if changed is None:
-            return live
-        try:
-            return await client.update(kind, changed, subresource)
-        except StatusError as error:
-            if error.reason != "Conflict" or attempt == _ATTEMPTS:
-                raise
-        await pauses.pause()
-    raise AssertionError("unreachable")

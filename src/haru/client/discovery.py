@@ -138,8 +138,3 @@ def _rank(version: str) -> tuple[int, int, int]:
     if parts is None:
         return (-1, 0, 0)
     return _STAGES[parts[2]], int(parts[1]), int(parts[3] or 0)
-
-
-async def is_served(client: ApiClient, kind: Kind) -> bool:
-    """Whether the server has this resource in this very version."""
-    return any(found.plural == kind.plural for found in await resources_of(client, kind.group, kind.version))

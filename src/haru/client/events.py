@@ -123,40 +123,39 @@ class EventRecorder:
     ) -> None:
         """Tell that something happened to `obj`, in the name of another `component` if given; best effort."""
         try:
-            self._enqueue(obj, type, reason, message, action, related, component or self._component)
+            about = reference_of(obj)
+            admitted = self._admitted(about, type, reason, message)
+            if admitted is None:
+                return
+            source = component or self._component
+            self._enqueue(
+                {
+                    "involvedObject": about,
+                    "type": type,
+                    "reason": reason,
+                    "message": _shorten(admitted),
+                    "source": {"component": source},
+                    "reportingComponent": source,
+                    "reportingInstance": self._instance,
+                    # An event with an eventTime must name an action.
+                    "action": action or reason,
+                    **({} if related is None else {"related": reference_of(related)}),
+                }
+            )
         except Exception:
             self.dropped += 1
             _log.debug("event %s was dropped", reason, exc_info=True)
 
-    def _enqueue(
-        self,
-        obj: Mapping[str, Any],
-        type: EventType,
-        reason: str,
-        message: str,
-        action: str,
-        related: Mapping[str, Any] | None,
-        component: str,
-    ) -> None:
-        about = reference_of(obj)
+    def _admitted(self, about: Obj, type: EventType, reason: str, message: str) -> str | None:
+        """The message to write, or None for one too many."""
         owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
         admitted = self._correlator.admit(owner, type, reason, message, self._monotonic())
         if admitted is None or self._queue.full():
             self.dropped += 1
-            return
-        event: Obj = {
-            "involvedObject": about,
-            "type": type,
-            "reason": reason,
-            "message": _shorten(admitted),
-            "source": {"component": component},
-            "reportingComponent": component,
-            "reportingInstance": self._instance,
-            # An event with an eventTime must name an action.
-            "action": action or reason,
-        }
-        if related is not None:
-            event["related"] = reference_of(related)
+            return None
+        return admitted
+
+    def _enqueue(self, event: Obj) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"events {self._component}")
         self._queue.put_nowait(event)

@@ -14,12 +14,12 @@ import contextlib
 import copy
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from haru.client.api import ApiClient, Obj
-from haru.clock import utc_now
+from haru.clock import SYSTEM, Clock
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.names import format_micro_time
@@ -28,34 +28,49 @@ _log = logging.getLogger(__name__)
 _JITTER = 0.2
 
 
+class Candidate(NamedTuple):
+    """Who wants which Lease."""
+
+    namespace: str
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionTimes:
+    """Durations of an election in seconds. Raises ValueError where they do not leave room for each other."""
+
+    lease: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.lease > self.renew_deadline > self.retry_period * (1 + _JITTER):
+            raise ValueError("leader election: lease duration > renew deadline > retry period x 1.2 is needed")
+
+
+DEFAULT_TIMES = ElectionTimes()
+
+
 class LeaderElector:
-    """One candidate, known as `identity`, for the Lease `namespace/name`."""
+    """One candidate for a Lease."""
 
     def __init__(
         self,
         client: ApiClient,
-        namespace: str,
-        name: str,
-        identity: str,
+        candidate: Candidate,
+        times: ElectionTimes = DEFAULT_TIMES,
         *,
-        lease_seconds: float = 15.0,
-        renew_deadline: float = 10.0,
-        retry_period: float = 2.0,
-        now: Callable[[], datetime] = utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        rng: random.Random | None = None,
     ) -> None:
-        if not lease_seconds > renew_deadline > retry_period * (1 + _JITTER):
-            raise ValueError("leader election: lease duration > renew deadline > retry period x 1.2 is needed")
         kind = kinds.lookup("coordination.k8s.io", "v1", "leases")
         assert kind is not None
         self._kind = kind
         self._client = client
-        self._namespace, self._name, self.identity = namespace, name, identity
-        self._lease_seconds, self._renew_deadline, self._retry_period = lease_seconds, renew_deadline, retry_period
-        self._now, self._monotonic, self._sleep = now, monotonic, sleep
-        self._rng = rng or random.Random()
+        self._namespace, self._name, self.identity = candidate
+        self._times = times
+        self._clock, self._sleep = clock, sleep
         self._observed: Obj | None = None
         self._observed_at = 0.0
         self._renewed_at = 0.0
@@ -67,7 +82,7 @@ class LeaderElector:
 
     def is_leader(self) -> bool:
         """We held the Lease when it was last read, and our last renewal still counts."""
-        return self.leader == self.identity and self._monotonic() - self._observed_at < self._lease_seconds
+        return self.leader == self.identity and self._clock.monotonic() - self._observed_at < self._times.lease
 
     @property
     def lease_path(self) -> str:
@@ -77,16 +92,16 @@ class LeaderElector:
     @property
     def renew_deadline(self) -> float:
         """For how many seconds renewals may fail."""
-        return self._renew_deadline
+        return self._times.renew_deadline
 
     def seconds_left(self) -> float:
         """For how long nobody else can have taken the Lease, counted from before it was last renewed."""
-        return self._renewed_at + self._lease_seconds - self._monotonic()
+        return self._renewed_at + self._times.lease - self._clock.monotonic()
 
     async def acquire(self) -> None:
         """Wait for leadership."""
         while not await self._try():
-            await self._sleep(self._retry_period * (1 + _JITTER * self._rng.random()))
+            await self._sleep(self._times.retry_period * (1 + _JITTER * random.random()))
         _log.info("%s: %s became the leader", self.lease_path, self.identity)
 
     async def renew(self, may: Callable[[], bool] = lambda: True) -> str:
@@ -94,23 +109,23 @@ class LeaderElector:
 
         While `may()` is false the Lease is not renewed, which is a failure like any other.
         """
-        last, why = self._monotonic(), ""
-        while self._monotonic() - last < self._renew_deadline:
-            await self._sleep(self._retry_period)
+        last, why = self._clock.monotonic(), ""
+        while self._clock.monotonic() - last < self._times.renew_deadline:
+            await self._sleep(self._times.retry_period)
             if not may():
                 why = "whoever works under it hangs"
                 continue
-            remaining = self._renew_deadline - (self._monotonic() - last)
+            remaining = self._times.renew_deadline - (self._clock.monotonic() - last)
             try:
                 async with asyncio.timeout(max(0.01, remaining)):
                     renewed = await self._try()
             except TimeoutError:
                 break
             if renewed:
-                last, why = self._monotonic(), ""
+                last, why = self._clock.monotonic(), ""
             elif self.leader not in ("", self.identity):
                 return f"{self.leader} has it"
-        return f"not renewed for {self._renew_deadline:g} s" + (f": {why}" if why else "")
+        return f"not renewed for {self._times.renew_deadline:g} s" + (f": {why}" if why else "")
 
     async def _try(self) -> bool:
         """Take or renew the Lease once."""
@@ -128,10 +143,10 @@ class LeaderElector:
         return False
 
     async def _take(self) -> bool:
-        now, began = format_micro_time(self._now()), self._monotonic()
+        now, began = format_micro_time(self._clock.now()), self._clock.monotonic()
         mine: Obj = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._lease_seconds),
+            "leaseDurationSeconds": int(self._times.lease),
             "acquireTime": now,
             "renewTime": now,
             "leaseTransitions": 0,
@@ -163,12 +178,12 @@ class LeaderElector:
 
     def _expired(self, spec: Obj) -> bool:
         # By our own clock since the last change we saw: clocks of different machines are never compared.
-        duration = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
-        return self._monotonic() - self._observed_at >= duration
+        duration = float(spec.get("leaseDurationSeconds") or self._times.lease)
+        return self._clock.monotonic() - self._observed_at >= duration
 
     def _observe(self, lease: Obj) -> None:
         if self._observed is None or self._observed.get("spec") != lease.get("spec"):
-            self._observed_at = self._monotonic()
+            self._observed_at = self._clock.monotonic()
         self._observed = lease
 
     async def release(self) -> None:
@@ -180,7 +195,7 @@ class LeaderElector:
             lease = await self._client.get(self._kind, self._name, self._namespace)
             if lease["spec"].get("holderIdentity") != self.identity:
                 return
-            now = format_micro_time(self._now())
+            now = format_micro_time(self._clock.now())
             # No holder is no field: the API refuses an empty one.
             spec = {k: v for k, v in lease["spec"].items() if k != "holderIdentity"}
             spec |= {"leaseDurationSeconds": 1, "renewTime": now}

@@ -67,18 +67,6 @@ def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
     return pruned, [f'unknown field "{path}"' for path, _, _ in walk.unknown]
 
 
-def unknown_field_hints(obj: Any, kind: Kind) -> list[str]:
-    """For each unknown field that resembles a known one: `spec.foo: did you mean "fob"?`."""
-    if kind.custom is not None:
-        return []
-    hints = []
-    for path, name, owner in _decode(obj, kind)[1]:
-        close = suggest(name, owner.fields)
-        if close:
-            hints.append(f'{path}: did you mean "{close}"?')
-    return hints
-
-
 _CLOSE = 0.7
 _PARTS = re.compile("[./]")
 _WORDS = re.compile("[0-9]+|[^0-9._/-]+")

@@ -103,14 +103,6 @@ def is_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
-def is_dns1123_subdomain_caseless(value: str) -> list[str]:
-    """As `is_dns1123_subdomain`, upper case tolerated (driver names)."""
-    errors = _too_long(value, 253)
-    if not _CASELESS_SUBDOMAIN.fullmatch(value):
-        errors.append(regex_error(_CASELESS_MESSAGE, _CASELESS_SUBDOMAIN_FMT, "example.com"))
-    return errors
-
-
 def is_dns1035_label(value: str) -> list[str]:
     """A DNS-1035 label: as a DNS-1123 label, but it starts with a letter (Service names)."""
     errors = _too_long(value, 63)
@@ -186,11 +178,6 @@ def is_path_segment_name(value: str) -> list[str]:
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in value]
-
-
-def is_port_number(value: int) -> list[str]:
-    """A TCP or UDP port."""
-    return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
 def is_port_name(value: str) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haru.kube.errors import StatusError
-from haru.kube.patch.apply import server_side_apply, track_update
+from haru.kube.patch.apply import ManagedWrite, server_side_apply, track_update
 from haru.kube.patch.fieldset import EMPTY, FieldSet
 from haru.kube.schema import message_type
 
@@ -17,22 +17,11 @@ SLICE = message_type("io.k8s.api.resource.v1.ResourceSlice")
 
 
 def apply(live, config, manager="a", *, force=False, subresource="", now="t1", message=DEPLOYMENT) -> dict[str, Any]:
-    return server_side_apply(
-        live,
-        config,
-        manager=manager,
-        api_version="apps/v1",
-        force=force,
-        message_type=message,
-        subresource=subresource,
-        now=now,
-    )
+    return server_side_apply(live, config, ManagedWrite(manager, "apps/v1", message, subresource, now), force=force)
 
 
 def update(old, new, manager="u", *, subresource="", now="t1", message=DEPLOYMENT) -> dict[str, Any]:
-    return track_update(
-        old, new, manager=manager, api_version="apps/v1", message_type=message, subresource=subresource, now=now
-    )
+    return track_update(old, new, ManagedWrite(manager, "apps/v1", message, subresource, now))
 
 
 def body(obj: dict[str, Any]) -> dict[str, Any]:

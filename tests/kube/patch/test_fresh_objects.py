@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from haru.kube import kinds
 from haru.kube.patch import managers
-from haru.kube.patch.apply import reset_fields, track_update
+from haru.kube.patch.apply import ManagedWrite, reset_fields, track_update
 from haru.kube.patch.fieldset import FieldSet
 from haru.kube.patch.managers import Holding, Owner
 from haru.kube.patch.typed import compare, shape_of
@@ -76,9 +76,7 @@ def test_managed_fields_of_new_object_equal_general_algorithm(message: MessageTy
     subresource = data.draw(st.sampled_from(["", "status"]))
     owner = Owner("kubectl", "Update", "v1", subresource)
     ignored = reset_fields(message, subresource)
-    made = track_update(
-        None, new, manager="kubectl", api_version="v1", message_type=message, subresource=subresource, now=NOW
-    )
+    made = track_update(None, new, ManagedWrite("kubectl", "v1", message, subresource, NOW))
     found = made["metadata"].get("managedFields", [])
     assert orjson.dumps(found) == orjson.dumps(the_long_way(new, message, owner, ignored))  # the order is the same, too
 
@@ -89,8 +87,6 @@ def test_reset_fields_inside_a_member_are_not_owned() -> None:
     new = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "hostNetwork": True, "overhead": {"cpu": "1"}}}
     ignored = FieldSet.of(("f:spec", "f:nodeName"), ("f:spec", "f:overhead"))
     owner = Owner("m", "Update", "v1", "")
-    made = track_update(
-        None, new, manager="m", api_version="v1", message_type=message, subresource="", now=NOW, reset=ignored
-    )
+    made = track_update(None, new, ManagedWrite("m", "v1", message, "", NOW, reset=ignored))
     assert made["metadata"]["managedFields"] == the_long_way(new, message, owner, ignored)
     assert made["metadata"]["managedFields"][0]["fieldsV1"] == {"f:spec": {"f:hostNetwork": {}}}

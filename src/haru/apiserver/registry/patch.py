@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from haru.apiserver.registry.write import Outcome, Prepare, change, create
+from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
 from haru.kube.conversion import convert
@@ -116,16 +116,7 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
     force = call.request.flag("force")
 
     def merged(live: Obj | None) -> Obj:
-        return server_side_apply(
-            live,
-            applied,
-            manager=call.manager,
-            api_version=kind.api_version,
-            force=force,
-            message_type=call.resource.message_type,
-            subresource=call.subresource,
-            now=call.now,
-        )
+        return server_side_apply(live, applied, managed_write(call), force=force)
 
     async def make(live: Obj) -> Obj:
         return merged(live)

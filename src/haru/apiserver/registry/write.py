@@ -34,7 +34,7 @@ from haru.kube.errors import (
     required,
 )
 from haru.kube.names import generate_name, name_suffix
-from haru.kube.patch.apply import track_update
+from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
     allows_unconditional_update,
     has_first_status,
@@ -257,17 +257,15 @@ def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
     return admit
 
 
+def managed_write(call: Call) -> ManagedWrite:
+    """A call as managedFields record it."""
+    resource = call.resource
+    return ManagedWrite(call.manager, resource.kind.api_version, resource.message_type, call.subresource, call.now)
+
+
 def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
     """With the owners of fields written down."""
-    return track_update(
-        live,
-        new,
-        manager=call.manager,
-        api_version=call.resource.kind.api_version,
-        message_type=call.resource.message_type,
-        subresource=call.subresource,
-        now=call.now,
-    )
+    return track_update(live, new, managed_write(call))
 
 
 def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:

@@ -10,7 +10,7 @@ sigs.k8s.io/structured-merge-diff `merge`, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,6 +21,32 @@ from haru.kube.patch.fieldset import FieldSet, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
+
+Obj = dict[str, Any]
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedWrite:
+    """Who writes an object: under which name, in which version, to which (sub)resource of which type, and when."""
+
+    manager: str
+    api_version: str
+    message_type: MessageType
+    subresource: str
+    now: str
+    reset: FieldSet | None = None
+    """The fields that this write cannot set; None: those of `reset_fields`."""
+
+    @property
+    def ignored(self) -> FieldSet:
+        """The fields that this write cannot set."""
+        return reset_fields(self.message_type, self.subresource) if self.reset is None else self.reset
+
+    def owner(self, operation: str) -> Owner:
+        """The owner of what it sets by `Apply` or `Update`."""
+        return Owner(self.manager, operation, self.api_version, self.subresource)
 
 
 def entries_of(obj: Obj, owner: Owner, now: str, shape: Shape, ignored: FieldSet) -> list[Obj]:
@@ -48,11 +74,6 @@ def _without(fields: Obj, gone: FieldSet, *, whole: bool) -> Obj:
     return found
 
 
-Obj = dict[str, Any]
-
-BEFORE_FIRST_APPLY: Final = "before-first-apply"
-
-
 @lru_cache(maxsize=1024)
 def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
     """The fields that a write to this (sub)resource cannot set: status on the main one, all else on `/status`."""
@@ -62,28 +83,16 @@ def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
     return FieldSet.of(("f:status",)) if "status" in message_type.fields else FieldSet()
 
 
-def server_side_apply(
-    live: Obj | None,
-    applied: Obj,
-    *,
-    manager: str,
-    api_version: str,
-    force: bool,
-    message_type: MessageType,
-    subresource: str,
-    now: str,
-    reset: FieldSet | None = None,
-) -> Obj:
+def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, force: bool) -> Obj:
     """The object after applying a configuration, managedFields included; 409 on conflicts unless forced."""
     if (applied.get("metadata") or {}).get("managedFields"):
         raise bad_request_error("metadata.managedFields must be nil")
-    shape = shape_of(message_type)
-    ignored = reset_fields(message_type, subresource) if reset is None else reset
+    shape, ignored, now = shape_of(write.message_type), write.ignored, write.now
     config = {key: value for key, value in applied.items() if "f:" + key not in ignored.members}
     wanted = field_set(config, shape).without_subtrees(ignored)
-    owner = Owner(manager, "Apply", api_version, subresource)
+    owner = write.owner("Apply")
     base = _without_managed_fields(live) if live is not None else {}
-    holdings = _holdings_before_apply(live, base, api_version, message_type)
+    holdings = _holdings_before_apply(live, base, write)
     last = holdings.get(owner.identity)
     merged: Obj = merge(base, config, shape)
     held = wanted - managers.SERVER_OWNED
@@ -101,34 +110,23 @@ def server_side_apply(
     return _with_managed_fields(clone(merged), managers.write(holdings))
 
 
-def track_update(
-    old: Obj | None,
-    new: Obj,
-    *,
-    manager: str,
-    api_version: str,
-    message_type: MessageType,
-    subresource: str,
-    now: str,
-    reset: FieldSet | None = None,
-) -> Obj:
-    """`new` with managedFields brought up to date for an ordinary create or update by `manager`."""
+def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
+    """`new` with managedFields brought up to date for an ordinary create or update."""
     given = (new.get("metadata") or {}).get("managedFields")
-    if old is not None and not subresource and _is_reset(given):
+    if old is not None and not write.subresource and _is_reset(given):
         return _with_managed_fields(new, [])
     present = (old.get("metadata") or {}).get("managedFields") if old is not None else None
-    holdings = managers.read(given) if given and not subresource else {}
+    holdings = managers.read(given) if given and not write.subresource else {}
     if not holdings:
         holdings = managers.read(present)
         if old is not None and not holdings:
             return _with_managed_fields(new, [])
         given = present
-    ignored = reset_fields(message_type, subresource) if reset is None else reset
-    owner = Owner(manager, "Update", api_version, subresource)
+    shape, ignored, owner = shape_of(write.message_type), write.ignored, write.owner("Update")
     if old is None and not holdings:
-        entries = entries_of(_without_managed_fields(new), owner, now, shape_of(message_type), ignored)
+        entries = entries_of(_without_managed_fields(new), owner, write.now, shape, ignored)
         return _with_managed_fields(new, entries or given or [])
-    difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape_of(message_type))
+    difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape)
     changed = difference.changed.without_subtrees(ignored) - managers.SERVER_OWNED
     removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
     if not changed and not removed:
@@ -139,7 +137,7 @@ def track_update(
         holdings[owner] = replace(mine, fields=mine.fields - removed)
     if changed:
         held = mine.fields - removed if mine is not None else FieldSet()
-        holdings[owner] = Holding(owner, now, held | changed)
+        holdings[owner] = Holding(owner, write.now, held | changed)
     return _with_managed_fields(new, managers.write(holdings))
 
 
@@ -162,14 +160,14 @@ def _with_managed_fields(obj: Obj, entries: Sequence[Obj]) -> Obj:
     return {**obj, "metadata": meta}
 
 
-def _holdings_before_apply(live: Obj | None, base: Obj, api_version: str, message_type: MessageType) -> Holdings:
+def _holdings_before_apply(live: Obj | None, base: Obj, write: ManagedWrite) -> Holdings:
     """Who holds what; all of an object that nobody manages yet is held by `before-first-apply`."""
     if live is None:
         return {}
     holdings = managers.read((live.get("metadata") or {}).get("managedFields"))
     if not holdings:
-        owner = Owner(BEFORE_FIRST_APPLY, "Update", api_version, "")
-        fields = compare({}, base, shape_of(message_type)).changed - managers.SERVER_OWNED
+        owner = Owner(BEFORE_FIRST_APPLY, "Update", write.api_version, "")
+        fields = compare({}, base, shape_of(write.message_type)).changed - managers.SERVER_OWNED
         time = (live.get("metadata") or {}).get("creationTimestamp") or ""
         holdings[owner] = Holding(owner, time, fields)
     return holdings

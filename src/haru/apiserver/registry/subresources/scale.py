@@ -9,7 +9,7 @@ from typing import Any
 from haru.apiserver.apiextensions.reader import converted, read_record
 from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
-from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, prepare_change
+from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, managed_write, prepare_change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
@@ -127,16 +127,7 @@ async def _apply(call: Call, applied: Obj) -> Response:
         workload = _with_replicas(workload, kind, _replicas(call, applied))
 
     async def make(live: Obj) -> Obj:
-        merged = server_side_apply(
-            live,
-            workload,
-            manager=call.manager,
-            api_version=kind.api_version,
-            force=call.request.flag("force"),
-            message_type=call.resource.message_type,
-            subresource=call.subresource,
-            now=call.now,
-        )
+        merged = server_side_apply(live, workload, managed_write(call), force=call.request.flag("force"))
         if _at(merged, _paths(kind)["specReplicasPath"]) is None:
             merged = _with_replicas(merged, kind, 0)
         if call.chain is not None:
