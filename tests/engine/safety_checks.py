@@ -18,6 +18,7 @@ from safety_world import World
 
 from haru.engine import Options
 from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.equivalence import NoCache
 from haru.engine.framework import PreemptionOptions
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
@@ -63,7 +64,7 @@ def ask(cluster: SchedulerCache, unit: Unit, how: Options) -> Decision:
 
 
 def fresh(how: Options) -> Options:
-    return replace(how, new_share_id=options().new_share_id, memory=None)
+    return replace(how, new_share_id=options().new_share_id)
 
 
 def digest(world: World) -> str:
@@ -72,9 +73,9 @@ def digest(world: World) -> str:
 
 
 def check_same(world: World, unit: Unit, how: Options, decision: Decision, *, anew: bool) -> None:
-    """The same snapshot and options give the same decision, and so does (`anew`) a cluster that was built at once."""
+    """The same snapshot gives the same decision without a cache; so does (`anew`) a cluster that was built at once."""
     if not anew:
-        snapshot = world.cluster.snapshot()
+        snapshot = replace(world.cluster.snapshot(), decision_cache=NoCache(), node_device_classes=None)
         again = decide(snapshot, unit.pods, group=unit.obj, options=fresh(how))
         assert _text(again) == _text(decision), "not deterministic"
         return

@@ -20,7 +20,6 @@ from safety_world import DEFAULT_GRACE, World
 from haru.engine import Options
 from haru.engine.backfill.earliest_start import reserve_earliest_start
 from haru.engine.backfill.reservation import BackfillReservation
-from haru.engine.equivalence.feasibility_cache import FeasibilityCache
 from haru.engine.podgroup import decide
 from haru.engine.preemption.nominated_placements import displaced
 from haru.engine.state.cache import SchedulerCache
@@ -90,7 +89,6 @@ class SafetyMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World([], 0)
-        self.memory = FeasibilityCache(Options().profile)
         self.count = 0
         self.head: Unit | None = None
         self.undisturbed = False
@@ -227,7 +225,7 @@ class SafetyMachine(RuleBasedStateMachine):
         return checks.waiting(self.world.view(), self.world.objects("PodGroup"))
 
     def _options(self, how: How) -> Options:
-        return options(now=self.world.now, memory=self.memory, **how)
+        return options(now=self.world.now, **how)
 
     @precondition(lambda self: self._waiting())
     @rule(index=which, how=options_of, now=st.booleans(), broken=broken)

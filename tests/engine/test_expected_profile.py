@@ -21,7 +21,7 @@ from engine_objects import (
 )
 from test_groups_cycle import CASES, Case, run_case
 
-from haru.engine.equivalence.feasibility_cache import FeasibilityCache
+from haru.engine.equivalence.decision_cache import DecisionCache, NoCache
 from haru.engine.framework.profile import DEFAULT_PROFILE, EXPECTED_PROFILE
 from haru.engine.journal.values import plain, profile_from
 from haru.engine.packing_value import CARD, ExpectedRequest
@@ -89,12 +89,14 @@ def test_expected_profile_survives_journal_round_trip() -> None:
     assert profile_from(plain(DEFAULT_PROFILE)).remaining is None
 
 
-def test_feasibility_cache_does_not_change_placements() -> None:
+def test_decision_cache_does_not_change_placements() -> None:
     """Devices that are given back without a change of their node are seen by work without cards too."""
 
     def nodes(*, remember: bool) -> list[str]:
-        deciding = replace(options(profile=EXPECTED), memory=FeasibilityCache(EXPECTED) if remember else None)
-        world = SchedulerCache.of(cluster(["16", "16"], [2, 2]))
+        deciding = options(profile=EXPECTED)
+        world = SchedulerCache(DecisionCache() if remember else NoCache())
+        for obj in cluster(["16", "16"], [2, 2]):
+            world.apply(obj)
         found = []
         for number in range(6):
             world.apply(claim(f"c{number}"))

@@ -155,7 +155,7 @@ def test_cluster_with_history_decides_like_fresh_cluster(seed: int, monkeypatch:
         assert kept == fresh
         with monkeypatch.context() as patched:
             # Each member for itself, without what is known of those that are alike.
-            patched.setattr(FilterResultCache, "steady", lambda *_: False)
+            patched.setattr(FilterResultCache, "can_batch", lambda *_: False)
             apart = decide(
                 replace(snapshot, decision_cache=DecisionCache()), pods, group=group, options=options(seed=number)
             )

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.equivalence.interned_id import NodeInterner
 from haru.engine.equivalence.node_feasibility import NodeFeasibility
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.state.cache import SchedulerCache, Snapshot
@@ -146,10 +145,10 @@ LOADS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12)
 
 @given(LOADS, LOADS)
 def test_equally_loaded_nodes_share_one_load_object(one: list[Any], other: list[Any]) -> None:
-    interner = NodeInterner()
+    ids = DecisionCache()
 
     def loaded(steps: list[Any]) -> NodeInfo:
-        info = NodeInfo.empty("n", interner=interner)
+        info = NodeInfo.empty("n", ids=ids)
         for adds, number in steps:
             made = host_port(pod(f"p{number}", cpu=f"{number % 2}"), 80 + number // 2)
             path = f"default/p{number}"

@@ -11,18 +11,16 @@ from hypothesis import strategies as st
 from node_rule_objects import APPS, NAMESPACES, SERVICE, SET, clusters, nodes, plain, pods
 from plain_scheduler import PlainCluster
 
-from haru.engine.equivalence.feasibility_cache import FeasibilityCache
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.framework.profile import DEFAULT_PROFILE
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
 
-def check(objects: list[Obj], work: Obj, overlay: Overlay, memory: FeasibilityCache | None) -> None:
+def check(objects: list[Obj], work: Obj, overlay: Overlay) -> None:
     known = PlainCluster(objects)
-    boards = FilterResultCache(overlay, options(memory=memory), overlay.snapshot.node_names)
+    boards = FilterResultCache(overlay, options(), overlay.snapshot.node_names)
     board = boards.feasibility(PodInfo.of(work), DeviceDemand())
     told = board.filter_failures(overlay)
     said = {name: tuple(f.reason.message for f in told.get(name, ())) for name in overlay.snapshot.node_names}
@@ -42,7 +40,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 def test_filters_agree_with_plain_reimplementation(objects: list[Obj], data: st.DataObject) -> None:
     cluster = SchedulerCache.of(objects)
     work = data.draw(pods("p", [], False))
-    check(objects, work, Overlay(cluster.snapshot()), None)
+    check(objects, work, Overlay(cluster.snapshot()))
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
@@ -63,7 +61,7 @@ def test_cached_filters_agree_with_plain_reimplementation_in_long_runs(objects: 
 def follow(objects: list[Obj], data: st.DataObject) -> None:
     """Decisions after changes of any kind, with tentative placements that are dropped in between."""
     by_key = {(o["kind"], o["metadata"]["name"]): o for o in objects}
-    cluster, memory = SchedulerCache.of(objects), FeasibilityCache(DEFAULT_PROFILE)
+    cluster = SchedulerCache.of(objects)
     first = data.draw(pods("p0", [], False))
     # The same but for its labels: what is kept of the one must not answer for the other.
     alike = {**first, "metadata": {**first["metadata"], "name": "p1", "labels": {"app": data.draw(APPS)}}}
@@ -72,16 +70,16 @@ def follow(objects: list[Obj], data: st.DataObject) -> None:
         overlay = Overlay(cluster.snapshot())
         names = [name for kind, name in by_key if kind == "Node"]
         for work in kinds:
-            check(list(by_key.values()), work, overlay, memory)
+            check(list(by_key.values()), work, overlay)
         if names and data.draw(st.booleans()):
             tentative = data.draw(pods(f"t{step}", names, True))
             mark, where = overlay.mark(), tentative["spec"]["nodeName"]
             overlay.place(PodInfo.of({**tentative, "spec": {**tentative["spec"], "nodeName": ""}}), where)
             for work in kinds:
-                check([*by_key.values(), tentative], work, overlay, memory)
+                check([*by_key.values(), tentative], work, overlay)
             if data.draw(st.booleans()):
                 overlay.rollback(mark)
-                check(list(by_key.values()), first, overlay, memory)
+                check(list(by_key.values()), first, overlay)
         change(data, cluster, by_key, names)
 
 

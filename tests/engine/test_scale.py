@@ -39,7 +39,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     done = Work()
-    ask, trial = FilterResultCache._ask, DomainSearch.trial
+    ask, trial = FilterResultCache.filter_node, DomainSearch.trial
 
     def counted_ask(boards: FilterResultCache, board: Any, member: Any, demand: Any, info: Any) -> None:
         done.asked.append(info.name)
@@ -49,7 +49,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
         done.tried.append(domain)
         return trial(placements, domain)
 
-    monkeypatch.setattr(FilterResultCache, "_ask", counted_ask)
+    monkeypatch.setattr(FilterResultCache, "filter_node", counted_ask)
     monkeypatch.setattr(DomainSearch, "trial", counted_trial)
     yield done
 

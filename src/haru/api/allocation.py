@@ -104,7 +104,7 @@ def _refusals(
     """Why the other nodes cannot serve the claims, one entry for all nodes that are alike."""
     refused = []
     fits = set(fitting)
-    for peers in fleet.peers.values():
+    for peers in fleet.classes.values():
         numbers = sorted(peers.nodes)
         if numbers[0] in fits:
             continue

@@ -120,7 +120,7 @@ def _round(
 def _first_error(problem: Problem, question: ClaimQuery) -> str | None:
     """What aborts the attempt, as the first node in order has it."""
     found: dict[int, Answer] = {}
-    for peers in problem.fleet.peers.values():
+    for peers in problem.fleet.classes.values():
         answer = question.answer(problem.fleet, peers)
         if isinstance(answer, AllocationError | GaveUp):
             found[min(peers.nodes)] = answer

@@ -113,7 +113,7 @@ def with_nodes(snapshot: Snapshot, change: Callable[[Obj], Obj], names: Iterable
     changed: dict[str, NodeInfo | None] = {}
     for name in names:
         info = snapshot.nodes[name]
-        changed[name] = info.with_spec(NodeSpec.of(change(info.spec.obj), info.interner))
+        changed[name] = info.with_spec(NodeSpec.of(change(info.spec.obj), info.ids))
     return replace(snapshot, nodes=Patched(snapshot.nodes, changed))
 
 
@@ -238,7 +238,7 @@ def with_copies(snapshot: Snapshot, model: str, count: int) -> tuple[Snapshot, l
         name = f"{model}-copy-{number}"
         manifest = _renamed(info.spec.obj, model, name)
         manifests.append(manifest)
-        nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest, info.interner), info.interner)
+        nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest, info.ids), info.ids)
         copies = [_copied(snapshot.devices.pools[key], model, name) for key in _own_pools(snapshot.devices, model)]
         pools.update({str(pool.key): pool for pool in copies})
         by_node[name] = frozenset(str(pool.key) for pool in copies)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from haru.engine import Options
-from haru.engine.equivalence import FeasibilityCache
 from haru.engine.state import Obj, PodInfo, object_path, parse_limit, run_limit
 from haru.kube.meta import controller_of, uid_of
 from haru.kube.names import format_time
@@ -160,7 +159,7 @@ class _Replaying(Course):
         scheduler_name: str,
     ) -> None:
         objects = Objects(there)
-        options = replace(options, memory=FeasibilityCache(options.profile), now=BEGINNING.timestamp())
+        options = replace(options, now=BEGINNING.timestamp())
         super().__init__(objects, objects, options, scheduler_name, BEGINNING)
         self._late = late
         self._ends: list[_End] = []

@@ -91,7 +91,7 @@ def wide_slices(rng: random.Random) -> list[Obj]:
 @pytest.mark.parametrize("seed", range(10))
 def test_class_index_answers_equal_those_per_node(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`looking`: nodes that only look alike to the claims share answers as well. Some fleets always start anew."""
-    monkeypatch.setattr("haru.engine.equivalence.claim_query._FEW_PEERS", 0 if looking else 10**6)
+    monkeypatch.setattr("haru.engine.equivalence.claim_query._FEW_CLASSES", 0 if looking else 10**6)
     monkeypatch.setattr("haru.engine.equivalence.claim_query._USES", 10**6)
     if seed % 3 == 0:
         monkeypatch.setattr("haru.engine.equivalence.node_class_index._SPARE", -(10**6))
@@ -181,16 +181,16 @@ def test_equal_nodes_are_one_class_and_a_changed_node_moves() -> None:
         inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
     state = AllocatedState()
     fleet = NodeClassIndex(inventory.snapshot(), state, NODES)
-    assert len(fleet.peers) == 1
+    assert len(fleet.classes) == 1
     question = ClaimQuery(fleet, [claim("c", request("r", 4))], Features())
     assert question.fits(fleet) == list(range(8))
     taken = {"devices": {"results": [{"driver": DRIVER, "pool": "node-3", "device": "node-3-gpu-1"}]}}
     fleet.update(inventory.snapshot(), state.with_allocation("x", taken))
-    assert sorted(len(peers.nodes) for peers in fleet.peers.values()) == [1, 7]
+    assert sorted(len(peers.nodes) for peers in fleet.classes.values()) == [1, 7]
     assert question.fits(fleet) == [0, 1, 2, 4, 5, 6, 7]
     released = fleet.allocated.without_device(DeviceId(DRIVER, "node-3", "node-3-gpu-1"))
     fleet.update(inventory.snapshot(), released)
-    assert len(fleet.peers) == 1
+    assert len(fleet.classes) == 1
 
 
 def test_unselected_device_attributes_do_not_split_node_classes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,10 +201,10 @@ def test_unselected_device_attributes_do_not_split_node_classes(monkeypatch: pyt
         devices = [device(f"gpu-{i}", {"uuid": f"{node.name}/{i}", "root": f"r{i}"}) for i in range(4)]
         inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
     fleet = NodeClassIndex(inventory.snapshot(), AllocatedState(), nodes)
-    assert len(fleet.peers) == fleet.inventories == 20
+    assert len(fleet.classes) == fleet.inventory_count == 20
     asked: list[int] = []
-    ask = ClaimQuery._ask
-    monkeypatch.setattr(ClaimQuery, "_ask", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
+    ask = ClaimQuery._solve
+    monkeypatch.setattr(ClaimQuery, "_solve", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
     question = ClaimQuery(fleet, [claim("c", request("r", 2), distinct="root")], Features())
     assert question.fits(fleet) == list(range(20))
     assert asked == [0]

@@ -3,7 +3,6 @@ from .claim_query import ClaimQuery as ClaimQuery
 from .claim_query import Refusal as Refusal
 from .decision_cache import DecisionCache as DecisionCache
 from .decision_cache import NoCache as NoCache
-from .feasibility_cache import FeasibilityCache as FeasibilityCache
 from .node_class_index import NodeClassIndex as NodeClassIndex
 from .node_device_classes import NodeDeviceClass as NodeDeviceClass
 from .node_device_classes import SelectorFootprint as SelectorFootprint

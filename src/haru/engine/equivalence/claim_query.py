@@ -1,7 +1,7 @@
-"""Claims asked of a whole fleet: which nodes can serve them, and how.
+"""Which nodes can allocate some claims, and how: the allocator runs once per class of nodes.
 
-Nodes that are alike, or look alike to the claims, are decided once. A `Question` keeps the answers, so that asking
-again after something changed costs what changed; it stays valid while the device classes are the same.
+Nodes with equal devices in equal use are one class; nodes with one signature of devices answer alike, too. A query
+keeps its answers, so that the next use costs what has changed. It is valid while the DeviceClasses stay the same.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from haru.engine.equivalence.node_device_classes import NodeDeviceClass, Selecto
 
 Refusal = DoesNotFit | AllocationError | GaveUp
 Answer = Solution | Refusal
-"""What the nodes of one kind answer; an error is an answer like any other."""
+"""What the nodes of one class answer; an error is an answer, too."""
 
 _SPARE = 4096
-_FEW_PEERS = 8
-"""So many kinds of nodes are rather asked than looked at."""
+_FEW_CLASSES = 8
+"""With fewer classes, no signatures are computed."""
 _USES = 2
-"""Nodes of which every inventory is used in more ways than this differ in their use: looks would not tell more."""
+"""Signatures are computed only if there are fewer uses of an inventory: else nodes differ in their use anyway."""
 
 
 class ClaimQuery:
-    """Some claims, with what is known about where they fit."""
+    """Some claims and the answers of nodes so far."""
 
     def __init__(
         self,
-        fleet: NodeClassIndex,
+        index: NodeClassIndex,
         claims: Sequence[Obj] | Sequence[Claim],
         features: Features,
         *,
@@ -43,104 +43,104 @@ class ClaimQuery:
         expired: Callable[[], bool] | None = None,
         scoring: bool = False,
     ) -> None:
-        self.claims = decoded(claims, fleet.snapshot, features)
+        self.claims = decoded(claims, index.snapshot, features)
         self._features = features
         self._step_budget = step_budget
         self._expired = expired
         self._scoring = scoring
-        self._sight: DeviceSignature | None = None
+        self._signature: DeviceSignature | None = None
         self._answers: dict[Hashable, Answer] = {}
-        self._seen: dict[Hashable, Answer] = {}
-        self._dressed: dict[NodeDeviceClass, Answer] = {}
-        self._regard = SelectorFootprint.of(self.claims)
-        self._board: AllocationProblem | None = None
-        self._asked: tuple[DeviceSnapshot, int] | None = None  # what the board is of
+        self._by_signature: dict[Hashable, Answer] = {}
+        self._by_device_class: dict[NodeDeviceClass, Answer] = {}
+        self._footprint = SelectorFootprint.of(self.claims)
+        self._problem: AllocationProblem | None = None
+        self._problem_of: tuple[DeviceSnapshot, int] | None = None  # the node and devices of `_problem`
 
-    def fits(self, fleet: NodeClassIndex) -> list[int]:
-        """The numbers of the nodes that can serve the claims, ascending."""
+    def fits(self, index: NodeClassIndex) -> list[int]:
+        """Return the numbers of the nodes that can allocate the claims, ascending."""
         found: list[int] = []
-        for peers in fleet.peers.values():
-            if isinstance(self.answer(fleet, peers), Solution):
-                found.extend(peers.nodes)
+        for node_class in index.classes.values():
+            if isinstance(self.answer(index, node_class), Solution):
+                found.extend(node_class.nodes)
         found.sort()
         return found
 
-    def answer(self, fleet: NodeClassIndex, peers: NodeClass) -> Answer:
-        """What these nodes answer, as far as it is the same for all of them."""
-        found = self._answers.get(peers.key)
+    def answer(self, index: NodeClassIndex, node_class: NodeClass) -> Answer:
+        """Return what the nodes of a class answer, as far as it is the same for all."""
+        found = self._answers.get(node_class.key)
         if found is None:
-            if len(self._answers) > 2 * len(fleet.peers) + _SPARE:
+            if len(self._answers) > 2 * len(index.classes) + _SPARE:
                 self._answers.clear()
-                self._seen.clear()
-            found = self._look(fleet, next(iter(peers.nodes)))
+                self._by_signature.clear()
+            found = self._answer_by_signature(index, next(iter(node_class.nodes)))
             if not isinstance(found, GaveUp):
-                self._answers[peers.key] = found
+                self._answers[node_class.key] = found
         return found
 
-    def known_of(self, node_device_class: NodeDeviceClass) -> Answer | None:
-        """What nodes with this node device class answer, whichever they are, if one was asked."""
-        return self._dressed.get(node_device_class)
+    def known_answer(self, node_device_class: NodeDeviceClass) -> Answer | None:
+        """Return what all nodes of a device class answer, if one has answered."""
+        return self._by_device_class.get(node_device_class)
 
-    def answer_of(self, fleet: NodeClassIndex, number: int, node_device_class: NodeDeviceClass) -> Answer:
-        """What a node with this node device class answers; known from now on, if all with it answer the same."""
-        found = self.answer(fleet, fleet.peers_of(number))
-        if isinstance(found, Solution | DoesNotFit) and self._regard.is_blind(node_device_class):
-            if len(self._dressed) >= _SPARE:
-                self._dressed.clear()
-            self._dressed[node_device_class] = found
+    def answer_for_class(self, index: NodeClassIndex, number: int, node_device_class: NodeDeviceClass) -> Answer:
+        """Return what a node of a device class answers; keep it if it holds for the whole class."""
+        found = self.answer(index, index.class_of(number))
+        if isinstance(found, Solution | DoesNotFit) and self._footprint.is_blind(node_device_class):
+            if len(self._by_device_class) >= _SPARE:
+                self._by_device_class.clear()
+            self._by_device_class[node_device_class] = found
         return found
 
-    def results(self, fleet: NodeClassIndex, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Refusal:
-        """What one node answers: the allocations of the claims, or why there are none."""
-        peers = fleet.peers_of(number)
-        found = self.answer(fleet, peers)
-        if isinstance(found, AllocationError) and len(peers.nodes) > 1:
-            found = self._ask(fleet, number)  # the text may name the node's own devices
+    def results(self, index: NodeClassIndex, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Refusal:
+        """Return the allocations of the claims on one node, or why there are none."""
+        node_class = index.class_of(number)
+        found = self.answer(index, node_class)
+        if isinstance(found, AllocationError) and len(node_class.nodes) > 1:
+            found = self._solve(index, number)  # the text may name the node's own devices
         if not isinstance(found, Solution):
             return found
         try:
-            return found.results(self._site(fleet, number), new_share_id)
+            return found.results(self._node_devices(index, number), new_share_id)
         except AllocationError as error:
             return error
 
-    def _site(self, fleet: NodeClassIndex, number: int) -> NodeDevices:
-        node = fleet.nodes[number]
-        if self._asked == (fleet.snapshot, number) and self._board is not None:
-            return self._board
-        return NodeDevices(gather(fleet.snapshot, node, self._features), node, self._features)
+    def _node_devices(self, index: NodeClassIndex, number: int) -> NodeDevices:
+        node = index.nodes[number]
+        if self._problem_of == (index.snapshot, number) and self._problem is not None:
+            return self._problem
+        return NodeDevices(gather(index.snapshot, node, self._features), node, self._features)
 
-    def _look(self, fleet: NodeClassIndex, number: int) -> Answer:
-        """What a node answers: the same as one that looks like it, if some is known."""
-        if len(fleet.peers) < _FEW_PEERS or fleet.inventories * _USES < len(fleet.peers):
-            return self._ask(fleet, number)
+    def _answer_by_signature(self, index: NodeClassIndex, number: int) -> Answer:
+        """Return the answer of a node with the same signature, if there is one."""
+        if len(index.classes) < _FEW_CLASSES or index.inventory_count * _USES < len(index.classes):
+            return self._solve(index, number)
         try:
-            if fleet.partitionable is self._features.PartitionableDevices:
-                views = fleet.views(number)
+            if index.partitionable is self._features.PartitionableDevices:
+                views = index.views(number)
             else:
-                views = fleet.snapshot.views(fleet.nodes[number], self._features.PartitionableDevices)
+                views = index.snapshot.views(index.nodes[number], self._features.PartitionableDevices)
         except AllocationError:
-            return self._ask(fleet, number)
-        if self._sight is None:
-            self._sight = DeviceSignature(self.claims, self._features, sized=self._scoring)
-        sight = self._sight.of_views(views, fleet.allocated)
-        found = self._seen.get(sight) if sight is not None else None
+            return self._solve(index, number)
+        if self._signature is None:
+            self._signature = DeviceSignature(self.claims, self._features, sized=self._scoring)
+        signature = self._signature.of_views(views, index.allocated)
+        found = self._by_signature.get(signature) if signature is not None else None
         if found is None:
-            found = self._ask(fleet, number)
-            if sight is not None and isinstance(found, Solution | DoesNotFit):
-                self._seen[sight] = found
+            found = self._solve(index, number)
+            if signature is not None and isinstance(found, Solution | DoesNotFit):
+                self._by_signature[signature] = found
         return found
 
-    def _ask(self, fleet: NodeClassIndex, number: int) -> Answer:
-        node = fleet.nodes[number]
+    def _solve(self, index: NodeClassIndex, number: int) -> Answer:
+        node = index.nodes[number]
         if not self.claims:
             return Solution((), [], [])
         try:
-            views = gather(fleet.snapshot, node, self._features)
-            board = AllocationProblem(views, fleet.allocated, node, self.claims, self._features)
-            self._board, self._asked = board, (fleet.snapshot, number)
-            found = solve(board, self._step_budget, self._expired, scoring=self._scoring)
-            if isinstance(found, Solution) and not all(view.confined for view in board.views):
-                found.results(board, str)  # a node selector that cannot be made up is an error
+            views = gather(index.snapshot, node, self._features)
+            problem = AllocationProblem(views, index.allocated, node, self.claims, self._features)
+            self._problem, self._problem_of = problem, (index.snapshot, number)
+            found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
+            if isinstance(found, Solution) and not all(view.confined for view in problem.views):
+                found.results(problem, str)  # a node selector that cannot be made up is an error
             return found
         except (AllocationError, GaveUp) as error:
             return error

@@ -11,6 +11,7 @@ Several threads may look up and add entries. An entry that follows the cluster i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -38,8 +39,7 @@ class DecisionCache:
         if found is _MISSING:
             found = entries[key] = compute()
             if len(entries) > limit:
-                for oldest in list(entries)[: len(entries) - limit]:
-                    entries.pop(oldest, None)
+                _drop_oldest(entries)
         elif len(entries) >= limit:
             entries.pop(key, None)
             entries[key] = found
@@ -48,6 +48,12 @@ class DecisionCache:
     def scope(self) -> DecisionCache:
         """Return a cache of the same sort for what belongs to one object and lives as long."""
         return DecisionCache()
+
+
+def _drop_oldest(entries: dict[Hashable, Any]) -> None:
+    # Another thread may have changed the entries meanwhile; then that one drops the oldest.
+    with suppress(KeyError, RuntimeError, StopIteration):
+        del entries[next(iter(entries))]
 
 
 class NoCache(DecisionCache):

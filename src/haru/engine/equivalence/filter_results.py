@@ -1,9 +1,10 @@
-"""Which nodes take a pod: asked once per node and kind of pod, and asked again only where something has changed.
+"""The nodes that take a pod: filtered once per node and pod signature, and again only where something has changed.
 
-Members of a gang are mostly alike, so what one of them learnt about a thousand nodes holds for the next, but for the
-node that the first one took. The overlay says which nodes were touched. A `Memory` makes what was learnt in one
-decision hold in the next, too, as far as it depends on nothing but the nodes and their devices. Nodes that are alike
-are asked once (`Snapshot.lots`), where all of them have to be.
+Members of a gang are mostly equal, so what is known of a thousand nodes after the first one holds for the next, but for
+the node that the first one took; the overlay says which nodes were touched. What depends on nothing but the nodes and
+their devices stays in the decision cache for later decisions. Where all nodes have to be filtered, one node of each
+equivalence class is (`Snapshot.lots`). With `NoCache` every pod filters every node, and each node allocates for itself.
+Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same purpose.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.scoring.prioritized_list import chosen_score
 from haru.engine.equivalence.claim_query import ClaimQuery
-from haru.engine.equivalence.feasibility_cache import FeasibilityCache
+from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
 from haru.engine.equivalence.prefilter_state import PodSignature, PreFilterState, SharedPreFilterState
 from haru.engine.equivalence.score_index import ScoreIndex
@@ -30,8 +31,7 @@ from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.haruexpected.score import wanted_of
 from haru.engine.podgroup.filter_node import Decoder, allocate_on, filters_for_all_passes, preference, unavailable
-from haru.engine.state.cache import Snapshot
-from haru.engine.state.change_cursor import present_node
+from haru.engine.state.change_cursor import ChangeCursor, present_node
 from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
@@ -39,277 +39,282 @@ from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.snapshot import NodeEquivalenceClass
 
 _NOTHING_TO_ALLOCATE = FeasibleNode()
+_MAX_RESULTS = 1_000_000
+"""Of all signatures together; the result of one node takes some 130 bytes."""
+_MAX_PROFILES = 4
 
 
 class FilterResultCache:
-    """The boards of one attempt over an overlay, limited to some nodes."""
+    """Compute which of some nodes take a pod, as an overlay changes during one attempt."""
 
     def __init__(self, overlay: Overlay, options: Options, nodes: Sequence[str]) -> None:
         self._overlay = overlay
         self._options = options
         self._nodes = nodes
-        self._everywhere = nodes is overlay.snapshot.node_names
-        self._allowed = frozenset[str]() if self._everywhere else frozenset(nodes)
+        self._all_nodes = nodes is overlay.snapshot.node_names
+        self._allowed = frozenset[str]() if self._all_nodes else frozenset(nodes)
         cache = overlay.snapshot.decision_cache
-        self._shares = cache.shares_results
-        self._memory = feasibility_cache_of(overlay.snapshot, options)
-        # Two moments at once are nobody else's question.
-        by_class = self._shares and overlay.after is None
-        self._supply = self._memory.supply(options.features, options.budgets.step_budget) if by_class else None
-        self._filter_results: dict[Hashable, NodeFeasibility] = {}
-        self._plans = cache.scope()
+        # Several passes at once are specific to this attempt.
+        self._shares = cache.shares_results and overlay.after is None
+        key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
+        self._cache = cache.get_or_compute("feasibility", key, cache.scope, _MAX_PROFILES)
+        """For all attempts under the same options."""
+        self._attempt_cache = cache.scope()
+        self._devices = self._cache.get_or_compute("devices", None, self._new_devices) if self._shares else None
+        self._shared: SharedPreFilterState | None = None
         self._decoder = Decoder(overlay, options)
-        self._shared_later: list[SharedPreFilterState] = []
-        self._asking: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
-        self._said: tuple[DoesNotFit, Sequence[FilterFailure]] | None = None
+        self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
+        self._last_failure: tuple[DoesNotFit, Sequence[FilterFailure]] | None = None
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
-        """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
-        if not self._shares:
-            self._memory = FeasibilityCache(self._options.profile)
-            self._filter_results, self._shared_later = {}, []
-        self._memory.shared.catch_up(self._overlay)
-        kind = self._memory.shared.kind(self._overlay, pod)
-        key = (pod.shape, demand.shape, kind.signature)
-        later = self._later(pod)
-        lasting = self._everywhere and not (pod.volume_claims or later) and self._forgettable(demand)
-        feasibility = self._memory.find(key) if lasting else self._filter_results.get(key)
-        if feasibility is None:
-            feasibility = self._made(kind, demand)
-            feasibility.later = later
+        """Return which nodes take a pod now. Raises AllocationError if the attempt must be aborted."""
+        shared = self._shared = self._cache.get_or_compute("prefilter", None, self._new_shared)
+        shared.catch_up(self._overlay)
+        signature = shared.pod_signature(self._overlay, pod)
+        later_passes = self._later_passes(pod)
+        lasting = self._all_nodes and not (pod.volume_claims or later_passes) and self._is_lasting(demand)
+        feasibility = (self._cache if lasting else self._attempt_cache).get_or_compute(
+            "nodes",
+            (pod.shape, demand.shape, signature.key),
+            lambda: self._new_feasibility(shared, signature, demand, later_passes),
+            max(1, _MAX_RESULTS // max(1, len(self._nodes))),
+        )
         if feasibility.plan.rejection is None:
             try:
                 self._refresh(feasibility, pod, demand)
             except AllocationError:
-                self._memory.forget(key)
+                feasibility.cursor = ChangeCursor()  # some nodes have not been filtered: filter all the next time
                 raise
-        if lasting:
-            self._memory.keep(key, feasibility)
-        else:
-            self._filter_results[key] = feasibility
         return feasibility
 
     def allocations(self, demand: DeviceDemand, name: str, candidate: FeasibleNode) -> Sequence[Obj]:
-        """The allocations that a candidate of the board that was asked for last would give. Raises AllocationError."""
+        """Return the allocations on a feasible node. Raises AllocationError."""
         if candidate.answer is None:
             return candidate.allocations
-        assert self._supply is not None
+        assert self._devices is not None
         uses = demand.pending_on(self._overlay.node(name))
-        return self._supply.results(name, *self._question(demand, uses), self._options.new_share_id)
+        return self._devices.results(name, *self._query_key(demand, uses), self._options.new_share_id)
 
-    def steady(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
-        """Whether a node's answer and score for such pods change with what is on that node and nothing else."""
-        single = (
-            self._shares
-            and self._overlay.after is None
-            and feasibility.setting.alone
-            and not (pod.volume_claims or pod.disks)
-        )
-        return single and not (demand.fixed or demand.extended or demand.counts_devices)
+    def can_batch(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
+        """Return whether a node's result and score for such pods depend only on what is on that node."""
+        tied = pod.volume_claims or pod.disks or demand.fixed or demand.extended or demand.counts_devices
+        return self._shares and feasibility.prefilter.is_node_local and not tied
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        """What tells a pod from others of its shape, as far as rules between pods and scores go."""
-        return self._memory.shared.kind(self._overlay, pod).signature
+    def pod_key(self, pod: PodInfo) -> Hashable:
+        """Return what tells a pod from others of its shape, as far as rules between pods and scores go."""
+        assert self._shared is not None
+        return self._shared.pod_signature(self._overlay, pod).key
 
     def refilter(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, name: str) -> None:
-        """Ask one node as things stand now. Raises AllocationError."""
-        if demand.uses and self._supply is not None:
-            self._supply.catch_up(self._overlay)
+        """Filter one node again. Raises AllocationError."""
+        if demand.uses and self._devices is not None:
+            self._devices.catch_up(self._overlay)
         feasibility.forget(name)
-        self._memory.asked += 1
-        self._ask(feasibility, pod, demand, self._overlay.node(name))
+        self.filter_node(feasibility, pod, demand, self._overlay.node(name))
 
-    def _forgettable(self, demand: DeviceDemand) -> bool:
-        """Whether other decisions may ask the same: not where claims of this one have been allocated."""
+    def _new_devices(self) -> DeviceFeasibilityCache:
+        options = self._options
+        return DeviceFeasibilityCache(options.features, options.budgets.step_budget, scoring=options.profile.packing)
+
+    def _new_shared(self) -> SharedPreFilterState:
+        return SharedPreFilterState(self._options.profile)
+
+    def _is_lasting(self, demand: DeviceDemand) -> bool:
+        """Return whether the result holds for later attempts: not where it depends on claims that are allocated."""
         if not (demand.uses or demand.extended):
             return True
         tied = demand.fixed or (demand.extended is not None and demand.extended.existing is not None)
-        return self._by_supply(demand) and not tied
+        return self._by_class(demand) and not tied
 
-    def _by_supply(self, demand: DeviceDemand) -> bool:
-        return self._supply is not None and not demand.counts_devices
+    def _by_class(self, demand: DeviceDemand) -> bool:
+        """Return whether one node answers for all nodes with equal devices."""
+        return self._devices is not None and not demand.counts_devices
 
-    def _question(
+    def _query_key(
         self, demand: DeviceDemand, uses: Sequence[ClaimUse]
     ) -> tuple[Hashable, Callable[[], Sequence[Claim]]]:
-        """What is asked of the supply, and by which name."""
-        special = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
-        return (demand.asked, *special), lambda: self._decoder.claims(uses)
+        """Return a key that is equal for claims that ask for the same, and how to decode them."""
+        extended = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
+        return (demand.asked, *extended), lambda: self._decoder.claims(uses)
 
-    def _later(self, pod: PodInfo) -> tuple[PreFilterState, ...]:
-        """The rules between pods that hold for a pod once room was made for others, by moment; nothing without any."""
-        moments = self._overlay.moments[1:]
-        if not self._shared_later:
-            self._shared_later = [SharedPreFilterState(self._options.profile) for _ in moments]
-        kinds = []
-        for shared, moment in zip(self._shared_later, moments, strict=True):
-            shared.catch_up(moment)
-            kinds.append(shared.kind(moment, pod))
-        if not any(kind.hard or kind.company for kind in kinds):
+    def _later_passes(self, pod: PodInfo) -> tuple[PreFilterState, ...]:
+        """Return the rules between pods that hold for a pod in each later pass; empty if there are none."""
+        passes = self._overlay.moments[1:]
+        if not passes:
             return ()
-        return tuple(PreFilterState(shared, kind) for shared, kind in zip(self._shared_later, kinds, strict=True))
+        all_shared = self._attempt_cache.get_or_compute(
+            "prefilter of later passes", None, lambda: [self._new_shared() for _ in passes]
+        )
+        signatures = []
+        for shared, later in zip(all_shared, passes, strict=True):
+            shared.catch_up(later)
+            signatures.append(shared.pod_signature(later, pod))
+        if not any(signature.hard or signature.has_affinity for signature in signatures):
+            return ()
+        return tuple(PreFilterState(shared, found) for shared, found in zip(all_shared, signatures, strict=True))
 
-    def _made(self, kind: PodSignature, demand: DeviceDemand) -> NodeFeasibility:
-        shared = self._memory.shared
-        # Where devices are allocated, nodes that rules refuse are not worth a question.
-        asks_devices = bool(demand.uses or demand.extended)
-        wide = frozenset[str]() if asks_devices else shared.wide(self._overlay, (c.key for c in kind.hard))
+    def _new_feasibility(
+        self,
+        shared: SharedPreFilterState,
+        signature: PodSignature,
+        demand: DeviceDemand,
+        later_passes: tuple[PreFilterState, ...],
+    ) -> NodeFeasibility:
+        # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
+        needs_devices = bool(demand.uses or demand.extended)
+        wide = frozenset[str]() if needs_devices else shared.wide(self._overlay, (c.key for c in signature.hard))
         wanted = wanted_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
-        setting = PreFilterState(shared, kind, wide, wanted)
-        ranking = ScoreIndex(setting.scorers, setting.is_closed if setting.gated else None)
-        return NodeFeasibility(self._plan(kind.pod, demand, setting), setting, ranking)
+        prefilter = PreFilterState(shared, signature, wide, wanted)
+        ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
+        plan = self._plan(signature.pod, demand, prefilter)
+        return NodeFeasibility(plan, prefilter, ranking, later_passes=later_passes)
 
-    def _plan(self, pod: PodInfo, demand: DeviceDemand, setting: PreFilterState) -> FilterPlan:
-        """Return the filters for a pod; whether a claim is in sole use is asked of this pod's own rule."""
-        sole_use, key = setting.sole_use, (pod.shape, demand.backed)
+    def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState) -> FilterPlan:
+        sole_use, key = prefilter.sole_use, (pod.shape, demand.backed)
         compute = partial(filters_for_all_passes, self._overlay, pod, demand, self._options, sole_use)
-        return compute() if sole_use is not None else self._plans.get_or_compute("filter plans", key, compute)
+        if sole_use is not None:
+            return compute()  # whether its claims are in use is a rule of this pod alone
+        return self._attempt_cache.get_or_compute("filter plans", key, compute)
 
     def _refresh(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
-        """Ask again where the answer may have changed: at nodes that did, and where rules between pods say so."""
-        changed = feasibility.follower.catch_up(self._overlay)
+        """Filter again the nodes that have changed, and those for which rules between pods have."""
+        changed = feasibility.cursor.catch_up(self._overlay)
         if demand.uses or demand.extended:
-            changed = self._with_devices(feasibility, demand, changed)
-        moved = feasibility.setting.catch_up(self._overlay)
-        for setting, moment in zip(feasibility.later, self._overlay.moments[1:], strict=False):
-            moved_later = setting.catch_up(moment)
-            moved = None if moved is None or moved_later is None else moved | moved_later
+            changed = self._with_device_changes(feasibility, demand, changed)
+        by_rules = feasibility.prefilter.catch_up(self._overlay)
+        for prefilter, later in zip(feasibility.later_passes, self._overlay.moments[1:], strict=False):
+            by_later = prefilter.catch_up(later)
+            by_rules = None if by_rules is None or by_later is None else by_rules | by_later
         differing = self._overlay.differing
         stale: Sequence[str] = self._nodes
-        if changed is None or moved is None:
-            for name in [*feasibility.candidates, *feasibility.refusals, *feasibility.undecided]:
-                feasibility.forget(name)
+        if changed is None or by_rules is None:
+            feasibility.forget_all()
         else:
-            names = changed | moved | differing | feasibility.differing
-            stale = sorted(names if self._everywhere else names & self._allowed)
-        feasibility.differing = differing
-        if stale or feasibility.setting.gated:
+            names = changed | by_rules | differing | feasibility.differing_nodes
+            stale = sorted(names if self._all_nodes else names & self._allowed)
+        feasibility.differing_nodes = differing
+        if stale or feasibility.prefilter.spreads_by_key:
             feasibility.summary = None
-        known = feasibility.size
-        everybody = stale is self._overlay.snapshot.node_names
-        if everybody and self._supply is not None:
-            self._supply.look_at_all(self._overlay)
-        if everybody and not known and self._in_lots(feasibility, demand) and self._ask_lots(feasibility, pod, demand):
+        if stale is self._overlay.snapshot.node_names:
+            self._filter_all(feasibility, pod, demand)
             return
-        some = ((name, present_node(self._overlay, name)) for name in stale)
-        for name, node in self._overlay.present_nodes() if everybody else some:
+        known = feasibility.size
+        for name in stale:
             if known:
                 feasibility.forget(name)
+            node = present_node(self._overlay, name)
             if node is not None:
-                self._memory.asked += 1
-                self._ask(feasibility, pod, demand, node)
+                self.filter_node(feasibility, pod, demand, node)
 
-    def _with_devices(
+    def _filter_all(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
+        if self._devices is not None:
+            self._devices.expect_all_nodes(self._overlay)
+        if self._can_filter_classes(feasibility, demand) and self._filter_classes(feasibility, pod, demand):
+            return
+        for _, node in self._overlay.present_nodes():
+            if node is not None:
+                self.filter_node(feasibility, pod, demand, node)
+
+    def _with_device_changes(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, changed: set[str] | None
     ) -> set[str] | None:
-        """The nodes that changed, those included of which the devices did."""
-        if self._supply is None or demand.counts_devices:
-            return None if feasibility.follower.devices_changed else changed
-        self._supply.catch_up(self._overlay)
-        moved, feasibility.devices_seen = self._supply.since(feasibility.devices_seen), self._supply.now
+        """Return the nodes that changed or whose devices did; None for all."""
+        if self._devices is None or demand.counts_devices:
+            return None if feasibility.cursor.devices_changed else changed
+        self._devices.catch_up(self._overlay)
+        moved = self._devices.changed_since(feasibility.devices_position)
+        feasibility.devices_position = self._devices.position
         return None if changed is None or moved is None else changed | moved
 
-    def _in_lots(self, feasibility: NodeFeasibility, demand: DeviceDemand) -> bool:
-        """Whether the nodes of a lot answer alike (but for their devices, where these are not known to be alike)."""
+    def _can_filter_classes(self, feasibility: NodeFeasibility, demand: DeviceDemand) -> bool:
+        """Return whether the nodes of an equivalence class answer alike, but for devices that are not classified."""
         simple = not (demand.fixed or demand.extended or demand.counts_devices)
-        by_supply = not demand.pending or self._by_supply(demand)
-        return (
-            self._shares
-            and simple
-            and by_supply
-            and self._overlay.after is None
-            and feasibility.plan.general
-            and feasibility.setting.general
-        )
+        return self._shares and simple and feasibility.plan.general and feasibility.prefilter.general
 
-    def _ask_lots(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
-        """Ask one node of each lot, and nodes that were touched by themselves; False if that has to be done otherwise.
+    def _filter_classes(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
+        """Filter one node of each class, and each touched node; return False if every node has to be filtered.
 
-        An error is told by the first node that makes it, so all have to be asked in their order.
+        The first node that raises an error names it, so all nodes have to be filtered in their order.
         """
         touched = self._overlay.touched
         try:
-            for lot in self._overlay.snapshot.lots:
-                names = [name for name in lot.names if name not in touched] if touched else lot.names
+            for one in self._overlay.snapshot.lots:
+                names = [name for name in one.names if name not in touched] if touched else one.names
                 if names:
-                    self._ask_lot(feasibility, demand, lot, names)
+                    self._filter_class(feasibility, demand, one, names)
         except AllocationError:
-            for name in [*feasibility.candidates, *feasibility.refusals, *feasibility.undecided]:
-                feasibility.forget(name)
+            feasibility.forget_all()
             return False
         for name in sorted(touched):
-            self._memory.asked += 1
-            self._ask(feasibility, pod, demand, self._overlay.node(name))
+            self.filter_node(feasibility, pod, demand, self._overlay.node(name))
         return True
 
-    def _ask_lot(
-        self, feasibility: NodeFeasibility, demand: DeviceDemand, lot: NodeEquivalenceClass, names: Sequence[str]
+    def _filter_class(
+        self, feasibility: NodeFeasibility, demand: DeviceDemand, one: NodeEquivalenceClass, names: Sequence[str]
     ) -> None:
-        self._memory.asked += 1
-        failures = feasibility.plan.check(lot.first)
+        failures = feasibility.plan.check(one.first)
         if not failures and demand.pending:
-            self._ask_lot_for_devices(feasibility, demand, lot, names)
+            self._allocate_for_class(feasibility, demand, one, names)
         elif failures:
             feasibility.refusals.update(dict.fromkeys(names, failures))
         else:
-            self._offer_lot(feasibility, names, _NOTHING_TO_ALLOCATE, 0)
+            self._add_class(feasibility, names, _NOTHING_TO_ALLOCATE, 0)
 
-    def _ask_lot_for_devices(
-        self, feasibility: NodeFeasibility, demand: DeviceDemand, lot: NodeEquivalenceClass, names: Sequence[str]
+    def _allocate_for_class(
+        self, feasibility: NodeFeasibility, demand: DeviceDemand, one: NodeEquivalenceClass, names: Sequence[str]
     ) -> None:
-        assert self._supply is not None
+        assert self._devices is not None
         node = self._overlay.node(names[0])
-        question = self._question_of(demand, demand.pending)
-        answer = self._supply.answer(node, question)
-        if not self._supply.speaks_for_all(names, lot.node_device_class, question):
+        query = self._query(demand, demand.pending)
+        answer = self._devices.answer(node, query)
+        if not self._devices.holds_for_all(names, one.node_device_class, query):
             for name in names:
-                self._memory.asked += 1
-                self._ask_supply(feasibility, demand, self._overlay.node(name), demand.pending)
+                self._allocate_by_class(feasibility, demand, self._overlay.node(name), demand.pending)
         elif isinstance(answer, DoesNotFit):
-            feasibility.refusals.update(dict.fromkeys(names, self._refused(answer)))
+            feasibility.refusals.update(dict.fromkeys(names, self._failure(answer)))
         elif isinstance(answer, Solution):
-            self._offer_lot(feasibility, names, FeasibleNode(answer=answer), chosen_score(answer.claims, answer.asks))
+            self._add_class(feasibility, names, FeasibleNode(answer=answer), chosen_score(answer.claims, answer.asks))
 
-    def _offer_lot(
+    def _add_class(
         self, feasibility: NodeFeasibility, names: Sequence[str], candidate: FeasibleNode, preference: int
     ) -> None:
-        if not feasibility.setting.same_keys:
+        if not feasibility.prefilter.same_keys:
             for name in names:
-                self._offer(feasibility, self._overlay.node(name), candidate, preference)
+                self._add(feasibility, self._overlay.node(name), candidate, preference)
             return
         feasibility.candidates.update(dict.fromkeys(names, candidate))
-        feasibility.ranking.put_all(names, feasibility.setting.key(self._overlay.node(names[0]), preference))
+        feasibility.ranking.put_all(names, feasibility.prefilter.key(self._overlay.node(names[0]), preference))
 
-    def _ask(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo) -> None:
-        name = node.name
+    def filter_node(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo) -> None:
+        """Filter one node and allocate its devices. Raises AllocationError."""
         failures = (
             feasibility.plan.check(node)
-            or feasibility.setting.check(node)
-            or (self._overlay.after is not None and self._refused_later(feasibility, name))
+            or feasibility.prefilter.check(node)
+            or (self._overlay.after is not None and self._failures_in_later_passes(feasibility, node.name))
             or demand.tied_elsewhere(node)
         )
         if failures:
-            feasibility.refusals[name] = failures
+            feasibility.refusals[node.name] = failures
             return
         uses = demand.pending_on(node)
-        if demand.counts_devices or (uses and not self._by_supply(demand)):
-            self._ask_allocator(feasibility, pod, demand, node, uses)
+        if demand.counts_devices or (uses and not self._by_class(demand)):
+            self._allocate(feasibility, pod, demand, node, uses)
         elif uses:
-            self._ask_supply(feasibility, demand, node, uses)
+            self._allocate_by_class(feasibility, demand, node, uses)
         else:
-            self._offer(feasibility, node, _NOTHING_TO_ALLOCATE, preference(demand, node, ()) if demand.fixed else 0)
+            self._add(feasibility, node, _NOTHING_TO_ALLOCATE, preference(demand, node, ()) if demand.fixed else 0)
 
-    def _offer(self, feasibility: NodeFeasibility, node: NodeInfo, candidate: FeasibleNode, preference: int) -> None:
+    def _add(self, feasibility: NodeFeasibility, node: NodeInfo, candidate: FeasibleNode, preference: int) -> None:
         feasibility.candidates[node.name] = candidate
-        feasibility.ranking.put(node.name, feasibility.setting.key(node, preference))
+        feasibility.ranking.put(node.name, feasibility.prefilter.key(node, preference))
 
-    def _ask_supply(
+    def _allocate_by_class(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]
     ) -> None:
-        assert self._supply is not None
-        answer = self._supply.answer(node, self._question_of(demand, uses))
+        assert self._devices is not None
+        answer = self._devices.answer(node, self._query(demand, uses))
         if isinstance(answer, DoesNotFit):
-            feasibility.refusals[node.name] = self._refused(answer)
+            feasibility.refusals[node.name] = self._failure(answer)
         elif isinstance(answer, GaveUp):
             feasibility.undecided[node.name] = str(answer)
         elif isinstance(answer, AllocationError):
@@ -318,64 +323,52 @@ class FilterResultCache:
             raise answer
         else:
             fixed = preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
-            self._offer(
-                feasibility, node, FeasibleNode(answer=answer), fixed + chosen_score(answer.claims, answer.asks)
-            )
+            score = fixed + chosen_score(answer.claims, answer.asks)
+            self._add(feasibility, node, FeasibleNode(answer=answer), score)
 
-    def _question_of(self, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> ClaimQuery:
-        assert self._supply is not None
-        last = self._asking
+    def _query(self, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> ClaimQuery:
+        assert self._devices is not None
+        last = self._last_query
         if last is None or last[0] is not demand or last[1] is not uses:
-            last = self._asking = demand, uses, self._supply.question(*self._question(demand, uses))
+            last = self._last_query = demand, uses, self._devices.query(*self._query_key(demand, uses))
         return last[2]
 
-    def _refused(self, answer: DoesNotFit) -> Sequence[FilterFailure]:
-        """How a node says that it has not the devices; those with the same answer say the same."""
-        last = self._said
+    def _failure(self, answer: DoesNotFit) -> Sequence[FilterFailure]:
+        """Return the failures of a node without the devices; nodes with one answer share the object."""
+        last = self._last_failure
         if last is None or last[0] is not answer:
-            last = self._said = answer, (unavailable(answer),)
+            last = self._last_failure = answer, (unavailable(answer),)
         return last[1]
 
-    def _ask_allocator(
+    def _allocate(
         self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]
     ) -> None:
-        name = node.name
         try:
             found = allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
         except GaveUp as error:
-            feasibility.undecided[name] = str(error)
+            feasibility.undecided[node.name] = str(error)
             return
         if isinstance(found, FilterFailure):
-            feasibility.refusals[name] = (found,)
-        elif demand.counts_devices and (failures := self._no_room(pod, demand, node, uses, found)):
-            feasibility.refusals[name] = failures
+            feasibility.refusals[node.name] = (found,)
+        elif demand.counts_devices and (failures := self._exceeds_node(pod, demand, node, uses, found)):
+            feasibility.refusals[node.name] = failures
         else:
-            self._offer(feasibility, node, FeasibleNode(found), preference(demand, node, found))
+            self._add(feasibility, node, FeasibleNode(found), preference(demand, node, found))
 
-    def _no_room(
+    def _exceeds_node(
         self, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse], found: Sequence[Obj]
     ) -> Sequence[FilterFailure]:
-        """What a node lacks for what the devices take of it themselves, at any moment."""
+        """Return what a node lacks, in any pass, of the resources that these devices take of it (KEP-5517)."""
         claimed = node_allocatable_use(self._overlay, pod, demand, node, list(zip(uses, found, strict=True)))
-        for moment in self._overlay.moments if claimed else ():
-            if failures := too_much(pod, moment.node(node.name), claimed):
+        for one in self._overlay.moments if claimed else ():
+            if failures := too_much(pod, one.node(node.name), claimed):
                 return failures
         return ()
 
-    def _refused_later(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
-        """What speaks against a node once room was made for others."""
+    def _failures_in_later_passes(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
         failures: Sequence[FilterFailure] = ()
-        for moment in self._overlay.moments[1:] if name in feasibility.differing else ():
-            failures = failures or feasibility.plan.check(moment.node(name))
-        for setting, moment in zip(feasibility.later, self._overlay.moments[1:], strict=False):
-            failures = failures or setting.check(moment.node(name))
+        for later in self._overlay.moments[1:] if name in feasibility.differing_nodes else ():
+            failures = failures or feasibility.plan.check(later.node(name))
+        for prefilter, later in zip(feasibility.later_passes, self._overlay.moments[1:], strict=False):
+            failures = failures or prefilter.check(later.node(name))
         return failures
-
-
-def feasibility_cache_of(snapshot: Snapshot, options: Options) -> FeasibilityCache:
-    """Return the cache that the options bring, or the one that the cluster has for decisions with such options."""
-    given = options.memory
-    if given is not None and given.profile is options.profile and snapshot.decision_cache.shares_results:
-        return given
-    key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
-    return snapshot.decision_cache.get_or_compute("boards", key, lambda: FeasibilityCache(options.profile), limit=4)

@@ -1,8 +1,8 @@
-"""Many nodes at once: nodes with equal devices of which the same are taken give one answer.
+"""Classes of nodes with equal devices of which the same are taken: they give one answer to any claims.
 
-A `Fleet` sorts nodes into peers and keeps that up to date at the cost of what changed: a device that changes hands
-moves one node. Names of nodes, pools and devices do not matter, as long as only one node sees the devices; pools that
-several nodes can see, and pools in trouble, are told apart by what they are.
+The index follows the devices at the cost of what changes: a device that is allocated moves one node to another class.
+Names of nodes, pools and devices do not matter, as long as only one node sees the devices. Pools that several nodes
+can see, and incomplete or invalid pools, count by their identity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPARE = 1000
 
 
 class NodeClass:
-    """Nodes that are alike, by their numbers in the fleet. Equal `key` means equal answers, whatever else changes."""
+    """Equal nodes by their numbers in the index. Equal `key` means equal answers, whatever else changes."""
 
     __slots__ = ("key", "nodes")
 
@@ -30,14 +30,14 @@ class NodeClass:
         self.nodes: dict[int, None] = {}
 
 
-_NOWHERE = NodeClass(None)
-"""Where a node is that is not there."""
-_UNSEEN = NodeClass(None)
-"""Where a node is that nobody has asked about."""
+_ABSENT = NodeClass(None)
+"""The class of a number without a node."""
+_UNCLASSIFIED = NodeClass(None)
+"""The class of a node that no query has asked for."""
 
 
 class NodeClassIndex:
-    """Nodes, the devices that they see and what is taken of them, at one moment; `update` moves on to another."""
+    """Nodes by class in one state of the devices; `update` follows to the next state."""
 
     def __init__(
         self,
@@ -50,49 +50,54 @@ class NodeClassIndex:
         self.snapshot = snapshot
         self.allocated = allocated
         self.nodes = list(nodes)
-        """By number; also those that were dropped, until another node takes the number."""
+        """By number. A dropped node stays until another takes its number."""
         self.partitionable = partitionable
-        self.peers: dict[Hashable, NodeClass] = {}
+        self.classes: dict[Hashable, NodeClass] = {}
         self._named: dict[str, list[int]] = {}
         for number, node in enumerate(self.nodes):
             self._named.setdefault(node.name, []).append(number)
         self._free: list[int] = []
         self._stamps: dict[str, int] = {}
         self._clock = 0
-        self._next = 0
         self.touched: set[str] | None = set()
-        """The nodes, known here or not, whose devices the last update may have changed; None: all."""
-        self._looked_at: tuple[int, DeviceSnapshot, list[PoolView]] | None = None
-        self._place: list[NodeClass] = []
+        """All nodes whose devices the last update may have changed, in the index or not; None: all."""
+        self._last_views: tuple[int, DeviceSnapshot, list[PoolView]] | None = None
+        self._class_of: list[NodeClass] = []
+        self._inventories = _InventoryNumbers()
         self._reset()
 
+    @property
+    def inventory_count(self) -> int:
+        """Return how many different pools there are, whatever their devices are called."""
+        return self._inventories.count
+
     def numbers(self, name: str) -> Sequence[int]:
-        """The numbers of the nodes of a name; there may be several, or none."""
+        """Return the numbers of the nodes of a name; there may be several, or none."""
         return self._named.get(name, ())
 
     def put(self, node: NodeView) -> None:
-        """Take in a node that is new, or has other labels. It is looked at when somebody asks for its peers."""
+        """Add a node, or replace one that has other labels. Its class is computed when it is asked for."""
         numbers = self._named.get(node.name)
         if numbers is None:
             number = self._free.pop() if self._free else len(self.nodes)
             if number == len(self.nodes):
                 self.nodes.append(node)
-                self._place.append(_NOWHERE)
+                self._class_of.append(_ABSENT)
             numbers = self._named[node.name] = [number]
         for number in numbers:
             self.nodes[number] = node
-            self._leave(number)
-            self._place[number] = _UNSEEN
+            self._remove(number)
+            self._class_of[number] = _UNCLASSIFIED
 
     def drop(self, name: str) -> None:
-        """Forget the nodes of a name."""
+        """Drop the nodes of a name."""
         for number in self._named.pop(name, ()):
-            self._leave(number)
-            self._place[number] = _NOWHERE
+            self._remove(number)
+            self._class_of[number] = _ABSENT
             self._free.append(number)
 
     def update(self, snapshot: DeviceSnapshot, allocated: AllocatedState) -> set[int] | None:
-        """Take in how things stand now; the nodes whose devices, or what is taken of them, changed (None: all)."""
+        """Follow to another state; return the nodes whose devices, or what is taken of them, changed (None: all)."""
         changed: set[str] = set()
         if snapshot is not self.snapshot:
             changed |= differing(snapshot.pools, self.snapshot.pools)
@@ -100,42 +105,42 @@ class NodeClassIndex:
             changed |= {str(key) for key in allocated.changed(self.allocated)}
         moved: set[int] = set()
         self.touched = set()
-        moments = (snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)
+        snapshots = (snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)
         for name in changed:
-            moved.update(self._concerned(name, *moments))
+            moved.update(self._affected(name, *snapshots))
         self.snapshot, self.allocated = snapshot, allocated
-        if len(self._numbers) > 2 * self._numbers_at_reset + _SPARE:
+        if len(self._inventories) > 2 * self._inventories.expected + _SPARE:
             self._reset()
             return None
         for number in moved:
-            if self._place[number] is not _UNSEEN:
-                self._leave(number)
-                self._join(number)
+            if self._class_of[number] is not _UNCLASSIFIED:
+                self._remove(number)
+                self._add(number)
         return moved
 
     def views(self, number: int) -> list[PoolView]:
-        """The pools that a node sees now. Raises AllocationError."""
-        last = self._looked_at
+        """Return the pools that a node sees. Raises AllocationError."""
+        last = self._last_views
         if last is None or last[0] != number or last[1] is not self.snapshot:
             last = number, self.snapshot, self.snapshot.views(self.nodes[number], self.partitionable)
-            self._looked_at = last
+            self._last_views = last
         return last[2]
 
-    def peers_of(self, number: int) -> NodeClass:
-        """The nodes that are like this one, itself included."""
-        if self._place[number] is _UNSEEN:
-            known = len(self._numbers)
-            self._join(number)
-            self._numbers_at_reset += len(self._numbers) - known
-        return self._place[number]
+    def class_of(self, number: int) -> NodeClass:
+        """Return the class of a node."""
+        if self._class_of[number] is _UNCLASSIFIED:
+            known = len(self._inventories)
+            self._add(number)
+            self._inventories.expected += len(self._inventories) - known
+        return self._class_of[number]
 
-    def _concerned(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
-        """The nodes whose answer may depend on a pool, as it was or as it is."""
+    def _affected(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
+        """Return the nodes whose answer may depend on a pool, as it was or as it is."""
         self._clock += 1
         self._stamps[name] = self._clock
         if any(name in snapshot.everywhere or name in snapshot.troubled for snapshot in snapshots):
             self.touched = None
-            return [number for number, place in enumerate(self._place) if place is not _NOWHERE]
+            return [number for number, place in enumerate(self._class_of) if place is not _ABSENT]
         pools = [snapshot.pools[name] for snapshot in snapshots if name in snapshot.pools]
         nodes = {item.placement.node_name for pool in pools for item in pool.slices}
         if self.touched is not None:
@@ -143,45 +148,41 @@ class NodeClassIndex:
         return [number for node in nodes for number in self._named.get(node, ())]
 
     def _reset(self) -> None:
-        self.peers.clear()
-        self._numbers: dict[Hashable, int] = {}
-        self._alone: dict[Hashable, PoolView | None] = {}
-        """The one view of a form; None once there were several."""
-        self.inventories = 0
-        """How many different pools there are, whatever their devices are called."""
-        before = self._place
-        self._place = [_NOWHERE] * len(self.nodes)
+        self.classes.clear()
+        self._inventories = self._inventories.renewed()
+        before = self._class_of
+        self._class_of = [_ABSENT] * len(self.nodes)
         for numbers in self._named.values():
             for number in numbers:
-                if before and before[number] is _UNSEEN:
-                    self._place[number] = _UNSEEN
+                if before and before[number] is _UNCLASSIFIED:
+                    self._class_of[number] = _UNCLASSIFIED
                 else:
-                    self._join(number)
-        self._numbers_at_reset = len(self._numbers)
+                    self._add(number)
+        self._inventories.expected = len(self._inventories)
 
-    def _join(self, number: int) -> None:
+    def _add(self, number: int) -> None:
         node = self.nodes[number]
-        self._looked_at = None
+        self._last_views = None
         try:
-            key: Hashable = tuple([self._part(view, node) for view in self.views(number)])
+            key: Hashable = tuple([self._pool_key(view, node) for view in self.views(number)])
         except AllocationError:
             key = number
-        peers = self.peers.get(key)
-        if peers is None:
-            peers = self.peers[key] = NodeClass(key)
-        peers.nodes[number] = None
-        self._place[number] = peers
+        node_class = self.classes.get(key)
+        if node_class is None:
+            node_class = self.classes[key] = NodeClass(key)
+        node_class.nodes[number] = None
+        self._class_of[number] = node_class
 
-    def _leave(self, number: int) -> None:
-        peers = self._place[number]
-        if peers is _NOWHERE or peers is _UNSEEN:
+    def _remove(self, number: int) -> None:
+        node_class = self._class_of[number]
+        if node_class is _ABSENT or node_class is _UNCLASSIFIED:
             return
-        del peers.nodes[number]
-        if not peers.nodes:
-            del self.peers[peers.key]
+        del node_class.nodes[number]
+        if not node_class.nodes:
+            del self.classes[node_class.key]
 
-    def _part(self, view: PoolView, node: NodeView) -> Hashable:
-        """What matters of a pool: its devices and what is taken of them."""
+    def _pool_key(self, view: PoolView, node: NodeView) -> Hashable:
+        """Return what counts of a pool: its devices and what is taken of them."""
         if view.status != "ok":
             return (view.status, view.key)
         if not view.confined:
@@ -189,26 +190,50 @@ class NodeClassIndex:
             if view.table.placed:
                 pattern = tuple([d.placement is None or matches_node(d.placement, node) for d in view.devices])
             return (view, self._stamps.get(str(view.key), 0), pattern)
-        return (view.key.driver, self._number(view), *view.occupation(self.allocated.use(view.key)))
+        return (view.key.driver, self._inventories.of(view), *view.occupation(self.allocated.use(view.key)))
 
-    def _number(self, view: PoolView) -> int:
-        """Equal for views that differ in names only."""
+
+class _InventoryNumbers:
+    """Number the views of pools: equal for views that differ in names only.
+
+    `alone` has the one view of each form, by which devices with identities are told apart; None once there are several.
+    """
+
+    __slots__ = ("_alone", "_next", "_numbers", "count", "expected")
+
+    def __init__(self, first: int = 0) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._alone: dict[Hashable, PoolView | None] = {}
+        self._next = first
+        self.count = 0
+        """How many different inventories there are."""
+        self.expected = 0
+        """How many entries the nodes of the index account for."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def renewed(self) -> _InventoryNumbers:
+        """Return an empty one that gives out other numbers."""
+        return _InventoryNumbers(self._next)
+
+    def of(self, view: PoolView) -> int:
+        """Return the number of a view."""
         known = (view.table, view.counter_names, view.totals)
         number = self._numbers.get(known)
         if number is None:
             shapes = view.table.shape_of
-            # Devices with identities of their own are told apart by the first of them.
             form = (len(shapes), shapes[0] if shapes else None, view.counter_names, view.totals)
             if form not in self._alone:
-                # The first of its form: what it consists of matters when there is another.
+                # The content of the first view of a form is compared only once there is another.
                 self._alone[form] = view
-                number = self._new_number()
+                number = self._new()
             else:
-                number = self._number_of_content(view, form)
+                number = self._of_content(view, form)
             self._numbers[known] = number
         return number
 
-    def _number_of_content(self, view: PoolView, form: Hashable) -> int:
+    def _of_content(self, view: PoolView, form: Hashable) -> int:
         alone = self._alone[form]
         if alone is not None:
             self._numbers[_content(alone)] = self._numbers[(alone.table, alone.counter_names, alone.totals)]
@@ -216,13 +241,13 @@ class NodeClassIndex:
         content = _content(view)
         number = self._numbers.get(content)
         if number is None:
-            number = self._numbers[content] = self._new_number()
+            number = self._numbers[content] = self._new()
         return number
 
-    def _new_number(self) -> int:
-        """No number means two things, not even one after the other: answers are kept by them."""
+    def _new(self) -> int:
+        """Return a number that was never used: answers are kept by them."""
         self._next += 1
-        self.inventories += 1
+        self.count += 1
         return self._next - 1
 
 

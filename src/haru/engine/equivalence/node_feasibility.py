@@ -1,4 +1,4 @@
-"""Hold what nodes answer to one kind of pod: which of them take it, what the others say, and how they rank."""
+"""Hold the results of filtering and scoring the nodes for the pods of one signature."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from haru.engine.state.overlay import Overlay
 
 @dataclass(frozen=True, slots=True)
 class FeasibleNode:
-    """A node that takes the pod, with the allocations that it would give, or the supply's answer that stands for them.
+    """A node that takes the pod: its allocations, or the answer of the allocator that they follow from.
 
-    Nodes with the same answer have devices that look alike to the claims.
+    Nodes with one answer have devices that the claims cannot tell apart.
     """
 
     allocations: Sequence[Obj] = ()
@@ -28,7 +28,7 @@ class FeasibleNode:
 
 
 class FilterSummary(NamedTuple):
-    """What all refusals come to: one message, its reasons, who refused, and the failures of each node."""
+    """Sum up all refusals: one message, its reasons, the plugins, and the failures of each node."""
 
     message: str
     reasons: tuple[Reason, ...]
@@ -38,39 +38,48 @@ class FilterSummary(NamedTuple):
 
 @dataclass(slots=True)
 class NodeFeasibility:
-    """The answers of all nodes for one kind of pod. `devices_seen` is the place up to which it knows the supply."""
+    """The results of all nodes for pods of one signature.
+
+    `devices_position`: the changes of devices that are counted in (`DeviceFeasibilityCache.position`).
+    """
 
     plan: FilterPlan
-    setting: PreFilterState
+    prefilter: PreFilterState
     ranking: ScoreIndex
-    follower: ChangeCursor = field(default_factory=ChangeCursor)
-    later: tuple[PreFilterState, ...] = ()
-    differing: frozenset[str] = frozenset()
-    devices_seen: int = -1
+    cursor: ChangeCursor = field(default_factory=ChangeCursor)
+    later_passes: tuple[PreFilterState, ...] = ()
+    differing_nodes: frozenset[str] = frozenset()
+    devices_position: int = -1
     summary: FilterSummary | None = None
     candidates: dict[str, FeasibleNode] = field(default_factory=dict)
     refusals: dict[str, Sequence[FilterFailure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
 
     def forget(self, name: str) -> None:
-        """Drop what a node answered."""
+        """Drop the result of a node."""
         if self.candidates.pop(name, None) is not None:
             self.ranking.drop(name)
         self.refusals.pop(name, None)
         self.undecided.pop(name, None)
 
+    def forget_all(self) -> None:
+        """Drop all results."""
+        for name in [*self.candidates, *self.refusals, *self.undecided]:
+            self.forget(name)
+
     def filter_failures(self, overlay: Overlay) -> dict[str, Sequence[FilterFailure]]:
-        """What each node says that refuses the pod, by name."""
-        if not self.setting.gated:
+        """Return the failures of each node that refuses the pod, by name."""
+        if not self.prefilter.spreads_by_key:
             return {name: self.refusals[name] for name in sorted(self.refusals)}
         found = {
-            name: self.setting.filter_failures(overlay.node(name), failures) for name, failures in self.refusals.items()
+            name: self.prefilter.filter_failures(overlay.node(name), failures)
+            for name, failures in self.refusals.items()
         }
         closed = (name for name in self.candidates if not self.ranking.takes(name))
-        found |= {name: self.setting.filter_failures(overlay.node(name), ()) for name in closed}
+        found |= {name: self.prefilter.filter_failures(overlay.node(name), ()) for name in closed}
         return dict(sorted(found.items()))
 
     @property
     def size(self) -> int:
-        """How many nodes have answered."""
+        """Return how many nodes have a result."""
         return len(self.candidates) + len(self.refusals) + len(self.undecided)

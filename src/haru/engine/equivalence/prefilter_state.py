@@ -1,6 +1,6 @@
-"""What surrounds one kind of pod: the rules between pods that hold for it, and the scorers that rank nodes for it.
+"""PreFilter and PreScore state of the pods of one signature: the rules between pods, and the scorers of nodes.
 
-Everything here follows the cluster: it is made once per kind of pod, and a placement costs what it touched.
+All of it follows the cluster: it is made once per signature, and a placement costs what it touched.
 Source: kube-scheduler's PreFilter and PreScore states, as behaviour; that they are kept is our own.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import cast
 
+from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.score_index import Key
 from haru.engine.framework.interfaces import PASS, NodeFilter, Scorer
 from haru.engine.framework.profile import Profile
@@ -34,31 +35,29 @@ from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
 _FEW_DOMAINS = 64
+_MAX_LABELS = 1024
 
 
 class SharedPreFilterState:
-    """What all kinds of pods look at: the nodes of domains, pods with terms, images, services."""
+    """The state that pods of all signatures share: topology domains, pods with affinity terms, images, services."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.affine = PodsWithAffinity()
         self.images = ImageStates()
         self.services = DefaultConstraintSelectors()
-        self._domains: dict[str, TopologyDomains] = {}
+        self._cache = DecisionCache()
 
     def catch_up(self, overlay: Overlay) -> None:
-        """Take in what has changed."""
+        """Follow the cluster to this overlay."""
         self.affine.catch_up(overlay)
 
     def domains(self, key: str) -> TopologyDomains:
-        """The nodes by one label; to be caught up by whoever asks."""
-        found = self._domains.get(key)
-        if found is None:
-            found = self._domains[key] = TopologyDomains(key)
-        return found
+        """Return the nodes by one label; the caller lets them catch up."""
+        return self._cache.get_or_compute("domains", key, lambda: TopologyDomains(key), _MAX_LABELS)
 
     def wide(self, overlay: Overlay, keys: Iterable[str]) -> frozenset[str]:
-        """Those of some topology labels that make few domains of many nodes."""
+        """Return those of some topology labels that have few values."""
         found = set()
         for key in keys:
             domains = self.domains(key)
@@ -67,8 +66,8 @@ class SharedPreFilterState:
                 found.add(key)
         return frozenset(found)
 
-    def kind(self, overlay: Overlay, pod: PodInfo) -> PodSignature:
-        """What of a pod matters to other pods and their domains, as things stand."""
+    def pod_signature(self, overlay: Overlay, pod: PodInfo) -> PodSignature:
+        """Return the signature of a pod on this overlay."""
         snapshot = overlay.snapshot
         hard, soft = (default_constraints(snapshot, pod, self.profile, self.services, when) for when in (HARD, SOFT))
         sole = sole_claims(snapshot, pod) if pod.volume_claims else ()
@@ -76,7 +75,7 @@ class SharedPreFilterState:
 
 
 class PodSignature:
-    """The constraints of a pod and what tells it from pods of the same shape."""
+    """The constraints of a pod; `key` tells it from pods of the same shape that rules between pods treat otherwise."""
 
     def __init__(
         self,
@@ -92,78 +91,83 @@ class PodSignature:
         self.soft = soft if profile.weight("PodTopologySpread") else ()
         self.sole = sole if "VolumeRestrictions" in filters else ()
         scores = profile.weight("InterPodAffinity")
-        self.company = bool(("InterPodAffinity" in filters or scores) and (shared.affine or pod.terms))
+        self.has_affinity = bool(("InterPodAffinity" in filters or scores) and (shared.affine or pod.terms))
         seen: tuple[object, ...] = ()
-        if self.company:
+        if self.has_affinity:
             own = sorted({key for term in pod.terms.near for key in term.label_keys})
             seen = (shared.affine.relevant(pod.labels), tuple(pod.labels.get(key) for key in own))
         matched = tuple(c.selector.matches(pod.labels) for c in self.hard)
-        self.signature: Hashable = (self.hard, matched, self.soft, self.company, seen, self.sole, pod.images)
+        self.key: Hashable = (self.hard, matched, self.soft, self.has_affinity, seen, self.sole, pod.images)
 
 
 _AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
 
 
 class PreFilterState:
-    """The rules and scorers for pods of one kind."""
+    """The rules and scorers for pods of one signature.
+
+    `wide`: topology labels with few values. Spreading over them is checked per score key instead of per node.
+    """
 
     def __init__(
         self,
         shared: SharedPreFilterState,
-        kind: PodSignature,
+        signature: PodSignature,
         wide: Collection[str] = (),
         wanted: Sequence[Wanted] = (),
     ) -> None:
         self._shared = shared
         self._wanted = tuple(wanted)
-        self._spread = SpreadRules(kind.pod, kind.hard, wide) if kind.hard else None
-        self.gated = self._spread is not None and any(c.key in wide for c in kind.hard)
-        self._sole = SoleUse(kind.pod, kind.sole) if kind.sole else None
-        self._around: TopologyToAffinityTerms | None = None
+        self._spread = SpreadRules(signature.pod, signature.hard, wide) if signature.hard else None
+        self.spreads_by_key = self._spread is not None and any(c.key in wide for c in signature.hard)
+        self._sole = SoleUse(signature.pod, signature.sole) if signature.sole else None
+        self._affinity: TopologyToAffinityTerms | None = None
         profile = shared.profile
-        if kind.company:
+        if signature.has_affinity:
             args = profile.affinity
-            self._around = TopologyToAffinityTerms(kind.pod, args.hard_weight, ignore_preferred=args.ignore_preferred)
+            self._affinity = TopologyToAffinityTerms(
+                signature.pod, args.hard_weight, ignore_preferred=args.ignore_preferred
+            )
         self._refuses = "InterPodAffinity" in profile.filters
-        self._scorers = tuple(self._made(kind))
+        self._scorers = tuple(self._new_scorers(signature))
 
     @property
-    def alone(self) -> bool:
-        """Whether a pod on one node makes no difference to what other nodes say, and how they compare."""
-        rules = self._spread, self._sole, self._around
+    def is_node_local(self) -> bool:
+        """Return whether a pod on one node changes no result and no score of another."""
+        rules = self._spread, self._sole, self._affinity
         return all(rule is None for rule in rules) and all(scorer.alone for scorer in self._scorers)
 
     @property
     def general(self) -> bool:
-        """Whether the rules between pods refuse no node, whatever pods there are."""
-        return self._spread is None and not (self._around is not None and self._refuses)
+        """Return whether the rules between pods refuse no node."""
+        return self._spread is None and not (self._affinity is not None and self._refuses)
 
     @property
     def same_keys(self) -> bool:
-        """Whether scorers see the same of the nodes of one lot (`Snapshot.lots`)."""
-        return not self.gated and all(scorer.general for scorer in self._scorers)
+        """Return whether nodes of one equivalence class have one key."""
+        return not self.spreads_by_key and all(scorer.general for scorer in self._scorers)
 
     @property
     def sole_use(self) -> NodeFilter | None:
-        """Whether claims that the pod wants for itself are in use: a rule that the plan asks in its turn."""
+        """Return the filter for claims that the pod uses alone; the plan checks it in its order."""
         return self._sole.check if self._sole is not None else None
 
     @property
     def scorers(self) -> Sequence[Scorer]:
-        """The scorers, in the order of a key's parts; the first is that of the devices."""
+        """Return the scorers in the order of a key's parts; the first scores devices."""
         return self._scorers
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
-        """Take in what has changed; the nodes to be asked again, besides those that changed. None: all of them."""
+        """Follow the cluster; return the nodes to filter again besides those that changed. None: all."""
         found: list[set[str] | None] = []
         if self._sole is not None and self._sole.catch_up(overlay):
             found.append(None)
         if self._spread is not None:
             touched = self._spread.catch_up(overlay)
             found += [self._nodes(overlay, key, values) for key, values in zip(self._spread.keys, touched, strict=True)]
-        if self._around is not None:
-            self._around.catch_up(overlay)
-            judged = self._around.touched.judged if self._around.touched is not None else None
+        if self._affinity is not None:
+            self._affinity.catch_up(overlay)
+            judged = self._affinity.touched.judged if self._affinity.touched is not None else None
             found += [None] if judged is None else [self._nodes(overlay, key, {value}) for key, value in judged]
         found += [scorer.catch_up(overlay) for scorer in self._scorers]
         if any(names is None for names in found):
@@ -171,32 +175,36 @@ class PreFilterState:
         return set().union(*(names for names in found if names))
 
     def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
-        """Why the rules between pods refuse a node; if `gated`, but for what is asked of a class (`is_closed`)."""
+        """Return why the rules between pods refuse a node; not spreading, if it is kept by key (`is_closed`)."""
         failures = self._spread.check_nodes(node) if self._spread is not None else PASS
-        if not failures and self._around is not None and self._refuses:
-            failures = self._around.check(node)
+        if not failures and self._affinity is not None and self._refuses:
+            failures = self._affinity.check(node)
         return failures
 
     def is_closed(self, key: Key) -> bool:
-        """Whether nodes with this key are refused by rules that a gate stands for."""
-        return self.gated and self._spread is not None and self._spread.full(cast("tuple[str, ...]", key[-1]))
+        """Return whether spreading refuses the nodes with this key."""
+        return self.spreads_by_key and self._spread is not None and self._spread.full(cast("tuple[str, ...]", key[-1]))
 
     def filter_failures(self, node: NodeInfo, failures: Sequence[FilterFailure]) -> Sequence[FilterFailure]:
-        """What a node says, spreading in its turn where a gate stands for it."""
-        if self.gated and self._spread is not None and (not failures or failures[0].plugin in _AFTER_SPREADING):
+        """Return the failures of a node, with spreading in its order where it is kept by key."""
+        if (
+            self.spreads_by_key
+            and self._spread is not None
+            and (not failures or failures[0].plugin in _AFTER_SPREADING)
+        ):
             return self._spread.check(node) or failures
         return failures
 
     def key(self, node: NodeInfo, devices: int) -> Key:
-        """What the scorers see of a node; `devices` is how well its devices suit the claims."""
+        """Return what the scorers see of a node; `devices` is the score of its devices."""
         seen = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
-        return (*seen, self._spread.domains_of(node)) if self.gated and self._spread is not None else seen
+        return (*seen, self._spread.domains_of(node)) if self.spreads_by_key and self._spread is not None else seen
 
-    def _made(self, kind: PodSignature) -> Iterator[Scorer]:
-        """Scorers that could tell nodes apart. A weight of 0 is the same as not being there."""
+    def _new_scorers(self, signature: PodSignature) -> Iterator[Scorer]:
+        """Yield the scorers that can tell nodes apart; one of weight 0 does not count."""
         shared = self._shared
         request = ScoreRequest(
-            kind.pod, shared.profile, kind.soft, self._around, self._wanted, shared.images, shared.domains
+            signature.pod, shared.profile, signature.soft, self._affinity, self._wanted, shared.images, shared.domains
         )
         for plugin in SCORE_PLUGINS:
             scorer = plugin.scorer(request)

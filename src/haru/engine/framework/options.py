@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET
 from haru.engine.dra.model.model import Features
 from haru.engine.framework.profile import DEFAULT_PROFILE, Profile
-
-if TYPE_CHECKING:
-    from haru.engine.equivalence.feasibility_cache import FeasibilityCache
 
 
 def _no_share_id() -> str:
@@ -83,8 +79,7 @@ class Options:
 
     `seed` breaks ties. `now` is the time, in seconds since the epoch: run-time limits and the times of `preemption` are
     measured against it. `profile` has the filters and scores. `new_share_id` makes the identifier of a device share; it
-    is called only for devices that several claims may share. `memory` caches what earlier decisions under the same
-    options have computed: with it decisions are faster and no different.
+    is called only for devices that several claims may share.
     """
 
     seed: int = 0
@@ -95,4 +90,3 @@ class Options:
     budgets: SearchBudgets = field(default_factory=SearchBudgets)
     preemption: PreemptionOptions = field(default_factory=PreemptionOptions)
     new_share_id: Callable[[], str] = _no_share_id
-    memory: FeasibilityCache | None = None

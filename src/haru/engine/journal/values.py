@@ -15,7 +15,7 @@ from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, Obj,
 from haru.engine.state.nominations import Nomination
 
 # A journal has no caches and no functions; the profile has an entry of its own.
-_LEFT_OUT = frozenset({"memory", "new_share_id", "profile"})
+_LEFT_OUT = frozenset({"new_share_id", "profile"})
 _SECTIONS: Mapping[str, type[Any]] = {
     "gates": SchedulerGates,
     "budgets": SearchBudgets,

@@ -54,7 +54,7 @@ class PodBatch:
         self._filter_results = filter_results
         self.feasibility = feasibility
         self._first = pod
-        self._signature = filter_results.signature(pod)
+        self._signature = filter_results.pod_key(pod)
         self._specs: list[object] | None = None
         self._first_demand = _NO_DEMAND
         self._chose = False
@@ -78,7 +78,7 @@ class PodBatch:
             return False
         demand.read_as(self._first_demand)
         same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == _owners(first)
-        return same or self._filter_results.signature(pod) == self._signature
+        return same or self._filter_results.pod_key(pod) == self._signature
 
     def update_last_node(self, demand: DeviceDemand) -> None:
         """Update the node that the last member was placed on. Raises AllocationError."""

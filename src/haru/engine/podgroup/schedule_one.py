@@ -85,9 +85,9 @@ class PodPlacer:
     def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         if self._batch is None or not self._batch.takes(pod, demand):
             feasibility = self._filter_results.feasibility(pod, demand)
-            steady = self._filter_results.steady(feasibility, pod, demand)
+            can_batch = self._filter_results.can_batch(feasibility, pod, demand)
             self._batch = (
-                PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod) if steady else None
+                PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod) if can_batch else None
             )
             if self._batch is None or not self._batch.takes(pod, demand):
                 return self._place_alone(feasibility, pod, demand)

@@ -18,7 +18,6 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.extended_resources import extended_resource_claim_owners
 from haru.engine.dra.pools.inventory import Inventory
 from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.equivalence.interned_id import NodeInterner
 from haru.engine.equivalence.node_device_classes import ClassIndex
 from haru.engine.state.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.state.cow_map import CowMap
@@ -77,7 +76,7 @@ class SchedulerCache:
         self._others: dict[str, CowMap[Obj]] = {}
         self._decision_cache = cache
         self._inventory = Inventory(cache)
-        self._node_interner = NodeInterner()
+        self._ids = cache.scope()
         self._wardrobe = ClassIndex(self._inventory)
         self._ownership = WorkloadOwners()
         self._allocated = AllocatedState.from_claims(())
@@ -254,13 +253,11 @@ class SchedulerCache:
     # Nodes
 
     def _apply_node(self, obj: Obj) -> None:
-        spec = NodeSpec.of(obj, self._node_interner)
+        spec = NodeSpec.of(obj, self._ids)
         current = self._state.nodes.get(spec.name)
         if current is None or not current.present:
             self._node_names = None
-        self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name, interner=self._node_interner)).with_spec(
-            spec
-        )
+        self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name, ids=self._ids)).with_spec(spec)
 
     def _remove_node(self, obj: Obj) -> None:
         name = obj["metadata"]["name"]
@@ -321,7 +318,7 @@ class SchedulerCache:
     def _count_in(self, pod: PodInfo) -> None:
         """A pod that lives: on its node, or waiting, and as a member of its group."""
         if pod.node:
-            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, interner=self._node_interner)
+            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, ids=self._ids)
             self._state.nodes[pod.node] = info.with_pod(pod)
             # Read now that it is at hand: whoever looks for what ends first asks all pods at once.
             _ = pod.outlook

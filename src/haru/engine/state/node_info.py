@@ -13,10 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from haru.engine.equivalence.interned_id import InternedId, InternTable, NodeInterner
+from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cached_property import cached_property
 from haru.engine.state.decision import Obj
 from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
+
+_MAX_IDS = 32_768
+
+
+class InternedId:
+    """One object for all equal values, compared by identity.
+
+    Only speed depends on finding it again: after the cache has dropped it, an equal value gets another one.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +43,15 @@ class NodeSpec:
     kind: InternedId = field(default_factory=InternedId)
 
     @staticmethod
-    def of(obj: Obj, interner: NodeInterner | None = None) -> NodeSpec:
-        """Decode a Node object. `interner`: that of its cluster, so that equal nodes get one `kind`."""
+    def of(obj: Obj, ids: DecisionCache | None = None) -> NodeSpec:
+        """Decode a Node object. `ids`: the cache of its cluster's interned values; equal nodes get one `kind`."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         amounts = status.get("allocatable") or status.get("capacity") or {}
         taints = tuple(spec.get("taints") or ())
         unschedulable = bool(spec.get("unschedulable"))
         allocatable = {name: amount_of(name, quantity) for name, quantity in amounts.items()}
         features = frozenset(status.get("declaredFeatures") or ())
-        table = InternTable() if interner is None else interner.kinds
+        offer = (_taint_text(taints), unschedulable, tuple(sorted(allocatable.items())), features)
         made = NodeSpec(
             name=obj["metadata"]["name"],
             obj=obj,
@@ -48,7 +59,7 @@ class NodeSpec:
             taints=taints,
             unschedulable=unschedulable,
             allocatable=allocatable,
-            kind=table.of((_taint_text(taints), unschedulable, tuple(sorted(allocatable.items())), features)),
+            kind=InternedId() if ids is None else ids.get_or_compute("node kinds", offer, InternedId, _MAX_IDS),
         )
         if not status.get("images"):
             made.__dict__["images"] = NO_IMAGES
@@ -86,12 +97,12 @@ class NodeInfo:
     requested: Mapping[str, int]
     scoring_requested: tuple[int, int]
     host_ports: tuple[HostPort, ...]
-    interner: NodeInterner
+    ids: DecisionCache
 
     @staticmethod
-    def empty(name: str, spec: NodeSpec | None = None, interner: NodeInterner | None = None) -> NodeInfo:
-        """A node without pods. `interner`: that of its cluster, so that nodes with equal use get one `load`."""
-        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), (), NodeInterner() if interner is None else interner)
+    def empty(name: str, spec: NodeSpec | None = None, ids: DecisionCache | None = None) -> NodeInfo:
+        """A node without pods. `ids`: the cache of its cluster's interned values; equal use gets one `load`."""
+        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), (), DecisionCache() if ids is None else ids)
         made.__dict__["affine"] = ()
         made.__dict__["load"] = _load_of(made)
         return made
@@ -133,7 +144,7 @@ class NodeInfo:
 
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
         """The same pods on another version of the node, or on none."""
-        parts = self.pods, self.requested, self.scoring_requested, self.host_ports, self.interner
+        parts = self.pods, self.requested, self.scoring_requested, self.host_ports, self.ids
         made = NodeInfo(self.name, spec or ABSENT, *parts)
         made.__dict__["load"] = self.load
         if "affine" in self.__dict__:
@@ -155,10 +166,10 @@ class NodeInfo:
             requested,
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
             (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
-            self.interner,
+            self.ids,
         )
-        step, heavier = (base.load, pod.weight), self.interner.heavier
-        made.__dict__["load"] = heavier.get(step) or heavier.put(step, _load_of(made))
+        step = base.load, pod.weight
+        made.__dict__["load"] = self.ids.get_or_compute("loads with a pod", step, lambda: _load_of(made), _MAX_IDS)
         if "affine" in base.__dict__ and not pod.spec.get("affinity"):
             # What is known already need not be looked for when somebody looks at all nodes.
             made.__dict__["affine"] = base.affine
@@ -179,9 +190,10 @@ class NodeInfo:
                 requested[name] = requested.get(name, 0) + value
             cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
             ports.extend(sorted(pod.host_ports))
-        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports), self.interner)
+        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports), self.ids)
 
 
 def _load_of(node: NodeInfo) -> InternedId:
     taken = tuple(sorted(node.requested.items()))
-    return node.interner.loads.of((taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))))
+    key = (taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports)))
+    return node.ids.get_or_compute("node loads", key, InternedId, _MAX_IDS)

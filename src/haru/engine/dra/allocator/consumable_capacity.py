@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from haru.engine.dra.model.model import Capacity, Shape
 from haru.engine.dra.model.quantities import UNIT, binary_text, whole
 
 Wanted = tuple[tuple[str, int, str], ...]
 """What a request asks of capacities: name, billionths, text; sorted by name."""
+_MAX_REQUESTS = 1024
+_UNKNOWN: Any = object()
 
 
 @lru_cache(maxsize=4096)
@@ -54,9 +57,17 @@ def violates(capacity: Capacity, taken: int) -> bool:
     return False
 
 
-@lru_cache(maxsize=16384)
 def share(shape: Shape, wanted: Wanted) -> tuple[tuple[int, str], ...] | None:
-    """What a share takes of each capacity of the device, in their order; None when it never can have it."""
+    """Return what a share takes of each capacity of the device, in their order; None if it never fits."""
+    found: tuple[tuple[int, str], ...] | None = shape.shares.get(wanted, _UNKNOWN)
+    if found is _UNKNOWN:
+        if not shape.shares or len(shape.shares) >= _MAX_REQUESTS:
+            shape.shares = {}
+        found = shape.shares[wanted] = _share(shape, wanted)
+    return found
+
+
+def _share(shape: Shape, wanted: Wanted) -> tuple[tuple[int, str], ...] | None:
     asked = {name: (value, text) for name, value, text in wanted}
     taken = []
     for name, capacity in shape.capacity:

@@ -87,6 +87,9 @@ class Capacity(NamedTuple):
     policy: str = ""
 
 
+_NO_SHARES: dict[Any, Any] = {}
+
+
 class Shape:
     """What selectors and constraints see of a device. Interned: equal devices have the same one. Never changed.
 
@@ -95,7 +98,7 @@ class Shape:
     expression: versions, lists, and what no version knows.
     """
 
-    __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "policies", "shareable")
+    __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "policies", "shareable", "shares")
 
     def __init__(
         self,
@@ -111,6 +114,8 @@ class Shape:
         self.attributes = attributes
         self.capacity = capacity
         self.shareable = shareable
+        self.shares = _NO_SHARES
+        """What shares take of the capacities, by request, as far as it was computed (`consumable_capacity.share`)."""
         self.by_name = dict(attributes)
         if like is None:
             self.amounts = dict(capacity)
