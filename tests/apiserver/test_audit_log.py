@@ -13,7 +13,7 @@ import pytest
 from api_caller import ADMIN, MAPS, PODS, USER, Caller, Clock, config_map, make_config, pod
 
 from haru.apiserver.audit import AuditFile, PolicyError
-from haru.apiserver.audit.attributes import About, about
+from haru.apiserver.audit.attributes import AuditAttributes, audit_attributes
 from haru.apiserver.audit.entries import Entry
 from haru.apiserver.audit.log import AuditLog
 from haru.apiserver.audit.policy import LEVELS, load_policy, parse_policy
@@ -70,7 +70,7 @@ def request(method: str, url: str) -> Request:
     ],
 )
 def test_request_attributes_of_url(method: str, url: str, wanted: tuple[str, ...]) -> None:
-    found = about(request(method, url))
+    found = audit_attributes(request(method, url))
     assert (
         found.verb,
         found.group,
@@ -84,12 +84,12 @@ def test_request_attributes_of_url(method: str, url: str, wanted: tuple[str, ...
 
 # --- policies
 
-POD = About("get", "/p", "", "v1", "pods", "", "default", "a")
-LOG = About("get", "/p", "", "v1", "pods", "log", "default", "a")
-NODE = About("list", "/p", "", "v1", "nodes")
-SECRET = About("get", "/p", "", "v1", "secrets", "", "default", "a")
-TOKEN = About("create", "/p", "", "v1", "serviceaccounts", "token", "default", "a")
-HEALTH = About("get", "/healthz/ping")
+POD = AuditAttributes("get", "/p", "", "v1", "pods", "", "default", "a")
+LOG = AuditAttributes("get", "/p", "", "v1", "pods", "log", "default", "a")
+NODE = AuditAttributes("list", "/p", "", "v1", "nodes")
+SECRET = AuditAttributes("get", "/p", "", "v1", "secrets", "", "default", "a")
+TOKEN = AuditAttributes("create", "/p", "", "v1", "serviceaccounts", "token", "default", "a")
+HEALTH = AuditAttributes("get", "/healthz/ping")
 
 
 def named(*resources: str, group: str = "", **more: Any) -> list[Obj]:
@@ -131,7 +131,7 @@ def named(*resources: str, group: str = "", **more: Any) -> list[Obj]:
         ({"nonResourceURLs": ["*"]}, POD, False),
     ],
 )
-def test_audit_rule_matches_request(parts: Obj, asked: About, matches: bool) -> None:
+def test_audit_rule_matches_request(parts: Obj, asked: AuditAttributes, matches: bool) -> None:
     telling = parse_policy(policy(rule(**parts))).of(JANE, asked)
     assert LEVELS[telling.level] == ("Request" if matches else "None")
 

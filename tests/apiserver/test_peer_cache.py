@@ -11,10 +11,10 @@ import pytest
 
 from haru.apiserver.peers import discovery_cache as known_module
 from haru.apiserver.peers.client import NoDiscovery, Offer
-from haru.apiserver.peers.counts import Counts
-from haru.apiserver.peers.discovery_cache import Known
-from haru.apiserver.peers.endpoints import Places, Unresolved
-from haru.apiserver.peers.excluded import GRACE, Excluded
+from haru.apiserver.peers.counts import PeerMetrics
+from haru.apiserver.peers.discovery_cache import PeerDiscoveryCache
+from haru.apiserver.peers.endpoints import PeerEndpoints, Unresolved
+from haru.apiserver.peers.excluded import GRACE, ExcludedVersions
 from haru.apiserver.peers.identity import PREFIX, Identity
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.server import ApiServer, ServerConfig
@@ -54,7 +54,7 @@ def definition(*versions: str) -> Obj:
 
 
 async def test_custom_versions_stay_excluded_for_a_grace_period(loopback: Loopback) -> None:
-    excluded = Excluded(loopback.objects)
+    excluded = ExcludedVersions(loopback.objects)
     await excluded.start()
     clock = loopback.objects.clock
     assert isinstance(clock, Clock) and await excluded.now() == set()
@@ -81,8 +81,8 @@ class Peer:
 
     def __init__(self, loopback: Loopback, *answers: Offer | Exception) -> None:
         self.answers, self.asked = list(answers), 0
-        self.counts = Counts()
-        self.known = Known(loopback.objects, "apiserver-own", self.resolve, self.ask, self.counts)
+        self.counts = PeerMetrics()
+        self.known = PeerDiscoveryCache(loopback.objects, "apiserver-own", self.resolve, self.ask, self.counts)
 
     async def resolve(self, server: str) -> tuple[str, int]:
         if self.answers and isinstance(self.answers[0], Unresolved):
@@ -177,7 +177,7 @@ async def test_two_servers_with_one_hostname_are_logged(loopback: Loopback, capl
     "value", [b"{}", b'{"subsets":[]}', b'{"subsets":[{"addresses":[{"ip":"evil.example"}],"ports":[]}]}']
 )
 async def test_malformed_peer_endpoint_is_unresolved(loopback: Loopback, value: bytes) -> None:
-    places = Places(loopback.objects, "own")
+    places = PeerEndpoints(loopback.objects, "own")
     with pytest.raises(Unresolved, match="no endpoint of the API server x is known"):
         await places.resolve("x")
     await loopback.objects.store.transact(Put("peerserverleases/x", value))
@@ -221,7 +221,7 @@ async def test_peer_with_expired_lease_is_forgotten(loopback: Loopback, monkeypa
 
 
 async def test_versions_of_extension_servers_are_excluded(loopback: Loopback) -> None:
-    excluded = Excluded(loopback.objects)
+    excluded = ExcludedVersions(loopback.objects)
     await excluded.start()
     spec = {"group": "far.example", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
     kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.far.example"}}

@@ -18,7 +18,7 @@ from haru.apiserver.peers.identity import has_run_out, server_id
 from haru.apiserver.peers.options import FrontProxyOptions
 from haru.apiserver.peers.proxy import forwarded_headers, identity_headers
 from haru.apiserver.peers.request_header import Authorities, fingerprints
-from haru.apiserver.peers.routes import Asked, asked_of, target_of
+from haru.apiserver.peers.routes import ResourceRequest, resource_request_of, target_of
 from haru.apiserver.request.http import Request
 from haru.apiserver.server import UserInfo
 from haru.embedded.options import OptionError
@@ -42,16 +42,16 @@ def test_server_id_is_hash_of_hostname() -> None:
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
-        ("/api/v1/widgets", Asked(("", "v1", "widgets"))),
-        ("/apis/a.b/v1/widgets", Asked(("a.b", "v1", "widgets"))),
-        ("/apis/a.b/v1/widgets/x/", Asked(("a.b", "v1", "widgets"), "", "x")),
-        ("/apis/a.b/v1/widgets/x/status", Asked(("a.b", "v1", "widgets"), "", "x", "status")),
-        ("/apis/a.b/v1/widgets/x/proxy/and/more", Asked(("a.b", "v1", "widgets"), "", "x", "proxy")),
-        ("/apis/a.b/v1/namespaces/n/widgets", Asked(("a.b", "v1", "widgets"), "n")),
-        ("/apis/a.b/v1/namespaces/n/widgets/x/scale", Asked(("a.b", "v1", "widgets"), "n", "x", "scale")),
-        ("/apis/a.b/v1/watch/namespaces/n/widgets/x", Asked(("a.b", "v1", "widgets"), "n", "x", "", True)),
-        ("/apis/a.b/v1/namespaces/n/status", Asked(("a.b", "v1", "namespaces"), "", "n", "status")),
-        ("/apis/a.b/v1/namespaces", Asked(("a.b", "v1", "namespaces"))),
+        ("/api/v1/widgets", ResourceRequest(("", "v1", "widgets"))),
+        ("/apis/a.b/v1/widgets", ResourceRequest(("a.b", "v1", "widgets"))),
+        ("/apis/a.b/v1/widgets/x/", ResourceRequest(("a.b", "v1", "widgets"), "", "x")),
+        ("/apis/a.b/v1/widgets/x/status", ResourceRequest(("a.b", "v1", "widgets"), "", "x", "status")),
+        ("/apis/a.b/v1/widgets/x/proxy/and/more", ResourceRequest(("a.b", "v1", "widgets"), "", "x", "proxy")),
+        ("/apis/a.b/v1/namespaces/n/widgets", ResourceRequest(("a.b", "v1", "widgets"), "n")),
+        ("/apis/a.b/v1/namespaces/n/widgets/x/scale", ResourceRequest(("a.b", "v1", "widgets"), "n", "x", "scale")),
+        ("/apis/a.b/v1/watch/namespaces/n/widgets/x", ResourceRequest(("a.b", "v1", "widgets"), "n", "x", "", True)),
+        ("/apis/a.b/v1/namespaces/n/status", ResourceRequest(("a.b", "v1", "namespaces"), "", "n", "status")),
+        ("/apis/a.b/v1/namespaces", ResourceRequest(("a.b", "v1", "namespaces"))),
         ("/apis/a.b/v1", None),
         ("/apis", None),
         ("/version", None),
@@ -62,8 +62,8 @@ def test_server_id_is_hash_of_hostname() -> None:
         ("/apis/a.b/v1/widgets/a\nb", None),
     ],
 )
-def test_resource_is_parsed_from_path(path: str, asked: Asked | None) -> None:
-    assert asked_of(path) == asked
+def test_resource_is_parsed_from_path(path: str, asked: ResourceRequest | None) -> None:
+    assert resource_request_of(path) == asked
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from haru.apiserver import background
 from haru.apiserver.encoding import gzip_parts, list_cache
-from haru.apiserver.encoding.list_cache import FROM_RECORDS, Items, ListBody, ListCache
+from haru.apiserver.encoding.list_cache import FROM_RECORDS, EncodedItems, ListBody, ListCache
 from haru.storage import Record
 
 Obj = dict[str, Any]
@@ -43,7 +43,7 @@ class Collection:
         self.encoded += 1
         return record.value
 
-    def items(self, which: str = "maps") -> list[Items]:
+    def items(self, which: str = "maps") -> list[EncodedItems]:
         return self.lists.items((which,), [self.records[key] for key in sorted(self.records)], self.encode)
 
     def check(self) -> None:

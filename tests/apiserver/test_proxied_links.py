@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.apiserver.proxy.links import TAG_BYTES, Links, Page
-from haru.apiserver.proxy.targets import Place, Wanted, is_proxyable, split_name, wanted_of
+from haru.apiserver.proxy.targets import ProxyRequest, ProxyTarget, is_proxyable, proxy_request_of, split_name
 
 PREFIX = "/api/v1/namespaces/n/pods/web:80/proxy"
 
@@ -17,16 +17,16 @@ PREFIX = "/api/v1/namespaces/n/pods/web:80/proxy"
 @pytest.mark.parametrize(
     ("path", "wanted"),
     [
-        ("/api/v1/namespaces/n/pods/web/proxy", Wanted("pods", "n", "web", "")),
-        ("/api/v1/namespaces/n/services/https:web:x/proxy/", Wanted("services", "n", "https:web:x", "/")),
-        ("/api/v1/namespaces/n/pods/web:80/proxy/a/b", Wanted("pods", "n", "web:80", "/a/b")),
+        ("/api/v1/namespaces/n/pods/web/proxy", ProxyRequest("pods", "n", "web", "")),
+        ("/api/v1/namespaces/n/services/https:web:x/proxy/", ProxyRequest("services", "n", "https:web:x", "/")),
+        ("/api/v1/namespaces/n/pods/web:80/proxy/a/b", ProxyRequest("pods", "n", "web:80", "/a/b")),
         ("/api/v1/namespaces/n/pods/web/proxies", None),
         ("/api/v1/nodes/web/proxy/", None),
         ("/api/v1/namespaces/n/endpoints/web/proxy", None),
     ],
 )
-def test_proxy_path_is_parsed(path: str, wanted: Wanted | None) -> None:
-    assert wanted_of(path) == wanted
+def test_proxy_path_is_parsed(path: str, wanted: ProxyRequest | None) -> None:
+    assert proxy_request_of(path) == wanted
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_own_and_special_addresses_are_not_proxyable(address: str) -> None:
 
 
 def test_ipv6_address_is_bracketed_in_url() -> None:
-    assert Place("http", "10.1.2.3", 80).netloc == "10.1.2.3"
-    assert Place("https", "fd00::1", 8443).netloc == "[fd00::1]:8443"
+    assert ProxyTarget("http", "10.1.2.3", 80).netloc == "10.1.2.3"
+    assert ProxyTarget("https", "fd00::1", 8443).netloc == "[fd00::1]:8443"
 
 
 LINKS = Links(PREFIX, "10.1.2.3", "api:6443")

@@ -89,7 +89,7 @@ async def test_missing_second_request_times_out(port: int, monkeypatch: pytest.M
 
 
 async def test_missing_request_body_times_out(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.app._limits, "_timeout", RequestTimeout(0.05))
+    monkeypatch.setattr(api.app._limits, "wait_for", RequestTimeout(0.05).wait_for)
     sent: list[Obj] = []
 
     async def receive() -> Obj:

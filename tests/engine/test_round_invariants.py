@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from haru.cli.schedule_cases import answer_case
+from haru.cli.schedule import answer_case
 from haru.kube.gates import FeatureGates
 
 Obj = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from forwarding_cluster import cluster, pod_object
 from kubelet_pieces import NODE, client_context
 
-from haru.apiserver.proxy import Endpoint, asked_rights, connection_of, endpoint_of, pod_target
+from haru.apiserver.proxy import Endpoint, connect_request_of, endpoint_of, pod_target, required_rights
 from haru.apiserver.request import Request
 from haru.kube.errors import StatusError
 
@@ -168,7 +168,7 @@ async def test_exec_stream_passes_through_both_servers(tmp_path: Path) -> None:
     ],
 )
 def test_connect_path_is_parsed(path: str, found: tuple[str, ...] | None) -> None:
-    wanted = connection_of(path)
+    wanted = connect_request_of(path)
     told = None if wanted is None else (wanted.plural, wanted.subresource, wanted.namespace, wanted.name, wanted.rest)
     assert told == found
 
@@ -181,25 +181,26 @@ def request_of(method: str, query: str = "") -> Request:
 
 
 def test_connect_request_needs_expected_permissions() -> None:
-    pod, node = connection_of("/api/v1/namespaces/a/pods/b/exec"), connection_of("/api/v1/nodes/n/proxy/pods")
+    pod, node = connect_request_of("/api/v1/namespaces/a/pods/b/exec"), connect_request_of("/api/v1/nodes/n/proxy/pods")
     assert pod is not None and node is not None
-    assert [one.verb for one in asked_rights(request_of("GET"), pod)] == ["get", "create"]
-    assert [one.verb for one in asked_rights(request_of("POST"), pod)] == ["create"]
+    assert [one.verb for one in required_rights(request_of("GET"), pod)] == ["get", "create"]
+    assert [one.verb for one in required_rights(request_of("POST"), pod)] == ["create"]
     verbs = {
-        method: asked_rights(request_of(method), node)[0].verb for method in ("GET", "POST", "PUT", "DELETE", "PATCH")
+        method: required_rights(request_of(method), node)[0].verb
+        for method in ("GET", "POST", "PUT", "DELETE", "PATCH")
     }
     assert verbs == {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete", "PATCH": "patch"}
     for method, wanted in (("PUT", pod), ("DELETE", pod), ("TRACE", node)):
         with pytest.raises(StatusError) as error:
-            asked_rights(request_of(method), wanted)
+            required_rights(request_of(method), wanted)
         assert error.value.code == 405
 
 
 def test_kubelet_target_url_of_exec_and_port_forward() -> None:
     pod = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "main"}]}}
     exec_, ports = (
-        connection_of("/api/v1/namespaces/a/pods/b/exec"),
-        connection_of("/api/v1/namespaces/a/pods/b/portforward"),
+        connect_request_of("/api/v1/namespaces/a/pods/b/exec"),
+        connect_request_of("/api/v1/namespaces/a/pods/b/portforward"),
     )
     assert exec_ is not None and ports is not None
     query = "stdin=true&stdout=1&stderr=false&tty=true&command=a%20b&command=%26"

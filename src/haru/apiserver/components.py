@@ -51,14 +51,18 @@ class StoredConfiguration:
         await limits.start()
         await self.aggregator.start()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the store has not changed since `refresh`."""
+        return self._store.revision == self._revision
+
     async def refresh(self) -> None:
         """Take in the changes that decide how a request is routed and authorized."""
         revision = self._store.revision
-        if revision != self._revision:
-            await self._authorizer.refresh()
-            await self._definitions.refresh()
-            await self.aggregator.refresh()
-            self._revision = revision
+        await self._authorizer.refresh()
+        await self._definitions.refresh()
+        await self.aggregator.refresh()
+        self._revision = revision
 
     async def stop(self) -> None:
         """End the work that changes of the store have begun."""

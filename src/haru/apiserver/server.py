@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from functools import partial
 
 from haru.apiserver.auth.authentication import is_open
 from haru.apiserver.auth.authorization import Authorizer, RequestAuthorizer
@@ -34,15 +33,15 @@ from haru.apiserver.observability.endpoints import Endpoints
 from haru.apiserver.observability.health import Health
 from haru.apiserver.observability.metrics import Metrics
 from haru.apiserver.peers.proxy import PeerGone
-from haru.apiserver.peers.routes import Asked, asked_of
+from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
 from haru.apiserver.peers.server import Peers
-from haru.apiserver.proxy.kubelets.connections import asked_rights, connection_of
-from haru.apiserver.proxy.targets import asked_right, wanted_of
+from haru.apiserver.proxy.kubelets.connections import connect_request_of, required_rights
+from haru.apiserver.proxy.targets import proxy_request_of, required_right
 from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_of
 from haru.apiserver.registry.resources import is_discovery_path, no_such_path
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Response, Scope, Send, error_response
-from haru.apiserver.request.limits import RequestLimits, is_heartbeat
+from haru.apiserver.request.limits import RequestLimits, RequestTimeout, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, internal_error
@@ -71,7 +70,7 @@ class ApiServer:
         self._endpoints = Endpoints(
             self._requests, documents, health, parts.metrics, parts.authenticator.account_tokens
         )
-        self._limits = RequestLimits(config.flow_control, REQUEST_SECONDS)
+        self._limits = RequestLimits(config.flow_control, RequestTimeout(REQUEST_SECONDS))
         self._started = False
 
     async def start(self) -> None:
@@ -120,7 +119,7 @@ class ApiServer:
     @property
     def in_flight(self) -> int:
         """How many requests are being handled; watches are not counted."""
-        return self._limits.in_flight.count
+        return self._limits.count
 
     async def serve_on(self, address: tuple[str, int]) -> None:
         """Publish the address that a listener now serves, in the Service `kubernetes` and to peers."""
@@ -185,7 +184,8 @@ class ApiServer:
         if not is_open(path):
             # What was acknowledged before by another server counts here: bindings, definitions, and all that is read.
             await parts.objects.store.progress()
-        await self._configuration.refresh()
+        if not self._configuration.is_current:
+            await self._configuration.refresh()
         await self._identify(request)
         if (service := self._configuration.aggregator.at(path)) is not None:
             return await self._pass_on(request, service)
@@ -208,17 +208,17 @@ class ApiServer:
             request.warnings.append(deprecated)
         if call.verb == "watch":
             return await handler(call)
-        work = partial(self._configuration.dynamic.handle, call, handler)
-        return await self._limits.run(request.method, work, is_heartbeat=is_heartbeat(request.user.groups, kind))
+        with self._limits.slot(request.method, is_heartbeat=is_heartbeat(request.user.groups, kind)):
+            return await self._limits.wait_for(self._configuration.dynamic.handle(call, handler))
 
     async def _connect(self, request: Request) -> Response | None:
         """The answer to a request for a connection to a kubelet, pod or service; None for other requests."""
-        if (wanted := connection_of(request.path)) is not None:
-            for asked in asked_rights(request, wanted):
+        if (wanted := connect_request_of(request.path)) is not None:
+            for asked in required_rights(request, wanted):
                 await self._requests.permit(request, asked, wanted.name)
             return await self.components.kubelet_proxy.connect(request, wanted)
-        if (proxied := wanted_of(request.path)) is not None:
-            await self._requests.permit(request, asked_right(request, proxied), proxied.name)
+        if (proxied := proxy_request_of(request.path)) is not None:
+            await self._requests.permit(request, required_right(request, proxied), proxied.name)
             return await self.components.proxy.connect(request, proxied)
         return None
 
@@ -254,24 +254,25 @@ class ApiServer:
             path = "/" + request.path.strip("/")
             self._requests.permit_path(request, path, is_open=is_open(path))
             return await pass_on(request, service, endless=False)
-        asked = asked_of(request.path)
+        asked = resource_request_of(request.path)
         if asked is None:
             raise no_such_path()
         verb = await self._authorize_asked(request, asked)
         if verb == "watch" or wants_upgrade(request.scope["headers"]):
             return await pass_on(request, service, endless=True)
-        return await self._limits.run(request.method, partial(pass_on, request, service, endless=False))
+        with self._limits.slot(request.method):
+            return await self._limits.wait_for(pass_on(request, service, endless=False))
 
-    async def _forward(self, request: Request, asked: Asked, peers: list[str]) -> Response:
+    async def _forward(self, request: Request, asked: ResourceRequest, peers: list[str]) -> Response:
         """The answer of a peer that serves what this server does not; the user must be allowed it here as well."""
         assert self.peers is not None
         verb = await self._authorize_asked(request, asked)
         if verb == "watch":
             return await self.peers.forward(request, asked, peers, watches=True)
-        forward = partial(self.peers.forward, request, asked, peers, watches=False)
-        return await self._limits.run(request.method, forward)
+        with self._limits.slot(request.method):
+            return await self._limits.wait_for(self.peers.forward(request, asked, peers, watches=False))
 
-    async def _authorize_asked(self, request: Request, asked: Asked) -> str:
+    async def _authorize_asked(self, request: Request, asked: ResourceRequest) -> str:
         """The verb of a request that is answered elsewhere; 403 for what the user may not do."""
         verb = "watch" if asked.watch else verb_of(request, bool(asked.name))
         if asked.watch and request.method not in ("GET", "HEAD"):

@@ -32,7 +32,7 @@ class WebhookError(Exception):
     """A webhook gave no usable answer; `str()` says why."""
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """Where a webhook is: the URL that is told, the one that is connected to, and the name its certificate is for."""
 
     told: str
@@ -40,7 +40,7 @@ class _Place(NamedTuple):
     server_name: str
 
 
-class Caller:
+class WebhookClient:
     """Calls webhooks for one server."""
 
     def __init__(self, objects: ObjectStore) -> None:
@@ -55,7 +55,7 @@ class Caller:
 
     async def post(self, config: Obj, body: bytes, seconds: float) -> bytes:
         """Send a body to the webhook of a client configuration; the body of its answer. Raises WebhookError."""
-        told = _told(config)
+        told = _shown_url(config)
         try:
             async with asyncio.timeout(seconds):
                 return await self._post(config, body, int(-(-seconds // 1)))
@@ -85,7 +85,7 @@ class Caller:
             f"{place.url}?timeout={seconds}s",
             data=body,
             headers=headers,
-            ssl=_trust(config.get("caBundle") or ""),
+            ssl=_tls_context(config.get("caBundle") or ""),
             server_hostname=place.server_name,
             allow_redirects=False,
         ) as answer:
@@ -98,20 +98,20 @@ class Caller:
                 raise WebhookError(_failure(answer.status, data))
             return data
 
-    async def _resolved(self, config: Obj) -> _Place:
-        told = _told(config)
+    async def _resolved(self, config: Obj) -> _Location:
+        told = _shown_url(config)
         parts = urlsplit(told)
         if config.get("url"):
-            return _Place(told, told, parts.hostname or "")
+            return _Location(told, told, parts.hostname or "")
         service = config["service"]
         host, port = await endpoint_behind(
             self._objects, service["namespace"], service["name"], int(service.get("port") or 443)
         )
         shown = f"[{host}]" if ":" in host else host
-        return _Place(told, f"https://{shown}:{port}{parts.path}", parts.hostname or "")
+        return _Location(told, f"https://{shown}:{port}{parts.path}", parts.hostname or "")
 
 
-def _told(config: Obj) -> str:
+def _shown_url(config: Obj) -> str:
     """The URL of a client configuration."""
     if config.get("url"):
         return str(config["url"])
@@ -121,7 +121,7 @@ def _told(config: Obj) -> str:
 
 
 @lru_cache(maxsize=64)
-def _trust(bundle: str) -> ssl.SSLContext:
+def _tls_context(bundle: str) -> ssl.SSLContext:
     """Whose certificates are believed: those of the bundle (PEM, in base64), or what the machine believes."""
     if not bundle:
         return ssl.create_default_context()

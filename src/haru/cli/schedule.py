@@ -11,9 +11,41 @@ per case with its decisions, or with the error in the line.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
+from haru.api.decision_options import options_of
+from haru.api.rounds import reason_of
 from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
+from haru.engine import RoundResult, SchedulerCache, run_round
+
+Obj = dict[str, Any]
+
+_RESULT_FIELDS = ("request", "driver", "pool", "device")
+
+
+def answer_case(case: Obj, gates: Mapping[str, bool]) -> Obj:
+    """The outcome of one case under these gates, but for those that the case itself switches."""
+    cluster = SchedulerCache.of(case["objects"])
+    enabled = {**gates, **(case.get("gates") or {})}
+    return {"name": case["name"], **answer(run_round(cluster, options_of(enabled)))}
+
+
+def answer(result: RoundResult) -> Obj:
+    """The result of a round in the form of the test vectors."""
+    return {
+        "bindings": result.bindings,
+        "allocations": {
+            path: [{name: entry[name] for name in _RESULT_FIELDS} for entry in given.allocation["devices"]["results"]]
+            for path, given in result.allocations.items()
+            if given.new_claim is None
+        },
+        "nominations": result.nominations,
+        "evictions": [eviction.pod.path for eviction in result.evictions],
+        "pending": {path: {"reason": reason_of(result, path)} for path in result.pending},
+        "groups": result.groups,
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +79,6 @@ def run(options: argparse.Namespace) -> int:
         if options.filename:
             raise UsageError("--cases brings its own objects: leave -f out")
         from haru.cli.cases import answer_every_case
-        from haru.cli.schedule_cases import answer_case
 
         gates = file_gates(options.feature_gates).all()
         return answer_every_case(options.cases, lambda case: answer_case(case, gates))

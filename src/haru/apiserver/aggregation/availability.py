@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from haru.apiserver.aggregation.client import Link, Reference, reference_of
+from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
 from haru.apiserver.object_store import Obj
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
@@ -33,7 +33,7 @@ _HEADERS = (
 )
 
 
-class Unanswered(Exception):
+class DiscoveryFailed(Exception):
     """An extension API server gave no usable answer; `str()` says why."""
 
 
@@ -53,7 +53,7 @@ def condition(status: str, reason: str, message: str) -> Obj:
 PASSED = condition("True", "Passed", "all checks passed")
 
 
-def obstacle(reference: Reference, service: Obj | None, slices: Iterable[Obj]) -> Obj | None:
+def obstacle(reference: ServiceReference, service: Obj | None, slices: Iterable[Obj]) -> Obj | None:
     """What is in the way by what is stored; None: the server can be asked. `slices` are those of the Service."""
     named = f'service/{reference.name} in "{reference.namespace}"'
     if service is None:
@@ -79,7 +79,7 @@ def _is_active(slice_: Obj, port: str) -> bool:
     return ready and any((each.get("name") or "") == port and each.get("port") for each in ports)
 
 
-async def ask(link: Link, service: Obj) -> Offer:
+async def ask(link: ExtensionClient, service: Obj) -> Offer:
     """What the server offers; tried at a few of its endpoints at once. Raises Unanswered."""
     group, version = group_version_of(service)
     path = f"/apis/{group}/{version}"
@@ -90,7 +90,7 @@ async def ask(link: Link, service: Obj) -> Offer:
         for attempt in asyncio.as_completed(attempts):
             try:
                 document = await attempt
-            except Unanswered as error:
+            except DiscoveryFailed as error:
                 why = f"failing or missing response from {url}: {error}"
                 continue
             return Offer(_resources(document), await _openapi(link, service, path))
@@ -98,31 +98,31 @@ async def ask(link: Link, service: Obj) -> Offer:
         for task in attempts:
             task.cancel()
         await asyncio.gather(*attempts, return_exceptions=True)
-    raise Unanswered(why)
+    raise DiscoveryFailed(why)
 
 
-async def _document(link: Link, service: Obj, path: str) -> Any:
+async def _document(link: ExtensionClient, service: Obj, path: str) -> Any:
     """A JSON document of the server, asked for in its own name. Raises Unanswered."""
     try:
         async with asyncio.timeout(ASK_SECONDS):
             answer = await link.request(service, "GET", path, _HEADERS)
             try:
                 if not 200 <= answer.status < 300:
-                    raise Unanswered(f"bad status from {reference_of(service).url}{path}: {answer.status}")
+                    raise DiscoveryFailed(f"bad status from {reference_of(service).url}{path}: {answer.status}")
                 data = b""
                 async for piece in answer.content.iter_any():
                     data += piece
                     if len(data) > DOCUMENT_BYTES:
-                        raise Unanswered(f"the answer is larger than {DOCUMENT_BYTES} bytes")
+                        raise DiscoveryFailed(f"the answer is larger than {DOCUMENT_BYTES} bytes")
             finally:
                 answer.close()
         return orjson.loads(data)
     except TimeoutError:
-        raise Unanswered(f"no answer within {ASK_SECONDS:g} s") from None
+        raise DiscoveryFailed(f"no answer within {ASK_SECONDS:g} s") from None
     except orjson.JSONDecodeError:
-        raise Unanswered("the answer is no JSON") from None
+        raise DiscoveryFailed("the answer is no JSON") from None
     except (StatusError, aiohttp.ClientError, OSError, ValueError) as error:
-        raise Unanswered(reason_of(error)) from None
+        raise DiscoveryFailed(reason_of(error)) from None
 
 
 def reason_of(error: BaseException) -> str:
@@ -143,11 +143,11 @@ def _resources(document: Any) -> list[Obj]:
     return [each for each in found if isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]
 
 
-async def _openapi(link: Link, service: Obj, path: str) -> str:
+async def _openapi(link: ExtensionClient, service: Obj, path: str) -> str:
     """Where the server says that the OpenAPI of the group version is; empty where it has none."""
     try:
         index = await _document(link, service, _OPENAPI)
         told = index["paths"][path.removeprefix("/")]["serverRelativeURL"]
-    except (Unanswered, KeyError, TypeError):
+    except (DiscoveryFailed, KeyError, TypeError):
         return ""
     return told if isinstance(told, str) and told.startswith(f"{_OPENAPI}{path}") and told.isprintable() else ""

@@ -9,7 +9,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Watch
 
 
-class Changes:
+class ObjectChanges:
     """Cursors in the history of some resources; what has changed is read by who asks."""
 
     def __init__(self, objects: ObjectStore, *resources: tuple[str, str]) -> None:

@@ -31,7 +31,7 @@ CONTEXTS_AT_MOST = 64
 Headers = Sequence[tuple[str, str]]
 
 
-class Reference(NamedTuple):
+class ServiceReference(NamedTuple):
     """The Service of an APIService."""
 
     namespace: str
@@ -49,13 +49,13 @@ class Reference(NamedTuple):
         return f"https://{self.host}:{self.port}"
 
 
-def reference_of(service: Obj) -> Reference:
+def reference_of(service: Obj) -> ServiceReference:
     """The Service of a remote APIService."""
     told = service["spec"]["service"]
-    return Reference(told["namespace"], told["name"], int(told.get("port") or 443))
+    return ServiceReference(told["namespace"], told["name"], int(told.get("port") or 443))
 
 
-class Link:
+class ExtensionClient:
     """Requests to extension API servers, over connections that are kept."""
 
     def __init__(self, objects: ObjectStore, options: AggregationOptions) -> None:

@@ -14,7 +14,7 @@ import logging
 import aiohttp
 
 from haru.apiserver.aggregation.availability import reason_of
-from haru.apiserver.aggregation.client import Link
+from haru.apiserver.aggregation.client import ExtensionClient
 from haru.apiserver.aggregation.remote import is_available
 from haru.apiserver.object_store import Obj
 from haru.apiserver.peers.proxy import AnswerStream, identity_headers
@@ -32,11 +32,11 @@ Headers = list[tuple[str, str]]
 _LOG = logging.getLogger("haru.apiserver")
 
 
-class Passing:
+class ExtensionProxy:
     """The proxy of one server to extension API servers."""
 
-    def __init__(self, streams: OpenStreams, link: Link) -> None:
-        self._streams, self._link = streams, link
+    def __init__(self, streams: OpenStreams, link: ExtensionClient) -> None:
+        self._streams, self._client = streams, link
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool, target: str = "") -> Response:
         """The answer, or a connection; `target` (encoded) is by default what was asked for. Raises StatusError."""
@@ -53,13 +53,13 @@ class Passing:
         body = await request.body()
         try:
             async with asyncio.timeout(HEAD_SECONDS):
-                answer = await self._link.request(service, request.method, target, headers, body)
+                answer = await self._client.request(service, request.method, target, headers, body)
         except (TimeoutError, StatusError, aiohttp.ClientError, OSError, ValueError) as error:
             return _unreached(request, service, error)
         if 300 <= answer.status < 400 and answer.headers.get("Location"):
             answer.close()
             return text_response(REDIRECT, 502)
-        stream = AnswerStream(self._streams, answer).run if endless else _Bounded(self._streams, answer).run
+        stream = AnswerStream(self._streams, answer).run if endless else _BoundedStream(self._streams, answer).run
         content_type = answer.headers.get("Content-Type", "")
         return Response(answer.status, b"", content_type, _answer_headers(answer), stream, passed_on=True)
 
@@ -67,7 +67,7 @@ class Passing:
         if HIJACK not in (request.scope.get("extensions") or {}):
             raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
         try:
-            opened = await self._link.tunnel(service, request.method, target, headers, HEAD_SECONDS)
+            opened = await self._client.tunnel(service, request.method, target, headers, HEAD_SECONDS)
         except (UpgradeError, StatusError, ValueError) as error:
             return _unreached(request, service, error)
         if opened.status != 101:
@@ -77,7 +77,7 @@ class Passing:
         return Response(101, tunnel=Tunnel(self._streams, opened).run)
 
 
-class _Bounded(AnswerStream):
+class _BoundedStream(AnswerStream):
     """An answer that has to end."""
 
     async def run(self, request: Request) -> None:

@@ -10,8 +10,8 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from haru.apiserver.aggregation.availability import PASSED, Offer, Unanswered, ask, condition, obstacle
-from haru.apiserver.aggregation.client import Link, reference_of
+from haru.apiserver.aggregation.availability import PASSED, DiscoveryFailed, Offer, ask, condition, obstacle
+from haru.apiserver.aggregation.client import ExtensionClient, reference_of
 from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
@@ -26,7 +26,7 @@ _LOG = logging.getLogger("haru.apiserver")
 
 
 @dataclass(slots=True)
-class _Known:
+class _RemoteState:
     """What is known of one: when it is looked at again, by the loop's clock, and what it depended on the last time."""
 
     basis: object = None
@@ -36,12 +36,12 @@ class _Known:
     stale: bool = True
 
 
-class Remotes:
+class RemoteServices:
     """The remote APIServices of one server."""
 
-    def __init__(self, loopback: Loopback, link: Link) -> None:
-        self._loopback, self._objects, self._link = loopback, loopback.objects, link
-        self._known: dict[GroupVersion, _Known] = {}
+    def __init__(self, loopback: Loopback, link: ExtensionClient) -> None:
+        self._loopback, self._objects, self._client = loopback, loopback.objects, link
+        self._known: dict[GroupVersion, _RemoteState] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self.generation = 0
         """Counts the changes of what is offered."""
@@ -59,14 +59,14 @@ class Remotes:
 
     def offer(self, version: GroupVersion) -> tuple[Offer, bool]:
         """What one offered the last time that it was asked, and whether it could not be asked since."""
-        known = self._known.get(version) or _Known()
+        known = self._known.get(version) or _RemoteState()
         return known.offer, known.stale
 
     async def _services(self) -> list[Obj]:
         return [each for each in await self._objects.peek_all(GROUP, PLURAL) if is_remote(each)]
 
     async def _look_at(self, version: GroupVersion, service: Obj) -> None:
-        known = self._known.setdefault(version, _Known())
+        known = self._known.setdefault(version, _RemoteState())
         reference = reference_of(service)
         target = await self._objects.peek("", "services", reference.namespace, reference.name)
         slices = [
@@ -96,8 +96,8 @@ class Remotes:
 
     async def _asked(self, service: Obj, before: Offer) -> tuple[Obj, Offer]:
         try:
-            return PASSED, await ask(self._link, service)
-        except Unanswered as error:
+            return PASSED, await ask(self._client, service)
+        except DiscoveryFailed as error:
             return condition("False", "FailedDiscoveryCheck", str(error)), before
 
     async def _tell(self, service: Obj, found: Obj) -> None:

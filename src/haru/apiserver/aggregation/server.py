@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping
 
 from haru.apiserver.aggregation.authorities import publish
-from haru.apiserver.aggregation.changes import Changes
-from haru.apiserver.aggregation.client import Link
+from haru.apiserver.aggregation.changes import ObjectChanges
+from haru.apiserver.aggregation.client import ExtensionClient
 from haru.apiserver.aggregation.local import register_built_in, register_custom
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.aggregation.proxy import Passing, unavailable
-from haru.apiserver.aggregation.remote import CHECK_SECONDS, Remotes
+from haru.apiserver.aggregation.proxy import ExtensionProxy, unavailable
+from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.loopback import Loopback
@@ -40,10 +40,10 @@ class Aggregator:
         self._loopback, self._streams = loopback, streams
         objects = self._objects = loopback.objects
         self._options = options or AggregationOptions()
-        self._link = Link(objects, self._options)
-        self._passing = Passing(streams, self._link)
-        self._remotes = Remotes(loopback, self._link)
-        self._changes = Changes(objects, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
+        self._client = ExtensionClient(objects, self._options)
+        self._proxy = ExtensionProxy(streams, self._client)
+        self._remotes = RemoteServices(loopback, self._client)
+        self._changes = ObjectChanges(objects, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
         self._followed = StoreReflector(objects, GROUP, (PLURAL,))
         self._services: Mapping[GroupVersion, Obj] = {}
         self._counted = 0
@@ -66,7 +66,7 @@ class Aggregator:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._changes.stop()
-        await self._link.stop()
+        await self._client.stop()
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is routed."""
@@ -113,7 +113,7 @@ class Aggregator:
         """The extension API server's answer; the user's right to it is judged before."""
         if self._streams.stopping:
             return unavailable()
-        return await self._passing.pass_on(request, service, endless=endless)
+        return await self._proxy.pass_on(request, service, endless=endless)
 
     def _take(self) -> None:
         services = [each for each in map(shared, self._followed.of(PLURAL)) if is_remote(each)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.webhook_client import Caller, WebhookError
+from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.validation.metadata import validate_annotations, validate_labels
@@ -26,7 +26,7 @@ _GROUP = "apiextensions.k8s.io"
 class Converter:
     """The webhook of one definition, as it stands in one generation."""
 
-    def __init__(self, definition: Obj, caller: Caller) -> None:
+    def __init__(self, definition: Obj, caller: WebhookClient) -> None:
         webhook = definition["spec"]["conversion"]["webhook"]
         self._config: Obj = webhook["clientConfig"]
         self._versions: list[str] = webhook["conversionReviewVersions"]

@@ -18,7 +18,7 @@ from haru.apiserver.encoding.objects import decode
 from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.resources import Resource, resource_of
-from haru.apiserver.webhook_client import Caller
+from haru.apiserver.webhook_client import WebhookClient
 from haru.kube.custom.definitions import (
     CLEANUP,
     GROUP,
@@ -51,7 +51,7 @@ class Definitions:
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
         objects = self._objects = loopback.objects
-        self._caller = Caller(objects)
+        self._caller = WebhookClient(objects)
         self._watch: Watch | None = None
         self._definitions: dict[str, Obj] = {}
         self._resources: dict[str, tuple[Obj, list[Resource]]] = {}

@@ -13,7 +13,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class AuditAttributes:
     """A request for a resource, or (without `version`) for a path that is none."""
 
     verb: str
@@ -31,7 +31,7 @@ class About:
         return bool(self.version)
 
 
-def about(request: Request) -> About:
+def audit_attributes(request: Request) -> AuditAttributes:
     """Verb and object of a request."""
     parts = request.path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
@@ -39,7 +39,7 @@ def about(request: Request) -> About:
     elif parts[0] == "apis" and len(parts) >= 4:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return About(request.method.lower(), request.path)
+        return AuditAttributes(request.method.lower(), request.path)
     watched = rest[0] == "watch" and len(rest) > 1
     rest = rest[1:] if watched else rest
     namespace = ""
@@ -50,7 +50,7 @@ def about(request: Request) -> About:
             rest = rest[2:]
     resource, name, subresource = [*rest, "", ""][:3]
     verb = "watch" if watched else _verb(request, bool(name))
-    return About(verb, request.path, group, version, resource, subresource, namespace, name)
+    return AuditAttributes(verb, request.path, group, version, resource, subresource, namespace, name)
 
 
 def _verb(request: Request, named: bool) -> str:

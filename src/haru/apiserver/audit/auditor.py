@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from haru.apiserver.audit.attributes import About, about
+from haru.apiserver.audit.attributes import AuditAttributes, audit_attributes
 from haru.apiserver.audit.entries import Entry
 from haru.apiserver.audit.log import PLUGIN as LOG
 from haru.apiserver.audit.log import TRUNCATE, AuditFile, AuditLog
-from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, Telling
+from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, AuditDecision
 from haru.apiserver.audit_options import STRICT, AuditOptions
 from haru.apiserver.auth.user import UserInfo, user_object
 from haru.apiserver.request.bodies import media_type, parse_body
@@ -41,7 +41,7 @@ class Trail:
 
     __slots__ = ("_auditor", "_event", "_telling", "panicked")
 
-    def __init__(self, auditor: Auditor, telling: Telling, event: Obj) -> None:
+    def __init__(self, auditor: Auditor, telling: AuditDecision, event: Obj) -> None:
         self._auditor = auditor
         self._telling = telling
         self._event = event
@@ -87,7 +87,7 @@ class Trail:
         return await self._auditor.tell(_entry(event, telling, request, response))
 
 
-def _entry(event: Obj, telling: Telling, request: Request | None, response: Response | None) -> Entry:
+def _entry(event: Obj, telling: AuditDecision, request: Request | None, response: Response | None) -> Entry:
     """The event with the bodies that are to be put into it."""
     sent, came_back = b"", b""
     content_type = ""
@@ -156,7 +156,7 @@ class Auditor:
 
     def begin(self, request: Request, user: UserInfo) -> Trail | None:
         """The trail of a request; None if the policy does not want to hear of it."""
-        asked = about(request)
+        asked = audit_attributes(request)
         telling = self._policy.of(user, asked)
         self._levels[telling.level] += 1
         if telling.level == NONE:
@@ -223,7 +223,7 @@ def _parsed(body: bytes, content_type: str) -> Any:
     return parse_body(body, content_type)
 
 
-def _reference(asked: About) -> Obj:
+def _reference(asked: AuditAttributes) -> Obj:
     named = {
         "resource": asked.resource,
         "namespace": asked.namespace,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.audit.attributes import About
+from haru.apiserver.audit.attributes import AuditAttributes
 from haru.apiserver.auth.user import UserInfo
 from haru.kube import yaml
 
@@ -42,7 +42,7 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class AuditDecision:
     """How a request is told of."""
 
     level: int
@@ -58,7 +58,7 @@ class GroupResources:
     resources: frozenset[str]
     names: frozenset[str]
 
-    def covers(self, asked: About) -> bool:
+    def covers(self, asked: AuditAttributes) -> bool:
         """Whether a request is for one of them."""
         if self.group != asked.group:
             return False
@@ -76,7 +76,7 @@ class GroupResources:
         }
         return bool(self.resources & wanted)
 
-    def names_it(self, asked: About) -> bool:
+    def names_it(self, asked: AuditAttributes) -> bool:
         """Whether the resource is named, not merely covered."""
         whole = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
         return self.covers(asked) and whole in self.resources
@@ -86,7 +86,7 @@ class GroupResources:
 class Rule:
     """One rule; an empty part matches everything."""
 
-    telling: Telling
+    telling: AuditDecision
     users: frozenset[str]
     groups: frozenset[str]
     verbs: frozenset[str]
@@ -94,7 +94,7 @@ class Rule:
     resources: tuple[GroupResources, ...]
     paths: tuple[str, ...]
 
-    def matches(self, user: UserInfo, asked: About) -> bool:
+    def matches(self, user: UserInfo, asked: AuditAttributes) -> bool:
         """Whether the rule speaks of a request."""
         if self.users and user.name not in self.users:
             return False
@@ -117,7 +117,7 @@ class Policy:
 
     rules: tuple[Rule, ...]
 
-    def of(self, user: UserInfo, asked: About) -> Telling:
+    def of(self, user: UserInfo, asked: AuditAttributes) -> AuditDecision:
         """How a request of a user is to be told of."""
         for rule in self.rules:
             if rule.matches(user, asked):
@@ -126,9 +126,9 @@ class Policy:
                 if telling.level > METADATA and (asked.group, whole) in SENSITIVE:
                     if any(entry.names_it(asked) for entry in rule.resources):
                         return telling
-                    return Telling(METADATA, telling.omitted_stages, telling.omits_managed_fields)
+                    return AuditDecision(METADATA, telling.omitted_stages, telling.omits_managed_fields)
                 return telling
-        return Telling(NONE)
+        return AuditDecision(NONE)
 
 
 def _is_below(path: str, pattern: str) -> bool:
@@ -181,7 +181,7 @@ def _rule(rule: Any, where: str, omitted: frozenset[str], bare: bool) -> Rule:
     for index, path in enumerate(paths):
         _check_path(path, f"{where}.nonResourceURLs[{index}]")
     return Rule(
-        Telling(
+        AuditDecision(
             LEVELS.index(level),
             omitted | _stages(rule.get("omitStages"), f"{where}.omitStages"),
             _flag(rule.get("omitManagedFields"), f"{where}.omitManagedFields", bare),

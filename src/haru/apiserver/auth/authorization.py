@@ -19,7 +19,7 @@ from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node
 from haru.apiserver.auth.user import ANONYMOUS, UserInfo
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
-from haru.apiserver.peers.routes import Asked
+from haru.apiserver.peers.routes import ResourceRequest
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
@@ -134,7 +134,6 @@ class Authorizer:
     """Decides from the store; synchronous, since every request passes here."""
 
     def __init__(self, objects: ObjectStore) -> None:
-        self._objects = objects
         self._followed = StoreReflector(objects, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
         self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
@@ -263,7 +262,7 @@ class RequestAuthorizer:
         asked = Attributes(call.verb, kind.group, kind.plural, call.subresource, namespace, name, node)
         await self.permit(call.request, asked, call.name)
 
-    async def authorize_asked(self, request: Request, verb: str, asked: Asked) -> None:
+    async def authorize_asked(self, request: Request, verb: str, asked: ResourceRequest) -> None:
         """Authorize a request for a resource that another server serves."""
         if not self._is_master(request):
             name, node = _name_and_node(request, verb, asked.name)

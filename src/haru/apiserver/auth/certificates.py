@@ -46,12 +46,16 @@ def _key_pem(key: Any) -> bytes:
     return pem
 
 
+Extensions = list[tuple[Any, bool]]
+"""Extensions of a certificate, each with whether it is critical."""
+
+
 def new_authority(now: datetime, name: str = "haru") -> Pair:
     """A self-signed authority."""
     from cryptography import x509
 
     constraints = x509.BasicConstraints(ca=True, path_length=0)
-    return _signed(name, (), now, AUTHORITY_VALID_FOR, None, [(constraints, True)])
+    return _signed(_subject(name), now, AUTHORITY_VALID_FOR, None, [(constraints, True)])
 
 
 def server_pair(authority: Pair, hosts: Sequence[str], now: datetime) -> Pair:
@@ -69,11 +73,11 @@ def server_pair(authority: Pair, hosts: Sequence[str], now: datetime) -> Pair:
             continue
         if not address.is_unspecified:
             names.append(x509.IPAddress(address))
-    extensions: list[tuple[Any, bool]] = [
+    extensions: Extensions = [
         (x509.SubjectAlternativeName(names), False),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
     ]
-    return _signed("kube-apiserver", (), now, VALID_FOR, authority, extensions)
+    return _signed(_subject("kube-apiserver"), now, VALID_FOR, authority, extensions)
 
 
 def client_pair(authority: Pair, user: str, groups: Sequence[str], now: datetime) -> Pair:
@@ -81,28 +85,18 @@ def client_pair(authority: Pair, user: str, groups: Sequence[str], now: datetime
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    extensions: list[tuple[Any, bool]] = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
-    return _signed(user, groups, now, VALID_FOR, authority, extensions)
+    extensions: Extensions = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
+    return _signed(_subject(user, groups), now, VALID_FOR, authority, extensions)
 
 
-def _signed(
-    common_name: str,
-    organizations: Sequence[str],
-    now: datetime,
-    valid_for: timedelta,
-    authority: Pair | None,
-    extensions: list[tuple[Any, bool]],
-) -> Pair:
+def _signed(subject: Any, now: datetime, valid_for: timedelta, authority: Pair | None, extensions: Extensions) -> Pair:
     """A certificate with a fresh key, signed by the authority or, without one, by itself."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-    from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-    subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     issuer, signer = subject, key
     if authority is not None:
         issuer = x509.load_pem_x509_certificate(authority.certificate).subject
@@ -125,6 +119,14 @@ def _signed(
         builder = builder.add_extension(extension, critical)
     certificate = builder.sign(signer, hashes.SHA256())
     return Pair(certificate.public_bytes(Encoding.PEM), _key_pem(key))
+
+
+def _subject(common_name: str, organizations: Sequence[str] = ()) -> Any:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _usage(*, signs: bool) -> Any:

@@ -24,8 +24,6 @@ KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 RuleText = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Verbs, API groups, resources."""
 
-_WORKLOAD_GROUPS = ("", "apps", "batch", "autoscaling", "policy", "networking.k8s.io", "discovery.k8s.io")
-_SCHEDULING_GROUPS = ("resource.k8s.io", "scheduling.k8s.io")
 _NAMESPACED_CORE = (
     "configmaps",
     "endpoints",

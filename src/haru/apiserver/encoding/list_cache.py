@@ -27,7 +27,7 @@ Encode = Callable[[Record], bytes]
 _KEY = attrgetter("key")
 
 
-class Items:
+class EncodedItems:
     """Records that follow each other, and their encoded objects, each after a comma."""
 
     __slots__ = ("_deflated", "body", "records")
@@ -61,12 +61,12 @@ class Items:
         return found
 
 
-class _Kept:
+class _CachedList:
     """The pieces of one collection, and whether they were asked for since somebody looked."""
 
     __slots__ = ("pieces", "records", "used")
 
-    def __init__(self, records: Sequence[Record], pieces: list[Items]) -> None:
+    def __init__(self, records: Sequence[Record], pieces: list[EncodedItems]) -> None:
         self.records = records
         self.pieces = pieces
         self.used = True
@@ -81,14 +81,14 @@ class ListCache:
     """The collections that were listed last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, ...], _CachedList] = OrderedDict()
 
     @property
     def size(self) -> int:
         """Bytes that are kept."""
         return sum(kept.size for kept in self._kept.values())
 
-    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[Items]:
+    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[EncodedItems]:
         """All records of the collection `which`, in the order of their keys, in pieces.
 
         `which` names the form, too: `encode` gives the same bytes for the same record each time.
@@ -97,7 +97,7 @@ class ListCache:
         # What is in the same place in memory is not looked through again: nobody changes a list that was read.
         if kept is None or kept.records is not records:
             pieces = _renewed(kept.pieces, records, encode) if kept is not None else list(_cut(records, encode))
-            kept = self._kept[which] = _Kept(records, pieces)
+            kept = self._kept[which] = _CachedList(records, pieces)
         kept.used = True
         self._kept.move_to_end(which)
         if kept.size > KEPT_BYTES:
@@ -120,7 +120,7 @@ class ListCache:
             kept.used = False
 
 
-def _cut(records: Iterable[Record], encode: Encode) -> Iterator[Items]:
+def _cut(records: Iterable[Record], encode: Encode) -> Iterator[EncodedItems]:
     """Records in pieces, each of which ends with the record that makes it `PIECE_BYTES` or more."""
     taken: list[Record] = []
     encoded: list[bytes] = [b""]
@@ -130,15 +130,15 @@ def _cut(records: Iterable[Record], encode: Encode) -> Iterator[Items]:
         encoded.append(encode(record))
         size += len(encoded[-1])
         if size >= PIECE_BYTES:
-            yield Items(taken, b",".join(encoded))
+            yield EncodedItems(taken, b",".join(encoded))
             taken, encoded, size = [], [b""], 0
     if taken:
-        yield Items(taken, b",".join(encoded))
+        yield EncodedItems(taken, b",".join(encoded))
 
 
-def _renewed(before: Sequence[Items], records: Sequence[Record], encode: Encode) -> list[Items]:
+def _renewed(before: Sequence[EncodedItems], records: Sequence[Record], encode: Encode) -> list[EncodedItems]:
     """Pieces of other records: those of `before` that hold what is there now, the others anew."""
-    found: list[Items] = []
+    found: list[EncodedItems] = []
     # A piece is for what comes before the next one begins, the first one also for what comes before itself.
     begins = [bisect_left(records, _KEY(piece.records[0]), key=_KEY) for piece in before[1:]]
     for piece, begin, end in zip(before, [0, *begins], [*begins, len(records)], strict=False):
@@ -151,11 +151,11 @@ def _renewed(before: Sequence[Items], records: Sequence[Record], encode: Encode)
     return found if before else list(_cut(records, encode))
 
 
-def _append(pieces: list[Items], more: Items) -> None:
+def _append(pieces: list[EncodedItems], more: EncodedItems) -> None:
     """Add a piece; to the last one, while both are small: of a list that shrinks no crumbs are left."""
     last = pieces[-1] if pieces else None
     if last is not None and len(last.body) + len(more.body) <= PIECE_BYTES:
-        pieces[-1] = Items(last.records + more.records, last.body + more.body)
+        pieces[-1] = EncodedItems(last.records + more.records, last.body + more.body)
     else:
         pieces.append(more)
 
@@ -163,7 +163,7 @@ def _append(pieces: list[Items], more: Items) -> None:
 class ListBody:
     """An answer of a whole collection: `head` up to the bracket of the items, the items, and the end."""
 
-    def __init__(self, head: bytes, items: Sequence[Items]) -> None:
+    def __init__(self, head: bytes, items: Sequence[EncodedItems]) -> None:
         self._head = head
         self._items = items
 

@@ -17,7 +17,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from haru.apiserver.peers.counts import Counts, Gvr
+from haru.apiserver.peers.counts import Gvr, PeerMetrics
 from haru.apiserver.peers.endpoints import Address, url_of
 from haru.apiserver.peers.options import SERVER_NAME, PeerOptions
 from haru.apiserver.upstream_session import passing_session
@@ -51,10 +51,10 @@ class Offer:
     groups: Groups
 
 
-class Asker:
+class PeerClient:
     """Requests to peers, over connections that are kept."""
 
-    def __init__(self, options: PeerOptions, counts: Counts) -> None:
+    def __init__(self, options: PeerOptions, counts: PeerMetrics) -> None:
         self._options = options
         self._counts = counts
         self._session: aiohttp.ClientSession | None = None

@@ -17,7 +17,7 @@ _AGGREGATED = (
 )
 
 
-class Counts:
+class PeerMetrics:
     """Counters of one server."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.client import NoDiscovery, Offer
-from haru.apiserver.peers.counts import Counts, Gvr
+from haru.apiserver.peers.counts import Gvr, PeerMetrics
 from haru.apiserver.peers.endpoints import Address, Unresolved
 from haru.apiserver.peers.identity import PREFIX, has_run_out, is_identity
 from haru.kube.discovery_merge import Groups, without_versions
@@ -40,7 +40,7 @@ def pauses() -> Iterable[float]:
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
-class Known:
+class PeerDiscoveryCache:
     """What each peer offers, by its server's name."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Known:
         own: str,
         resolve: Callable[[str], Awaitable[Address]],
         ask: Callable[[Address], Awaitable[Offer]],
-        counts: Counts,
+        counts: PeerMetrics,
     ) -> None:
         self._objects, self._own, self._counts = objects, own, counts
         self._resolve, self._ask = resolve, ask

@@ -28,7 +28,7 @@ class Unresolved(Exception):
     """Where a server is is not known; `str()` says which."""
 
 
-class Places:
+class PeerEndpoints:
     """The places of all servers on one etcd."""
 
     def __init__(self, objects: ObjectStore, server: str) -> None:

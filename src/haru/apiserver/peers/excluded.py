@@ -19,7 +19,7 @@ _GROUP, _PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 GroupVersion = tuple[str, str]
 
 
-class Excluded:
+class ExcludedVersions:
     """The group versions of definitions and of remote APIServices, present and recent ones."""
 
     def __init__(self, objects: ObjectStore) -> None:

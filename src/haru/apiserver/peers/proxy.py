@@ -20,11 +20,11 @@ from urllib.parse import quote
 import aiohttp
 
 from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.peers.client import Asker
-from haru.apiserver.peers.counts import Counts
-from haru.apiserver.peers.endpoints import Address, Places, Unresolved
+from haru.apiserver.peers.client import PeerClient
+from haru.apiserver.peers.counts import PeerMetrics
+from haru.apiserver.peers.endpoints import Address, PeerEndpoints, Unresolved
 from haru.apiserver.peers.options import HOP
-from haru.apiserver.peers.routes import Asked, target_of
+from haru.apiserver.peers.routes import ResourceRequest, target_of
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError
@@ -93,13 +93,13 @@ def _named_by_connection(headers: Iterable[tuple[str, str]]) -> set[str]:
     return {each.strip().lower() for value in values for each in value.split(",")}
 
 
-class Passing:
+class PeerProxy:
     """The forwarding of one server."""
 
-    def __init__(self, streams: OpenStreams, places: Places, asker: Asker, counts: Counts) -> None:
-        self._streams, self._places, self._asker, self._counts = streams, places, asker, counts
+    def __init__(self, streams: OpenStreams, places: PeerEndpoints, asker: PeerClient, counts: PeerMetrics) -> None:
+        self._streams, self._endpoints, self._client, self._counts = streams, places, asker, counts
 
-    async def forward(self, request: Request, asked: Asked, peers: Sequence[str], watches: bool) -> Response:
+    async def forward(self, request: Request, asked: ResourceRequest, peers: Sequence[str], watches: bool) -> Response:
         """The answer of one of the peers; 503 when none can be asked."""
         address = await self._place(asked, peers)
         try:
@@ -108,7 +108,7 @@ class Passing:
             self._counts.proxy_error("proxy_transport", asked.gvr)
             raise StatusError(500, "InternalError", f"Internal error occurred: {error}") from None
         target = target_of(request.path, request.scope.get("query_string") or b"")
-        sent = self._asker.request(request.method, address, target, headers, await request.body())
+        sent = self._client.request(request.method, address, target, headers, await request.body())
         answer: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(HEAD_SECONDS):
@@ -130,12 +130,12 @@ class Passing:
             response.stream = AnswerStream(self._streams, answer).run
         return response
 
-    async def _place(self, asked: Asked, peers: Sequence[str]) -> Address:
+    async def _place(self, asked: ResourceRequest, peers: Sequence[str]) -> Address:
         """Where one of the peers is, whichever; 503 when no place is known."""
         found: list[Address] = []
         for peer in peers:
             try:
-                found.append(await self._places.resolve(peer))
+                found.append(await self._endpoints.resolve(peer))
             except (Unresolved, StoreError) as error:
                 self._counts.proxy_error("endpoint_resolution", asked.gvr)
                 _LOG.info("%s", error)
@@ -144,7 +144,7 @@ class Passing:
             raise StatusError(503, "ServiceUnavailable", UNRESOLVED, details)
         return Random().choice(found)
 
-    def _failed(self, request: Request, asked: Asked, error: Exception) -> Response:
+    def _failed(self, request: Request, asked: ResourceRequest, error: Exception) -> Response:
         _LOG.warning("%s %s could not be taken to a peer: %s", request.method, request.path, error or type(error))
         why = "it did not answer in time" if isinstance(error, TimeoutError) else "it can not be reached"
         resource = ".".join(part for part in (asked.gvr[2], asked.gvr[1], asked.gvr[0]) if part)

@@ -18,7 +18,7 @@ _SAFE = ":@!$&'()*+,;=-._~"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResourceRequest:
     """What a request is for: a resource in a version, and as much as the path says beyond that."""
 
     gvr: Gvr
@@ -29,7 +29,7 @@ class Asked:
     """The older form `…/watch/…`."""
 
 
-def asked_of(path: str) -> Asked | None:
+def resource_request_of(path: str) -> ResourceRequest | None:
     """What a (decoded) path names; None: no resource."""
     segments = path.strip("/").split("/")
     if _LOOSE & set(segments) or not path.isprintable() or "%" in path or "\\" in path:
@@ -46,7 +46,7 @@ def asked_of(path: str) -> Asked | None:
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     name, subresource = [*rest[1:3], "", ""][:2]
-    return Asked((group, version, rest[0]), namespace, name, subresource, watch)
+    return ResourceRequest((group, version, rest[0]), namespace, name, subresource, watch)
 
 
 def target_of(path: str, query: bytes) -> str:

@@ -15,16 +15,16 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.peers.client import Asker
-from haru.apiserver.peers.counts import Counts
-from haru.apiserver.peers.discovery_cache import Known
-from haru.apiserver.peers.endpoints import Address, Places, url_of
-from haru.apiserver.peers.excluded import Excluded
+from haru.apiserver.peers.client import PeerClient
+from haru.apiserver.peers.counts import PeerMetrics
+from haru.apiserver.peers.discovery_cache import PeerDiscoveryCache
+from haru.apiserver.peers.endpoints import Address, PeerEndpoints, url_of
+from haru.apiserver.peers.excluded import ExcludedVersions
 from haru.apiserver.peers.identity import COLLECT_SECONDS, RENEW_SECONDS, Identity
 from haru.apiserver.peers.options import PeerOptions
-from haru.apiserver.peers.proxy import Passing
+from haru.apiserver.peers.proxy import PeerProxy
 from haru.apiserver.peers.request_header import was_forwarded
-from haru.apiserver.peers.routes import Asked, asked_of
+from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.serving_address import ServingAddress
@@ -44,16 +44,18 @@ class Peers:
     def __init__(self, loopback: Loopback, options: PeerOptions, address: ServingAddress, streams: OpenStreams) -> None:
         objects = self._objects = loopback.objects
         self._options, self._serving = options, address
-        self.counts = Counts()
+        self.counts = PeerMetrics()
         self.identity = Identity(loopback, options.hostname)
         self.proxies = options.complete and objects.gates.enabled("UnknownVersionInteroperabilityProxy")
         """Whether requests are forwarded and discovery is merged."""
         self._reachable = objects.gates.enabled("UnknownVersionInteroperabilityProxy")
-        self._places = Places(objects, self.identity.name)
-        self._asker = Asker(options, self.counts)
-        self._excluded = Excluded(objects)
-        self._known = Known(objects, self.identity.name, self._places.resolve, self._asker.offer, self.counts)
-        self._passing = Passing(streams, self._places, self._asker, self.counts)
+        self._endpoints = PeerEndpoints(objects, self.identity.name)
+        self._client = PeerClient(options, self.counts)
+        self._excluded = ExcludedVersions(objects)
+        self._discovery = PeerDiscoveryCache(
+            objects, self.identity.name, self._endpoints.resolve, self._client.offer, self.counts
+        )
+        self._proxy = PeerProxy(streams, self._endpoints, self._client, self.counts)
         self._tasks: list[asyncio.Task[None]] = []
         self._synced = False
         self._merged: tuple[object, bytes, str] | None = None
@@ -68,13 +70,13 @@ class Peers:
         address = self._address()
         await self.identity.claim(f"{url_of(address).removeprefix('https://')}")
         if self.proxies:
-            self._asker.open()
+            self._client.open()
             await self._excluded.start()
-            await self._known.start()
-            self._run("who is there", self._known.follow())
+            await self._discovery.start()
+            self._run("who is there", self._discovery.follow())
             self._synced = True
         if self._reachable:
-            await self._places.publish(address)
+            await self._endpoints.publish(address)
         self._run("telling", self._keep_telling(address))
 
     async def stop(self) -> None:
@@ -85,27 +87,27 @@ class Peers:
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(WITHDRAWAL_SECONDS):
-                await self._places.withdraw()
+                await self._endpoints.withdraw()
                 await self.identity.withdraw()
         except (StoreError, CompareFailed, StatusError, TimeoutError) as error:
             # What is left runs out.
             _LOG.info("this server could not be taken away from its peers: %s", error)
-        await self._known.stop()
-        await self._asker.stop()
+        await self._discovery.stop()
+        await self._client.stop()
 
-    async def elsewhere(self, request: Request) -> tuple[Asked, list[str]] | None:
+    async def elsewhere(self, request: Request) -> tuple[ResourceRequest, list[str]] | None:
         """What is asked for and the peers that serve it; None: it is this server's to answer."""
         if not self.proxies or not self._synced or was_forwarded(request):
             return None
-        asked = asked_of(request.path)
+        asked = resource_request_of(request.path)
         if asked is None or self._objects.served.get(*asked.gvr) is not None:
             return None
-        peers = self._known.serving(asked.gvr, await self._excluded.now())
+        peers = self._discovery.serving(asked.gvr, await self._excluded.now())
         return (asked, peers) if peers else None
 
-    async def forward(self, request: Request, asked: Asked, peers: list[str], watches: bool) -> Response:
+    async def forward(self, request: Request, asked: ResourceRequest, peers: list[str], watches: bool) -> Response:
         """The answer of one of the peers."""
-        return await self._passing.forward(request, asked, peers, watches)
+        return await self._proxy.forward(request, asked, peers, watches)
 
     async def discovery(self, own: Groups, generation: tuple[int, int]) -> tuple[bytes, str] | None:
         """Return the merged document and its ETag; None when the peers add nothing to `own`, this server's items.
@@ -113,13 +115,13 @@ class Peers:
         `generation` changes whenever `own` changes: the generations of the served resources and of the aggregator.
         """
         excluded = await self._excluded.now()
-        basis = (self._known.generation, generation, frozenset(excluded))
+        basis = (self._discovery.generation, generation, frozenset(excluded))
         if self._merged is not None and self._merged[0] == basis:
             self.counts.hits += 1
         else:
             self.counts.misses += 1
             self.counts.aggregations += 1
-            groups = merged({**self._known.documents(excluded), self.identity.name: own}, self.identity.name)
+            groups = merged({**self._discovery.documents(excluded), self.identity.name: own}, self.identity.name)
             body = b"" if groups is own else _document(groups)
             self._merged = basis, body, etag_of(body)
         return self._merged[1:] if self._merged[1] else None
@@ -136,7 +138,7 @@ class Peers:
             try:
                 await self.identity.renew()
                 if self._reachable:
-                    await self._places.publish(address)
+                    await self._endpoints.publish(address)
                 if time.monotonic() - collected >= COLLECT_SECONDS:
                     collected = time.monotonic()
                     await self.identity.collect()

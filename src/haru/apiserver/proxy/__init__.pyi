@@ -1,10 +1,10 @@
 from .forward import Proxy as Proxy
 from .kubelets.client import Endpoint as Endpoint
 from .kubelets.client import endpoint_of as endpoint_of
-from .kubelets.connections import asked_rights as asked_rights
-from .kubelets.connections import connection_of as connection_of
+from .kubelets.connections import connect_request_of as connect_request_of
 from .kubelets.connections import pod_target as pod_target
+from .kubelets.connections import required_rights as required_rights
 from .kubelets.options import KubeletOptions as KubeletOptions
-from .targets import Wanted as Wanted
-from .targets import asked_right as asked_right
-from .targets import wanted_of as wanted_of
+from .targets import ProxyRequest as ProxyRequest
+from .targets import proxy_request_of as proxy_request_of
+from .targets import required_right as required_right

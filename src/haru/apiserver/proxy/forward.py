@@ -19,7 +19,7 @@ from yarl import URL
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, HEAD_SECONDS, Tunnel, passed_headers
 from haru.apiserver.proxy.links import Links, Page
-from haru.apiserver.proxy.targets import Place, TargetResolver, Wanted
+from haru.apiserver.proxy.targets import ProxyRequest, ProxyTarget, TargetResolver
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
@@ -45,7 +45,7 @@ class Proxy:
         if session is not None:
             await session.close()
 
-    async def connect(self, request: Request, wanted: Wanted) -> Response:
+    async def connect(self, request: Request, wanted: ProxyRequest) -> Response:
         """The pod's answer, or a connection to it. Raises StatusError."""
         place = await self._targets.resolve(wanted)
         query = (request.scope.get("query_string") or b"").decode("latin-1")
@@ -61,7 +61,7 @@ class Proxy:
         answer = await self._ask(request, place, target, prefix)
         return self._answer(request, place, prefix, answer)
 
-    async def _ask(self, request: Request, place: Place, target: str, prefix: str) -> aiohttp.ClientResponse:
+    async def _ask(self, request: Request, place: ProxyTarget, target: str, prefix: str) -> aiohttp.ClientResponse:
         body = await request.body()
         # A page that came compressed could not be rewritten.
         dropped = {*_OURS, "accept-encoding"} if "text/html" in request.header(b"accept") else set(_OURS)
@@ -89,7 +89,7 @@ class Proxy:
             why = _why(error, place)
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from error
 
-    def _answer(self, request: Request, place: Place, prefix: str, answer: aiohttp.ClientResponse) -> Response:
+    def _answer(self, request: Request, place: ProxyTarget, prefix: str, answer: aiohttp.ClientResponse) -> Response:
         links = Links(prefix, place.netloc, request.header(b"host"))
         kept: list[tuple[bytes, bytes]] = []
         page = _is_page(answer) and request.method != "HEAD"
@@ -101,7 +101,7 @@ class Proxy:
         source: Any = _Rewritten(answer, Page(links)) if page else answer
         return Response(answer.status, b"", content_type, kept, AnswerStream(self._streams, source).run, passed_on=True)
 
-    async def _tunnel(self, request: Request, place: Place, target: str) -> Response:
+    async def _tunnel(self, request: Request, place: ProxyTarget, target: str) -> Response:
         if HIJACK not in (request.scope.get("extensions") or {}):
             raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
         headers: Sequence[tuple[str, str]] = [("host", place.netloc), *passed_headers(request, keeps_upgrade=True)]
@@ -143,7 +143,7 @@ def _is_page(answer: aiohttp.ClientResponse) -> bool:
     return kind == "text/html" and not packed and "Location" not in answer.headers
 
 
-def _why(error: Exception, place: Place) -> str:
+def _why(error: Exception, place: ProxyTarget) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer from {place.netloc}"
     if isinstance(error, aiohttp.ClientConnectorError):

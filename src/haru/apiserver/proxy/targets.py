@@ -35,7 +35,7 @@ _BROADCAST = "255.255.255.255"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProxyRequest:
     """What a path names; `name` as it is written, `rest` from the slash behind `proxy` on."""
 
     plural: str
@@ -45,7 +45,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProxyTarget:
     """Where it goes: `http` or `https`, an address, and a port, which may be the scheme's."""
 
     scheme: str
@@ -59,13 +59,13 @@ class Place:
         return f"{host}:{self.port}" if self.port != {"http": 80, "https": 443}[self.scheme] else host
 
 
-def wanted_of(path: str) -> Wanted | None:
+def proxy_request_of(path: str) -> ProxyRequest | None:
     """What a path is about, if it is one of these."""
     found = _PATH.fullmatch(path)
-    return Wanted(found[2], found[1], found[3], found[4] or "") if found else None
+    return ProxyRequest(found[2], found[1], found[3], found[4] or "") if found else None
 
 
-def asked_right(request: Request, wanted: Wanted) -> Attributes:
+def required_right(request: Request, wanted: ProxyRequest) -> Attributes:
     """What the user must be allowed. Rights to one name are to what stands in the path, scheme and port included."""
     verb = _VERBS.get(request.method)
     if verb is None:
@@ -100,7 +100,7 @@ class TargetResolver:
     def __init__(self, objects: ObjectStore, kubelets: Kubelets | None) -> None:
         self._objects, self._kubelets = objects, kubelets
 
-    async def resolve(self, wanted: Wanted) -> Place:
+    async def resolve(self, wanted: ProxyRequest) -> ProxyTarget:
         """Where a request is to go. Raises StatusError."""
         split = split_name(wanted.name)
         if split is None:
@@ -109,7 +109,7 @@ class TargetResolver:
             return await self._pod(wanted.namespace, *split)
         return await self._service(wanted, *split)
 
-    async def _pod(self, namespace: str, scheme: str, name: str, port: str) -> Place:
+    async def _pod(self, namespace: str, scheme: str, name: str, port: str) -> ProxyTarget:
         pod = await self._objects.read("", "pods", namespace, name)
         if pod is None:
             raise not_found_error("", "pods", name)
@@ -118,7 +118,7 @@ class TargetResolver:
         await self._check_real(pod)
         if not is_proxyable(address):
             raise bad_request_error("address not allowed")
-        return Place(scheme, address, number or (443 if scheme == "https" else 80))
+        return ProxyTarget(scheme, address, number or (443 if scheme == "https" else 80))
 
     async def _check_real(self, pod: Obj) -> None:
         """503 for a pod that nobody runs."""
@@ -128,7 +128,7 @@ class TargetResolver:
         if self._kubelets is None or await self._kubelets.endpoint(node) is None:
             raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
 
-    async def _service(self, wanted: Wanted, scheme: str, name: str, port: str) -> Place:
+    async def _service(self, wanted: ProxyRequest, scheme: str, name: str, port: str) -> ProxyTarget:
         service = await self._objects.peek("", "services", wanted.namespace, name)
         if service is None:
             raise not_found_error("", "services", name)
@@ -151,7 +151,7 @@ class TargetResolver:
             except StatusError as error:
                 refused = error
                 continue
-            return Place(scheme, address, number)
+            return ProxyTarget(scheme, address, number)
         raise refused or _unavailable(f'no endpoints available for service "{wanted.name}"')
 
     async def _endpoints(self, namespace: str, service: str, port: str) -> Sequence[tuple[str, int, str]]:

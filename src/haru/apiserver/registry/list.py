@@ -47,7 +47,7 @@ WAIT_FOR_REVISION = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListPage:
     """The records of one page, the revision they are of, and how it goes on."""
 
     records: Sequence[Record]
@@ -133,12 +133,12 @@ def check_options(request: Request) -> None:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
 
 
-async def find(call: Call, selection: Selection, default_limit: int = 0) -> Found:
+async def find(call: Call, selection: Selection) -> ListPage:
     """The page that the request asks for."""
     request = call.request
     if not request.query:
         page = await call.objects.store.range(call.resource.prefix(call.namespace))
-        return Found(page.records, page.revision)
+        return ListPage(page.records, page.revision)
     check_options(request)
     limit = request.number("limit")
     if limit < 0:
@@ -178,26 +178,26 @@ async def wait_for_revision(call: Call, revision: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> Found:
+async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> ListPage:
     prefix = call.resource.prefix(call.namespace)
     store = call.objects.store
     try:
         if selection.everything:
             page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
-            return _found(page, page.remaining)
+            return _list_page(page, page.remaining)
         page = await store.range(prefix, after=after, revision=max(revision, 0))
     except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
         raise _expired(call, after) from None
     chosen = [record for record in page.records if selection.matches(record)]
     if limit and len(chosen) > limit:
-        return _found(Page(chosen[:limit], page.revision, len(chosen) - limit), None)
-    return Found(chosen, page.revision)
+        return _list_page(Page(chosen[:limit], page.revision, len(chosen) - limit), None)
+    return ListPage(chosen, page.revision)
 
 
-def _found(page: Page, remaining: int | None) -> Found:
+def _list_page(page: Page, remaining: int | None) -> ListPage:
     if not page.remaining:
-        return Found(page.records, page.revision)
-    return Found(page.records, page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
+        return ListPage(page.records, page.revision)
+    return ListPage(page.records, page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
 
 
 def _expired(call: Call, after: str) -> StatusError:
@@ -225,7 +225,7 @@ class ExpiredPage(StatusError):
         return {**super().to_status(), "metadata": {"continue": self.token}}
 
 
-def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Found, metadata: Obj) -> Response:
+def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: ListPage, metadata: Obj) -> Response:
     """Objects, or their metadata, as their bytes lie in the store; those of a whole collection come from the cache."""
     records = found.records
     resource, kind = call.resource, call.resource.kind
@@ -256,7 +256,9 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     """GET of a collection."""
     selection = selection_of(call)
     found = await find(call, selection)
-    found = replace(found, records=await in_version(found.records, call.resource))
+    records = await in_version(found.records, call.resource)
+    if records is not found.records:
+        found = replace(found, records=records)
     metadata: Obj = {"resourceVersion": str(found.revision)}
     if found.next:
         metadata["continue"] = found.next

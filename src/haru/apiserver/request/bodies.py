@@ -146,7 +146,7 @@ def strictness(request: Request) -> str:
     return values[0]
 
 
-async def read_object(request: Request, kind: Kind, *, any_kind: bool = False) -> Obj:
+async def read_object(request: Request, kind: Kind) -> Obj:
     """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be."""
     data = await request.body()
     content_type = media_type(request)

@@ -8,7 +8,7 @@ Source: kube-apiserver's max-requests-inflight and request-timeout, and the flow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,21 +23,27 @@ _NODES_GROUP = "system:nodes"
 _HEARTBEATS = {("", "nodes"), ("coordination.k8s.io", "leases")}
 
 
-class InFlight:
-    """Counts what is in flight; watches are not counted, they wait rather than work."""
+class RequestLimits:
+    """Bound how many requests are handled at once, and for how long each may take.
 
-    def __init__(self, reads: int, writes: int) -> None:
+    Watches are not counted: they wait rather than work.
+    """
+
+    def __init__(self, flow_control: FlowControl, timeout: RequestTimeout) -> None:
+        reads, writes = flow_control.max_reads_in_flight, flow_control.max_writes_in_flight
         self._limits = (reads, writes, writes)
         self._counts = [0, 0, 0]
+        self.wait_for = timeout.wait_for
+        """Awaits the work of a request; TimeoutError, and the work cancelled, if it takes too long."""
 
     @property
     def count(self) -> int:
-        """How many requests are worked on."""
+        """How many requests are being handled."""
         return sum(self._counts)
 
     @contextmanager
     def slot(self, method: str, *, is_heartbeat: bool = False) -> Iterator[None]:
-        """Hold a place for the time of a request; 429 when there is none."""
+        """Count a request while it is handled; 429 for one too many."""
         which = 2 if is_heartbeat else 0 if method in _READS else 1
         if self._counts[which] >= self._limits[which]:
             raise too_many_requests_error("Too many requests, please try again later.")
@@ -46,19 +52,6 @@ class InFlight:
             yield
         finally:
             self._counts[which] -= 1
-
-
-class RequestLimits:
-    """Bound how many requests are handled at once, and for how long each may take."""
-
-    def __init__(self, flow_control: FlowControl, seconds: float) -> None:
-        self.in_flight = InFlight(flow_control.max_reads_in_flight, flow_control.max_writes_in_flight)
-        self._timeout = RequestTimeout(seconds)
-
-    async def run(self, method: str, work: Callable[[], Awaitable[T]], *, is_heartbeat: bool = False) -> T:
-        """Do some work within both bounds: 429 for one request too many, TimeoutError for one that takes too long."""
-        with self.in_flight.slot(method, is_heartbeat=is_heartbeat):
-            return await self._timeout.wait_for(work())
 
 
 def is_heartbeat(groups: Collection[str], kind: Kind) -> bool:

@@ -20,7 +20,7 @@ from haru.kube.kinds import Kind, subresources_of
 Obj = dict[str, Any]
 
 
-class Named(NamedTuple):
+class GroupVersionName(NamedTuple):
     """A kind or a resource: group, version, and the kind's or the resource's name."""
 
     group: str
@@ -37,20 +37,20 @@ class Named(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _named(group: str, version: str, name: str) -> Named:
-    return Named(group, version, name)
+def _named(group: str, version: str, name: str) -> GroupVersionName:
+    return GroupVersionName(group, version, name)
 
 
-def named(kind: Kind) -> Named:
+def named(kind: Kind) -> GroupVersionName:
     """The resource of a kind."""
     return _named(kind.group, kind.version, kind.plural)
 
 
-def kind_named(kind: Kind, subresource: str) -> Named:
+def kind_named(kind: Kind, subresource: str) -> GroupVersionName:
     """The kind of what is sent to a resource, or to a subresource of it."""
     for each in subresources_of(kind) if subresource else ():
         if each.name == subresource:
-            return Named(each.group, each.version, each.kind)
+            return GroupVersionName(each.group, each.version, each.kind)
     return _named(kind.group, kind.version, kind.kind)
 
 
@@ -73,9 +73,9 @@ class Attributes:
     """The object's Namespace as expressions see it, once one has asked."""
     asking: tuple[Decide, Question] | None = None
     """What answers for the authorizer, and the request's own resource, once an expression has been evaluated."""
-    named: Named = field(init=False)
+    named: GroupVersionName = field(init=False)
     """The resource's group, version and plural."""
-    kind: Named = field(init=False)
+    kind: GroupVersionName = field(init=False)
     """The kind of what is sent."""
     original: Obj | None = field(init=False)
     """The object before any webhook or policy changed it."""
@@ -83,7 +83,7 @@ class Attributes:
     """The object, where nothing was changed but what the server's own changing plugins do not read."""
     is_small: bool = field(init=False)
     """Whether a new object came in so few bytes that expressions over it are cheap."""
-    _requests: dict[tuple[Named, Named], Obj] = field(default_factory=dict)
+    _requests: dict[tuple[GroupVersionName, GroupVersionName], Obj] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.options = self.options or options_of(self.call, self.operation)
@@ -124,14 +124,14 @@ class Attributes:
         kind = self.call.resource.kind
         return forbidden_error(kind.group, kind.plural, name, why)
 
-    def request(self, seen: Seen) -> Obj:
+    def request(self, seen: RequestView) -> Obj:
         """The parts of an AdmissionRequest that webhooks and expressions share. Not to be changed."""
         key = (seen.kind, seen.resource)
         if key not in self._requests:
             self._requests[key] = self._request(seen)
         return self._requests[key]
 
-    def _request(self, seen: Seen) -> Obj:
+    def _request(self, seen: RequestView) -> Obj:
         kind, resource = self.kind.of_kind(), self.named.of_resource()
         found: Obj = {
             "kind": kind if seen.kind is self.kind else seen.kind.of_kind(),
@@ -152,30 +152,30 @@ class Attributes:
         return found
 
 
-class Seen(NamedTuple):
+class RequestView(NamedTuple):
     """In which form whoever asked for it sees a request: as it came, or as the equivalent resource of a rule."""
 
-    resource: Named
-    kind: Named
+    resource: GroupVersionName
+    kind: GroupVersionName
     target: Resource
     obj: Obj | None
     old: Obj | None
 
 
-def as_it_came(attributes: Attributes) -> Seen:
+def original_view(attributes: Attributes) -> RequestView:
     """A request in the form of its own resource."""
-    return Seen(attributes.named, attributes.kind, attributes.resource, attributes.obj, attributes.old)
+    return RequestView(attributes.named, attributes.kind, attributes.resource, attributes.obj, attributes.old)
 
 
-async def seen_as(target: Resource, attributes: Attributes) -> Seen:
+async def request_view_as(target: Resource, attributes: Attributes) -> RequestView:
     """A request in the form of a resource."""
     kind, obj, old = target.kind, attributes.obj, attributes.old
     if target is attributes.resource:
-        return as_it_came(attributes)
+        return original_view(attributes)
     if attributes.is_whole:
         obj = None if obj is None else await converted(obj, kind)
         old = None if old is None else await converted(old, kind)
-    return Seen(named(kind), kind_named(kind, attributes.subresource), target, obj, old)
+    return RequestView(named(kind), kind_named(kind, attributes.subresource), target, obj, old)
 
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

@@ -14,10 +14,10 @@ from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
 from haru.apiserver.admission.dynamic.match_criteria import is_exempt
-from haru.apiserver.admission.dynamic.metrics import Counts
-from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators, Round
+from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
+from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, MutationRun, Mutators
 from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
-from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
+from haru.apiserver.admission.dynamic.webhooks import Webhook, WebhookRun, Webhooks
 from haru.apiserver.admission.reinvocation import nothing_new
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import node_of
@@ -36,7 +36,7 @@ class Evaluators:
     webhooks: Webhooks
     policies: Policies
     mutators: Mutators
-    counts: Counts
+    counts: AdmissionMetrics
     authorizer: Authorizer
 
 
@@ -73,7 +73,7 @@ class Chain:
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
         if not self._changes:
             return attributes.obj
-        policies, hooks = Round(), HookRound() if self._configured.mutating else None
+        policies, hooks = MutationRun(), WebhookRun() if self._configured.mutating else None
         with self._counts.step("admit", attributes.operation):
             if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
                 return attributes.obj
@@ -84,7 +84,9 @@ class Chain:
             await self._pass(attributes, policies, hooks, again=True)
         return attributes.obj
 
-    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound | None, *, again: bool) -> bool:
+    async def _pass(
+        self, attributes: Attributes, policies: MutationRun, hooks: WebhookRun | None, *, again: bool
+    ) -> bool:
         """One round: whether anybody changed the object."""
         operation, changed = attributes.operation, False
         if self._configured.mutators and attributes.operation != "DELETE":

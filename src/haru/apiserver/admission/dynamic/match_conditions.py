@@ -8,9 +8,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.expression_runner import on_loop, run_in_turn, timed_compile
-from haru.apiserver.admission.dynamic.metrics import ConditionCounts
+from haru.apiserver.admission.dynamic.metrics import MatchConditionMetrics
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes as Asked
 from haru.apiserver.auth.user import UserInfo
@@ -23,7 +23,7 @@ from haru.kube.selectors import parse_field_selector
 Obj = dict[str, Any]
 
 
-def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
+def given_of(attributes: Attributes, seen: RequestView, *, params: Any = None, namespace: Obj | None = None) -> Given:
     """The values of an expression's variables for one request."""
     request, asking = partial(attributes.request, seen), partial(_asking, attributes)
     is_small = seen.obj is attributes.original and attributes.is_small
@@ -103,7 +103,7 @@ class Conditions:
         """Whether there are any."""
         return bool(self._expressions)
 
-    async def hold(self, given: Given, counts: ConditionCounts) -> bool:
+    async def hold(self, given: Given, counts: MatchConditionMetrics) -> bool:
         """Whether all conditions are met. One that is not met outweighs errors in others.
 
         Raises ConditionsFailed for an error, unless errors count as a no (`failurePolicy: Ignore`).

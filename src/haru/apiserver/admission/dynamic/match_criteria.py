@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, as_it_came, named, seen_as
+from haru.apiserver.admission.dynamic.attributes import (
+    Attributes,
+    GroupVersionName,
+    RequestView,
+    named,
+    original_view,
+    request_view_as,
+)
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.kube.errors import not_found_error
@@ -57,7 +64,7 @@ class Rule:
         """Whether it is about some objects only."""
         return bool(self._names)
 
-    def matches(self, attributes: Attributes, resource: Named) -> bool:
+    def matches(self, attributes: Attributes, resource: GroupVersionName) -> bool:
         """Whether the rule covers a request, seen as one for `resource`."""
         return (
             _has(self._operations, attributes.operation)
@@ -82,7 +89,7 @@ def _has(values: frozenset[str], wanted: str) -> bool:
     return wanted in values or "*" in values
 
 
-class Equivalents:
+class EquivalentResources:
     """Which resources are the same objects in other versions or groups."""
 
     def __init__(self, objects: ObjectStore) -> None:
@@ -122,17 +129,17 @@ class Criteria:
         self.is_all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
         """Whether every request is of concern, as it comes."""
 
-    async def match(self, attributes: Attributes, equivalents: Equivalents) -> Seen | None:
+    async def match(self, attributes: Attributes, equivalents: EquivalentResources) -> RequestView | None:
         """In which form the request is to be told of; None where it is of no concern.
 
         Raises StatusError where the request's namespace does not exist.
         """
         found = await self.concerned(attributes, equivalents)
         if found is attributes.resource:
-            return as_it_came(attributes)
-        return None if found is None else await seen_as(found, attributes)
+            return original_view(attributes)
+        return None if found is None else await request_view_as(found, attributes)
 
-    async def concerned(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+    async def concerned(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
         """As which resource the request is of concern; None where it is not.
 
         Raises StatusError where the request's namespace does not exist.
@@ -146,7 +153,7 @@ class Criteria:
             return None
         return found
 
-    def _covered(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+    def _covered(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
         """As which resource the rules cover a request."""
         if self._by_name:
             return self._ruled(attributes, equivalents)
@@ -159,12 +166,12 @@ class Criteria:
             self._found[key] = self._ruled(attributes, equivalents)
         return self._found[key]
 
-    def _ruled(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+    def _ruled(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
         if self._excluded and self._find(self._excluded, attributes, equivalents) is not None:
             return None
         return attributes.resource if self._rules is None else self._find(self._rules, attributes, equivalents)
 
-    def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+    def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
         own = attributes.resource
         for rule in rules:
             if rule.matches(attributes, attributes.named):

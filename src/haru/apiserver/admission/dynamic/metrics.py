@@ -22,12 +22,12 @@ def error_type(message: str) -> str:
     return "invalid_error"
 
 
-class ConditionCounts:
+class MatchConditionMetrics:
     """What is counted of the match conditions of one webhook or policy in one request."""
 
     __slots__ = ("_counts", "_labels")
 
-    def __init__(self, counts: Counts, labels: tuple[str, str, str, str]) -> None:
+    def __init__(self, counts: AdmissionMetrics, labels: tuple[str, str, str, str]) -> None:
         self._counts = counts
         self._labels = labels
 
@@ -44,25 +44,50 @@ class ConditionCounts:
         self._counts.condition_seconds.observe(seconds, *self._labels)
 
 
-class Counts:
+class WebhookMetrics:
+    """Count the calls of one webhook for one operation."""
+
+    __slots__ = ("_labels", "_metrics")
+
+    def __init__(self, metrics: AdmissionMetrics, labels: tuple[str, str, str]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+
+    def called(self, code: int, *, rejected: bool, seconds: float) -> None:
+        """Count a call, by the status of its answer."""
+        shown = str(rejected).lower()
+        self._metrics.webhook_calls.add(*self._labels, str(min(code, _CODE_LIMIT)), shown)
+        self._metrics.webhook_seconds.observe(seconds, *self._labels, shown)
+
+    def rejected(self, error: str, code: int) -> None:
+        """Count a request that ended at the webhook; `error` is `no_error` for a refusal."""
+        self._metrics.webhook_rejections.add(*self._labels, error, str(min(code, _CODE_LIMIT)))
+
+    def failed_open(self) -> None:
+        """Count a failure that was ignored."""
+        name, kind, _ = self._labels
+        self._metrics.webhooks_failed_open.add(name, kind)
+
+
+class AdmissionMetrics:
     """The counters of one server."""
 
     def __init__(self) -> None:
         hook, policy = ("name", "type", "operation"), ("policy", "policy_binding")
         condition = ("name", "kind", "type", "operation")
         group = "apiserver_admission"
-        self._calls = CounterOf(
+        self.webhook_calls = CounterOf(
             f"{group}_webhook_request_total", "Calls of webhooks, by what came of them.", (*hook, "code", "rejected")
         )
-        self._rejections = CounterOf(
+        self.webhook_rejections = CounterOf(
             f"{group}_webhook_rejection_count",
             "Requests that webhooks refused, or that failed with them.",
             (*hook, "error_type", "rejection_code"),
         )
-        self._open = CounterOf(
+        self.webhooks_failed_open = CounterOf(
             f"{group}_webhook_fail_open_count", "Failures of webhooks that were passed over.", ("name", "type")
         )
-        self._webhook_seconds = HistogramOf(
+        self.webhook_seconds = HistogramOf(
             f"{group}_webhook_admission_duration_seconds",
             "How long calls of webhooks took.",
             (*hook, "rejected"),
@@ -110,19 +135,9 @@ class Counts:
             _EXPRESSIONS,
         )
 
-    def called(self, webhook: str, kind: str, operation: str, code: int, *, rejected: bool, seconds: float) -> None:
-        """A webhook was called; `kind` is `admit` or `validating`."""
-        shown = str(rejected).lower()
-        self._calls.add(webhook, kind, operation, str(min(code, _CODE_LIMIT)), shown)
-        self._webhook_seconds.observe(seconds, webhook, kind, operation, shown)
-
-    def rejected(self, webhook: str, kind: str, operation: str, error: str, code: int) -> None:
-        """A request ended at a webhook; `error` is `no_error` where that was its wish."""
-        self._rejections.add(webhook, kind, operation, error, str(min(code, _CODE_LIMIT)))
-
-    def failed_open(self, webhook: str, kind: str) -> None:
-        """A webhook failed, and was passed over."""
-        self._open.add(webhook, kind)
+    def webhook(self, name: str, kind: str, operation: str) -> WebhookMetrics:
+        """Metrics of the calls of one webhook; `kind` is `admit` or `validating`."""
+        return WebhookMetrics(self, (name, kind, operation))
 
     def checked(self, policy: str, binding: str, action: str, error: str, seconds: float) -> None:
         """A policy found something; `action` is `deny`, `warn`, `audit`, or `allow` for an error that was ignored."""
@@ -134,9 +149,9 @@ class Counts:
         self._mutations.add(policy, binding, error)
         self._mutation_seconds.observe(seconds, policy, binding, error)
 
-    def condition(self, name: str, kind: str, step: str, attributes: Attributes) -> ConditionCounts:
+    def condition(self, name: str, kind: str, step: str, attributes: Attributes) -> MatchConditionMetrics:
         """Counts of match conditions: whose, of a `webhook` or a `policy`, in which step."""
-        return ConditionCounts(self, (name, kind, step, attributes.operation))
+        return MatchConditionMetrics(self, (name, kind, step, attributes.operation))
 
     def plugin(self, name: str, step: str, operation: str) -> _Timed:
         """Times an admission plugin by its name in 1.36; `step` is `admit` or `validate`. An exception is a refusal."""

@@ -13,11 +13,11 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen, seen_as
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView, request_view_as
 from haru.apiserver.admission.dynamic.expression_runner import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import ConditionsFailed
-from haru.apiserver.admission.dynamic.match_criteria import Equivalents
-from haru.apiserver.admission.dynamic.metrics import Counts, error_type
+from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources
+from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics, error_type
 from haru.apiserver.admission.dynamic.mutation_patches import MutationError, configured, patched, with_texts
 from haru.apiserver.admission.dynamic.policies import Binding, Invocation, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.texts import Texts, texts_of
@@ -63,7 +63,7 @@ class MutatingPolicy(Policy):
 
 
 @dataclass
-class Round:
+class MutationRun:
     """What is remembered of one request between the passes of the policies over it."""
 
     willing: set[Key] = field(default_factory=set)
@@ -82,12 +82,12 @@ class Round:
 class Mutators:
     """Lets policies change requests."""
 
-    def __init__(self, equivalents: Equivalents, counts: Counts) -> None:
+    def __init__(self, equivalents: EquivalentResources, counts: AdmissionMetrics) -> None:
         self._equivalents = equivalents
         self._counts = counts
 
     async def mutate(
-        self, policies: Sequence[MutatingPolicy], attributes: Attributes, passed: Round, *, again: bool = False
+        self, policies: Sequence[MutatingPolicy], attributes: Attributes, passed: MutationRun, *, again: bool = False
     ) -> bool:
         """One pass over a request: whether it changed the object. In the second one (`again`) only those run that must.
 
@@ -124,13 +124,13 @@ class Mutators:
         self,
         invocation: Invocation,
         attributes: Attributes,
-        passed: Round,
+        passed: MutationRun,
         errors: list[tuple[Policy, str, str, str]],
     ) -> bool:
         """Whether the object is another one afterwards."""
         policy = invocation.policy
         assert isinstance(policy, MutatingPolicy)
-        current = invocation if attributes.obj is invocation.seen.obj else await _now(invocation, attributes)
+        current = invocation if attributes.obj is invocation.seen.obj else await _current(invocation, attributes)
         given = current.given(attributes)
         if policy.conditions:
             counts = self._counts.condition(policy.name, "policy", "validate", attributes)  # the step is 1.36's word
@@ -139,7 +139,7 @@ class Mutators:
         before = attributes.obj
         for applies, expression in policy.mutations if before is not None else ():
             if attributes.obj is not current.seen.obj:
-                current = await _now(invocation, attributes)
+                current = await _current(invocation, attributes)
                 given = current.given(attributes)
             start = perf_counter()
             why = ""
@@ -160,13 +160,13 @@ class Mutators:
         return has_changed
 
 
-async def _now(invocation: Invocation, attributes: Attributes) -> Invocation:
+async def _current(invocation: Invocation, attributes: Attributes) -> Invocation:
     """The invocation over the object as those before it have left it."""
     target = invocation.seen.target
     if target is attributes.resource or not attributes.is_whole:
-        now = Seen(invocation.seen.resource, invocation.seen.kind, target, attributes.obj, invocation.seen.old)
+        now = RequestView(invocation.seen.resource, invocation.seen.kind, target, attributes.obj, invocation.seen.old)
     else:
-        now = await seen_as(target, attributes)
+        now = await request_view_as(target, attributes)
     return Invocation(invocation.policy, invocation.binding, now, invocation.param, invocation.namespace)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.texts import Texts
 from haru.cel.libraries import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
@@ -28,7 +28,7 @@ class MutationError(Exception):
     """A mutation contributes nothing; the policy's `failurePolicy` decides what follows."""
 
 
-def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+def configured(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) -> Obj:
     """The object with an `Object{}` laid over it, with defaults. Raises MutationError."""
     partial = _json(value, "error applying patch")
     kind = _kind(seen, attributes)
@@ -68,7 +68,7 @@ def _fitting(partial: Obj, shape: Shape, kind: Kind) -> Obj:
     return decoded
 
 
-def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+def patched(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) -> Obj:
     """The object after a list of `JSONPatch{}`, with defaults; as it was where a `test` does not hold.
 
     Raises MutationError, and StatusError (500) where the result is no object of its kind.
@@ -138,7 +138,7 @@ def _json(value: Any, why: str) -> Any:
         raise MutationError(f"{why}: {error}") from None
 
 
-def _kind(seen: Seen, attributes: Attributes) -> Kind:
+def _kind(seen: RequestView, attributes: Attributes) -> Kind:
     """The kind of what is patched: the resource's in the version that the policy sees, or that of a body."""
     if attributes.is_whole:
         return seen.target.kind

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.expression_runner import timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import Conditions, given_of
-from haru.apiserver.admission.dynamic.match_criteria import Equivalents, policy_criteria
+from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
 from haru.cel.admission import Composition
 from haru.cel.admission_evaluation import Given, namespace_value
@@ -76,7 +76,7 @@ class Invocation(NamedTuple):
 
     policy: Policy
     binding: Binding
-    seen: Seen
+    seen: RequestView
     param: Obj | None
     namespace: Obj | None
 
@@ -101,7 +101,7 @@ class Misconfigured:
 
 
 async def invocations(
-    policy: Policy, attributes: Attributes, equivalents: Equivalents
+    policy: Policy, attributes: Attributes, equivalents: EquivalentResources
 ) -> list[Invocation | Misconfigured]:
     """Every evaluation of a policy that a request asks for, in the order of bindings and parameters.
 

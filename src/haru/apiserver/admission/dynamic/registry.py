@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain, Configured, Evaluators
-from haru.apiserver.admission.dynamic.match_criteria import GROUP, Equivalents
-from haru.apiserver.admission.dynamic.metrics import Counts
+from haru.apiserver.admission.dynamic.match_criteria import GROUP, EquivalentResources
+from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
 from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators
 from haru.apiserver.admission.dynamic.policies import Binding, Policy
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
@@ -26,7 +26,7 @@ from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response
-from haru.apiserver.webhook_client import Caller
+from haru.apiserver.webhook_client import WebhookClient
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
 
@@ -65,9 +65,9 @@ class DynamicPlugins:
         objects = loopback.objects
         self._followed = StoreReflector(objects, GROUP, _PLURALS)
         self._lock = asyncio.Lock()
-        self.caller = Caller(objects)
-        equivalents = Equivalents(objects)
-        self.counts = Counts()
+        self.caller = WebhookClient(objects)
+        equivalents = EquivalentResources(objects)
+        self.counts = AdmissionMetrics()
         self._evaluators = Evaluators(
             Webhooks(equivalents, self.caller, self.counts),
             Policies(equivalents, self.counts),

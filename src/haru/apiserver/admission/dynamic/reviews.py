@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.kube.errors import StatusError, internal_error
 
 Obj = dict[str, Any]
@@ -48,7 +48,7 @@ def review_version(hook: Obj) -> str:
     raise CallFailed(f"could not create admission objects: {why}")
 
 
-def review_of(attributes: Attributes, seen: Seen, version: str, uid: str) -> Obj:
+def review_of(attributes: Attributes, seen: RequestView, version: str, uid: str) -> Obj:
     """The AdmissionReview that is sent."""
     request: Obj = {
         "uid": uid,

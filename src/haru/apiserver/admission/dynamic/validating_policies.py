@@ -16,8 +16,8 @@ import orjson
 from haru.apiserver.admission.dynamic.attributes import Attributes
 from haru.apiserver.admission.dynamic.expression_runner import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import ConditionsFailed
-from haru.apiserver.admission.dynamic.match_criteria import Equivalents
-from haru.apiserver.admission.dynamic.metrics import Counts, error_type
+from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources
+from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics, error_type
 from haru.apiserver.admission.dynamic.policies import Binding, Misconfigured, Policy, invocations
 from haru.cel.admission import ANNOTATION, CONDITION, MESSAGE, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget, Result
@@ -72,7 +72,7 @@ class Denial:
 class _Findings:
     """What all policies found of one request."""
 
-    counts: Counts
+    counts: AdmissionMetrics
     denied: list[tuple[str, str, Denial]] = field(default_factory=list)
     """Policy, binding (empty where the policy itself is at fault), finding."""
     audited: list[Obj] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Findings:
 class Policies:
     """Asks policies about requests."""
 
-    def __init__(self, equivalents: Equivalents, counts: Counts) -> None:
+    def __init__(self, equivalents: EquivalentResources, counts: AdmissionMetrics) -> None:
         self._equivalents = equivalents
         self._counts = counts
 
@@ -139,7 +139,7 @@ async def _judge(
             known.append(value)
 
 
-async def _denials(policy: ValidatingPolicy, binding: Binding, given: Given, counts: Counts) -> list[Denial]:
+async def _denials(policy: ValidatingPolicy, binding: Binding, given: Given, counts: AdmissionMetrics) -> list[Denial]:
     """Which validations refuse the request, and with which words."""
     judging = Evaluation(given, policy.composition.variables)
     results: list[tuple[Result, float]] = []

@@ -11,16 +11,16 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.match_conditions import Conditions, ConditionsFailed, given_of
-from haru.apiserver.admission.dynamic.match_criteria import Criteria, Equivalents
-from haru.apiserver.admission.dynamic.metrics import Counts
+from haru.apiserver.admission.dynamic.match_criteria import Criteria, EquivalentResources
+from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
 from haru.apiserver.admission.dynamic.reviews import (
     Answer,
     CallFailed,
@@ -32,7 +32,7 @@ from haru.apiserver.admission.dynamic.reviews import (
     review_version,
 )
 from haru.apiserver.apiextensions.reader import converted
-from haru.apiserver.webhook_client import Caller, WebhookError
+from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
@@ -70,7 +70,7 @@ class Webhook:
 
 
 @dataclass
-class HookRound:
+class WebhookRun:
     """What is remembered of one request between the rounds of webhooks; webhooks by their places."""
 
     willing: set[int] = field(default_factory=set)
@@ -89,12 +89,12 @@ class HookRound:
 class Webhooks:
     """Asks webhooks about requests."""
 
-    def __init__(self, equivalents: Equivalents, caller: Caller, counts: Counts) -> None:
+    def __init__(self, equivalents: EquivalentResources, caller: WebhookClient, counts: AdmissionMetrics) -> None:
         self._equivalents = equivalents
         self._caller = caller
         self._counts = counts
 
-    async def _seen(self, hook: Webhook, attributes: Attributes, step: str) -> Seen | None:
+    async def _seen(self, hook: Webhook, attributes: Attributes, step: str) -> RequestView | None:
         """In which form a webhook is to be asked; None if it is not."""
         seen = await hook.criteria.match(attributes, self._equivalents)
         if seen is None or not hook.conditions:
@@ -119,23 +119,23 @@ class Webhooks:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _ask(self, hook: Webhook, seen: Seen, attributes: Attributes, *, mutating: bool) -> Answer | None:
+    async def _ask(self, hook: Webhook, seen: RequestView, attributes: Attributes, *, mutating: bool) -> Answer | None:
         """A webhook's permission; None where it failed and may. Raises StatusError for a refusal."""
         call, kind, operation = attributes.call, "admit" if mutating else "validating", attributes.operation
-        counted = partial(self._counts.called, hook.name, kind, operation)
+        metrics = self._counts.webhook(hook.name, kind, operation)
         start = perf_counter()
         if call.dry_run and not hook.has_no_side_effects:
             raise no_dry_run(hook.name)
         try:
             answer = await self._call(hook, seen, attributes, mutating)
         except CallFailed as error:
-            counted(503, rejected=not hook.ignores_failures, seconds=perf_counter() - start)
+            metrics.called(503, rejected=not hook.ignores_failures, seconds=perf_counter() - start)
             if not hook.ignores_failures:
                 _LOG.warning("failed calling webhook %s, failing closed: %s", hook.name, error)
-                self._counts.rejected(hook.name, kind, operation, "calling_webhook_error", 503)
+                metrics.rejected("calling_webhook_error", 503)
                 raise failing_closed(hook.name, error) from None
             _LOG.warning("failed calling webhook %s, failing open: %s", hook.name, error)
-            self._counts.failed_open(hook.name, kind)
+            metrics.failed_open()
             where = "mutation" if mutating else "validating"
             annotate(attributes, f"failed-open.{where}.webhook.admission.k8s.io/round_0_index_{hook.number}", hook.name)
             return None
@@ -144,13 +144,13 @@ class Webhooks:
             annotate(attributes, f"{hook.name}/{key}", value)
         if not answer.allowed:
             refused = refusal(hook.name, answer.result)
-            counted(refused.code, rejected=True, seconds=perf_counter() - start)
-            self._counts.rejected(hook.name, kind, operation, "no_error", refused.code)
+            metrics.called(refused.code, rejected=True, seconds=perf_counter() - start)
+            metrics.rejected("no_error", refused.code)
             raise refused
-        counted(200, rejected=False, seconds=perf_counter() - start)
+        metrics.called(200, rejected=False, seconds=perf_counter() - start)
         return answer
 
-    async def _call(self, hook: Webhook, seen: Seen, attributes: Attributes, mutating: bool) -> Answer:
+    async def _call(self, hook: Webhook, seen: RequestView, attributes: Attributes, mutating: bool) -> Answer:
         version, uid = review_version(hook.raw), str(uuid.uuid4())
         body = orjson.dumps(review_of(attributes, seen, version, uid))
         seconds = hook.raw.get("timeoutSeconds") or DEFAULT_SECONDS
@@ -163,7 +163,7 @@ class Webhooks:
     # --- mutating
 
     async def mutate(
-        self, hooks: Sequence[Webhook], attributes: Attributes, passed: HookRound, *, again: bool = False
+        self, hooks: Sequence[Webhook], attributes: Attributes, passed: WebhookRun, *, again: bool = False
     ) -> bool:
         """Ask one after the other: whether they changed the object. In the second round (`again`) only whoever must."""
         if again:
@@ -191,7 +191,7 @@ class Webhooks:
         passed.left = attributes.obj
         return changed
 
-    async def _apply(self, hook: Webhook, seen: Seen, attributes: Attributes, patch: list[Any]) -> bool:
+    async def _apply(self, hook: Webhook, seen: RequestView, attributes: Attributes, patch: list[Any]) -> bool:
         """Patch the object in the form that the webhook has seen; whether that changed it."""
         call, before = attributes.call, attributes.obj
         if not patch:

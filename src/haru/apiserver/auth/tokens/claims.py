@@ -21,7 +21,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class TokenLifetime:
     """When a token is issued (seconds since the epoch), and for how many seconds it is said to be valid, and is."""
 
     issued: int
@@ -38,7 +38,7 @@ def claims_of(
     account: Obj,
     issuer: str,
     audiences: Sequence[str],
-    life: Life,
+    life: TokenLifetime,
     bound: Mapping[str, Reference],
 ) -> Obj:
     """The payload, without the token's id (`jti`). `bound` is by `pod`, `node`, `secret`."""

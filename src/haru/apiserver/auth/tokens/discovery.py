@@ -31,7 +31,7 @@ def is_issuer_url(issuer: str) -> bool:
     return parts.scheme == "https" and bool(parts.netloc) and not parts.query and not parts.fragment
 
 
-class Documents:
+class IssuerDocuments:
     """Both documents of one server."""
 
     def __init__(self, address: ServingAddress, issuer: str, jwks_uri: str) -> None:

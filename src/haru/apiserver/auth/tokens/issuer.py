@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from cachetools import FIFOCache
 
-from haru.apiserver.auth.tokens.claims import WARN_AFTER_SECONDS, Life, Reference, claims_of
-from haru.apiserver.auth.tokens.discovery import Documents
+from haru.apiserver.auth.tokens.claims import WARN_AFTER_SECONDS, Reference, TokenLifetime, claims_of
+from haru.apiserver.auth.tokens.discovery import IssuerDocuments
 from haru.apiserver.auth.tokens.external import EXTENDED_SECONDS, ExternalKeys
 from haru.apiserver.auth.tokens.metrics import TokenMetrics
 from haru.apiserver.auth.tokens.signer_client import SignerClient
 from haru.apiserver.auth.tokens.sources import KeySource, LocalKeys
-from haru.apiserver.auth.tokens.validation import LEGACY_ISSUER, Checked, Checker, InvalidToken
+from haru.apiserver.auth.tokens.validation import LEGACY_ISSUER, InvalidToken, TokenVerifier, VerifiedToken
 from haru.jose import JoseError, PublicKey, encode, is_signed_by, split
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class _Proven:
+class _VerifiedSignature:
     """What the signature of a token has proved."""
 
     key: PublicKey
@@ -64,9 +64,9 @@ class AccountTokens:
         self.metrics = TokenMetrics(external=bool(options.endpoint))
         self.max_seconds = options.max_seconds
         self._extended_seconds = EXTENDED_SECONDS
-        self.documents = Documents(address, options.issuers[0], options.jwks_uri)
-        self._checker = Checker(objects, self.metrics, lookup=options.lookup)
-        self._proven: FIFOCache[bytes, _Proven] = FIFOCache(REMEMBERED)
+        self.documents = IssuerDocuments(address, options.issuers[0], options.jwks_uri)
+        self._checker = TokenVerifier(objects, self.metrics, lookup=options.lookup)
+        self._proven: FIFOCache[bytes, _VerifiedSignature] = FIFOCache(REMEMBERED)
         self._external: ExternalKeys | None = None
         if options.endpoint:
             client = SignerClient(options.endpoint, self.metrics)
@@ -115,16 +115,16 @@ class AccountTokens:
     ) -> Issued:
         """A token for an account. Raises `SignerError`."""
         now = int(self._clock().timestamp())
-        life = Life(now, seconds, seconds)
+        life = TokenLifetime(now, seconds, seconds)
         of_pod = "pod" in bound and set(audiences) <= set(self.audiences)
         if self._options.extend and of_pod and seconds == WARN_AFTER_SECONDS:
-            life = Life(now, seconds, self._extended_seconds)
+            life = TokenLifetime(now, seconds, self._extended_seconds)
         token_id = str(uuid.uuid4())
         claims = {**claims_of(account, self._options.issuers[0], audiences, life, bound), "jti": token_id}
         token = await self.source.sign(encode(orjson.dumps(claims)))
         return Issued(token, token_id, now + seconds)
 
-    async def check(self, token: str, audiences: Sequence[str] = ()) -> Checked | None:
+    async def check(self, token: str, audiences: Sequence[str] = ()) -> VerifiedToken | None:
         """Whose token it is, if it is for one of the audiences; None when it is none of ours. Raises `InvalidToken`."""
         if token.count(".") != 2 or not (self.can_sign or self._options.verification_pems):
             return None
@@ -136,7 +136,7 @@ class AccountTokens:
             return await self._checker.check_legacy(proven.claims, token, wanted)
         return await self._checker.check(proven.claims, wanted)
 
-    async def _prove(self, token: str) -> _Proven | None:
+    async def _prove(self, token: str) -> _VerifiedSignature | None:
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         source = self.source
         proven = self._proven.get(digest)
@@ -153,6 +153,6 @@ class AccountTokens:
             return None
         for key in await source.find(parts.key_id) if parts.key_id else source.keys():
             if is_signed_by(key, parts.algorithm, parts.signed, parts.signature):
-                self._proven[digest] = proven = _Proven(key, parts.payload)
+                self._proven[digest] = proven = _VerifiedSignature(key, parts.payload)
                 return proven
         raise InvalidToken("no key of this server has signed the service account token")

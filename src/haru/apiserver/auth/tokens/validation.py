@@ -35,7 +35,7 @@ class InvalidToken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class VerifiedToken:
     """Whose token it is, for which of the audiences that were asked about, and notes for the audit log."""
 
     user: UserInfo
@@ -43,7 +43,7 @@ class Checked:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-class Checker:
+class TokenVerifier:
     """Checks claims against a server's clock and store; `lookup`: whether what they name has to be there."""
 
     def __init__(self, objects: ObjectStore, metrics: TokenMetrics, *, lookup: bool) -> None:
@@ -51,7 +51,7 @@ class Checker:
         self._metrics = metrics
         self._lookup = lookup
 
-    async def check(self, claims: Obj, wanted: Sequence[str]) -> Checked:
+    async def check(self, claims: Obj, wanted: Sequence[str]) -> VerifiedToken:
         """The user of a bound token. Raises `InvalidToken`."""
         audiences = _audiences(claims, wanted)
         now = self._objects.clock().timestamp()
@@ -66,7 +66,7 @@ class Checker:
             await self._there("serviceaccounts", namespace, name, uid, now)
             await self._bound(bound, namespace, now)
         notes = self._aged(claims, private.get("warnafter"), now)
-        return Checked(_user(namespace, name, uid, _extra(claims, bound)), audiences, notes)
+        return VerifiedToken(_user(namespace, name, uid, _extra(claims, bound)), audiences, notes)
 
     async def _bound(self, bound: dict[str, Obj], namespace: str, now: float) -> None:
         for kind, plural in (("secret", "secrets"), ("pod", "pods"), ("node", "nodes")):
@@ -98,7 +98,7 @@ class Checker:
         late = f"subject: {claims.get('sub')}, seconds after warning threshold: {int(now - warn_after)}"
         return {"authentication.k8s.io/stale-token": late}
 
-    async def check_legacy(self, claims: Obj, token: str, wanted: Sequence[str]) -> Checked:
+    async def check_legacy(self, claims: Obj, token: str, wanted: Sequence[str]) -> VerifiedToken:
         """The user of a token out of a Secret, which is good while the Secret holds it. Raises `InvalidToken`."""
         say = {key: _text(claims.get(f"kubernetes.io/serviceaccount/{key}")) for key in _LEGACY}
         namespace, secret, name, uid = (say[key] for key in _LEGACY)
@@ -112,7 +112,7 @@ class Checker:
             if held is None or not _holds(held, token):
                 raise InvalidToken(f"{_GONE}: its Secret does not hold it")
         self._metrics.legacy += 1
-        return Checked(_user(namespace, name, uid, {}), wanted, {"authentication.k8s.io/legacy-token": subject})
+        return VerifiedToken(_user(namespace, name, uid, {}), wanted, {"authentication.k8s.io/legacy-token": subject})
 
 
 _LEGACY = ("namespace", "secret.name", "service-account.name", "service-account.uid")

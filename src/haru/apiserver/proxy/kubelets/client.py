@@ -30,6 +30,8 @@ class Endpoint:
 
     host: str
     port: int
+    is_verified: bool = True
+    """Whether the kubelet's certificate is verified, if the server has an authority for it."""
 
     @property
     def netloc(self) -> str:
@@ -72,8 +74,6 @@ class Kubelets:
         target: str,
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
-        *,
-        checked: bool = True,
     ) -> Any:
         """A request that is to be awaited: its answer, whose body comes in pieces. Raises aiohttp.ClientError."""
         if self._session is None:
@@ -85,7 +85,7 @@ class Kubelets:
             URL(f"https://{endpoint.netloc}{target}", encoded=True),
             headers=list(headers),
             data=body or None,
-            ssl=self._checked if checked else self._unchecked,
+            ssl=self._checked if endpoint.is_verified else self._unchecked,
             allow_redirects=False,
         )
 

@@ -37,7 +37,7 @@ HEAD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectRequest:
     """What a path names. `rest` is the path at the kubelet, for `nodes/proxy`."""
 
     plural: str
@@ -47,16 +47,16 @@ class Connection:
     rest: str = ""
 
 
-def connection_of(path: str) -> Connection | None:
+def connect_request_of(path: str) -> ConnectRequest | None:
     """What a path is about, if it is one of these."""
     if found := _POD.fullmatch(path):
-        return Connection("pods", found[3], found[1], found[2])
+        return ConnectRequest("pods", found[3], found[1], found[2])
     if found := _NODE.fullmatch(path):
-        return Connection("nodes", "proxy", "", found[1], found[2] or "/")
+        return ConnectRequest("nodes", "proxy", "", found[1], found[2] or "/")
     return None
 
 
-def asked_rights(request: Request, wanted: Connection) -> list[Attributes]:
+def required_rights(request: Request, wanted: ConnectRequest) -> list[Attributes]:
     """What the user must be allowed, all of it; a way into a container also by a GET needs `create`. Raises 405."""
     verb = _VERBS.get(request.method)
     if verb is None or (wanted.plural == "pods" and request.method not in ("GET", "POST")):
@@ -76,7 +76,7 @@ class KubeletProxy:
         if self._kubelets is not None:
             await self._kubelets.close()
 
-    async def connect(self, request: Request, wanted: Connection) -> Response:
+    async def connect(self, request: Request, wanted: ConnectRequest) -> Response:
         """The connection, or the kubelet's answer."""
         if wanted.plural == "nodes":
             return await self._node(request, wanted)
@@ -94,7 +94,7 @@ class KubeletProxy:
             raise bad_request_error("Upgrade request required")
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
-    async def _node(self, request: Request, wanted: Connection) -> Response:
+    async def _node(self, request: Request, wanted: ConnectRequest) -> Response:
         if ":" in wanted.name:
             raise bad_request_error(f'nodes "{wanted.name}": write the node\'s name alone: other ports are not proxied')
         if await self._objects.peek("", "nodes", "", wanted.name) is None:
@@ -130,7 +130,7 @@ class KubeletProxy:
         return Response(101, tunnel=Tunnel(self._streams, opened).run)
 
 
-def pod_target(request: Request, wanted: Connection, pod: Obj) -> str:
+def pod_target(request: Request, wanted: ConnectRequest, pod: Obj) -> str:
     """The target at the kubelet. 400 for a container that is not clear."""
     names = [wanted.namespace, wanted.name]
     query: list[tuple[str, str]] = []

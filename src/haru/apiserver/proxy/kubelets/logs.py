@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -21,11 +22,11 @@ async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: 
     given = [(name, request.param(name)) for name in OPTIONS if request.param(name)]
     path = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
     target = f"/containerLogs/{path}" + (f"?{urlencode(given)}" if given else "")
-    checked = not request.flag("insecureSkipTLSVerifyBackend")
+    endpoint = replace(endpoint, is_verified=not request.flag("insecureSkipTLSVerifyBackend"))
     answer: aiohttp.ClientResponse | None = None
     try:
         async with asyncio.timeout(kubelets.seconds):
-            sent = await kubelets.request(endpoint, "GET", target, checked=checked)
+            sent = await kubelets.request(endpoint, "GET", target)
             answer = sent
             said = b"" if sent.status == 200 else await sent.content.read(_ERROR_BYTES)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
