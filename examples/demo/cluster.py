@@ -1,4 +1,4 @@
-"""The demo's hands: starts `haru up`, speaks to it with kubectl (or, where that is missing, with Haru's own client)."""
+"""Starts `haru up` for the demo and talks to it with kubectl or, without kubectl, with Haru's Python client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLDEST_KUBECTL = (1, 27)
 
 
 class StepError(AssertionError):
-    """A step of the story did not happen."""
+    """A step of the demo failed."""
 
 
 class Haru:
@@ -38,7 +38,7 @@ class Haru:
             raise StepError(f"haru up did not start:\n{self.log_path.read_text()}")
 
     def stop(self) -> int:
-        """SIGTERM, and the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         self._process.terminate()
         try:
             return self._process.wait(20)
@@ -49,7 +49,7 @@ class Haru:
             self._log.close()
 
     def explain(self, what: str, namespace: str = "default") -> str:
-        """What `haru explain` prints."""
+        """Returns the output of `haru explain`."""
         command = [sys.executable, "-m", "haru", "explain", what, "-n", namespace, "--kubeconfig", str(self.kubeconfig)]
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         if result.returncode != 0:
@@ -58,7 +58,7 @@ class Haru:
 
 
 class Kubectl:
-    """The cluster through the real kubectl."""
+    """Access to the cluster with kubectl."""
 
     name = "kubectl"
 
@@ -66,7 +66,7 @@ class Kubectl:
         self._env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
     def run(self, *arguments: str) -> str:
-        """Runs kubectl; a failure is a StepError with its message."""
+        """Runs kubectl; raises StepError with its message if it fails."""
         result = subprocess.run(
             ["kubectl", *arguments], env=self._env, capture_output=True, text=True, check=False, timeout=60
         )
@@ -75,7 +75,7 @@ class Kubectl:
         return result.stdout
 
     def apply(self, file: str) -> None:
-        """Creates or updates what a manifest file holds."""
+        """Applies a manifest file."""
         print(indent(self.run("apply", "-f", str(HERE / file))))
 
     def items(self, resource: str) -> list[Obj]:
@@ -97,7 +97,7 @@ class Kubectl:
 
 
 class PythonClient:
-    """The same through Haru's own client, for machines without kubectl."""
+    """Access to the cluster with Haru's Python client, for machines without kubectl."""
 
     name = "Haru's Python client (no kubectl of version 1.27 or newer is installed)"
     _KINDS = {
@@ -171,11 +171,11 @@ class PythonClient:
 
 
 def connect(kubeconfig: Path) -> Kubectl | PythonClient:
-    """kubectl where one is installed that speaks today's API: older ones ask for OpenAPI v2, which is not served."""
+    """Returns a Kubectl if kubectl is installed and new enough, else a PythonClient."""
     if shutil.which("kubectl"):
-        told = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=False)
+        answer = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=False)
         try:
-            version = json.loads(told.stdout)["clientVersion"]
+            version = json.loads(answer.stdout)["clientVersion"]
             if (int(version["major"]), int(version["minor"].rstrip("+"))) >= OLDEST_KUBECTL:
                 return Kubectl(kubeconfig)
         except (ValueError, KeyError):
@@ -184,7 +184,7 @@ def connect(kubeconfig: Path) -> Kubectl | PythonClient:
 
 
 def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Waits until `holds()` is truthy and returns that; a StepError after `seconds`."""
+    """Waits until `holds()` is truthy and returns its value; raises StepError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         value = holds()
@@ -196,5 +196,5 @@ def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 
 def indent(text: str) -> str:
-    """The text as a block under a heading."""
+    """Indents every line of a text."""
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())

@@ -1,7 +1,7 @@
-"""A DRA driver in a hundred lines: licence keys, one in each file of a directory.
+"""A DRA driver in a hundred lines: its devices are licence keys, one in each file of a directory.
 
-A container that was given a key finds it in the variable LICENCE_KEY and in a file. A file without a key is a seat that
-was withdrawn: it is told to be unhealthy, and nobody gets it.
+A container with an allocated key finds it in the variable LICENCE_KEY and in a file. An empty file is a withdrawn
+licence: the driver reports the device as unhealthy and taints it, so that it is not allocated.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ WITHDRAWN = {"key": f"{NAME}/withdrawn", "effect": "NoSchedule"}
 
 
 class Licences:
-    """The plugin: what happens to the devices of a claim. Both may be called again, after a crash, too."""
+    """Prepares and unprepares the devices of a claim. Both methods are idempotent."""
 
     def __init__(self, seats: Path) -> None:
         self.seats = seats
 
     async def prepare(self, claim: ClaimToPrepare) -> Sequence[ReadyDevice]:
-        """What each device adds to the containers of the claim."""
+        """The environment variable and mount that each device adds to containers."""
         ready = []
         for device in claim.devices:
             path = self.seats / device.device
@@ -48,7 +48,7 @@ class Licences:
             if not key:
                 raise DeviceError(device.device, "the licence was withdrawn")
             name = "LICENCE_KEY"
-            for parameters in device.parameters:  # of the class first, then of the claim
+            for parameters in device.parameters:  # those of the class come before those of the claim
                 name = parameters.get("variable", name)
                 if not str(name).isidentifier():
                     raise ConfigError("variable", name, "write the name of an environment variable")
@@ -57,23 +57,23 @@ class Licences:
         return ready
 
     async def unprepare(self, claim: Entry) -> None:
-        """Nothing was done to the devices, so nothing is undone."""
+        """Does nothing, because `prepare` changes no device."""
 
 
 def pool(seats: Path) -> Pool:
-    """One device for each file."""
+    """A pool with one device for each file."""
     names = sorted(path.name for path in seats.iterdir())
     return Pool.of([{"name": name, "attributes": {"vendor": {"string": "example"}}} for name in names])
 
 
 def health(seats: Path, node: str) -> dict[tuple[str, str], Health]:
-    """What is not well: a file without a key."""
+    """The unhealthy devices: those whose file is empty."""
     bad = Health("Unhealthy", "the licence was withdrawn", taints=(WITHDRAWN,))
     return {(node, path.name): bad for path in seats.iterdir() if not path.stat().st_size}
 
 
 async def main() -> None:
-    """Serve until told to stop."""
+    """Serves until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--node", required=True)
     parser.add_argument("--seats", type=Path, required=True)

@@ -1,8 +1,8 @@
-"""How many DGX nodes does this work need? Asked of the engine itself, without a cluster.
+"""Computes how many DGX nodes a workload needs, with the engine and without a cluster.
 
     python examples/python/capacity.py examples/gang.yaml [PROFILE]
 
-Prints the answer for one more node after another, and what a smaller fleet lacks.
+Tries one node more at a time, and prints why smaller fleets do not suffice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST = 16
 
 
 def main(manifest: str, profile: str = "dgx-h100") -> int:
-    """The smallest number of nodes of a profile on which everything in a manifest has a place."""
+    """Prints the smallest number of nodes of a profile on which all pods of a manifest fit."""
     for count in range(1, MOST + 1):
         fleet = haru.Snapshot.of().changed(haru.AddNodes(profile, count))
         try:
