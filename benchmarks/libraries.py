@@ -267,12 +267,12 @@ def requests() -> Iterator[Row]:
 
 def cel() -> Iterator[Row]:
     """An expression on a pod, compiled and evaluated. The libraries convert the object first, as each request would."""
-    from haru.cel.environment import Environment
+    from haru.cel.environment import KUBERNETES, Environment
     from haru.cel.libraries import BASE
     from haru.cel.program import Program, parse_and_check
     from haru.cel.types import DYN
 
-    environment = Environment(BASE, {"object": DYN}, kubernetes=True)
+    environment = Environment(BASE, {"object": DYN}, KUBERNETES)
 
     def compiled() -> Program:
         return Program(parse_and_check(EXPRESSION, environment), environment, ("object",))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from haru.cel.environment import Environment
+from haru.cel.environment import Dialect, Environment
 from haru.cel.errors import CompileError, EvaluationError
 from haru.cel.libraries.authorization import AUTHORIZER, Authorizer, Decision, Question
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
@@ -21,7 +21,7 @@ from haru.cel.values import Duration, Timestamp, Uint
 KUBERNETES = Environment(
     (*BASE, BINDINGS),
     {"x": DYN, "numbers": list_of(INT), "labels": map_of(STRING, STRING)},
-    kubernetes=True,
+    dialect=Dialect(kubernetes=True),
 )
 VARIABLES = ("x", "numbers", "labels")
 BOUND: tuple[Any, ...] = ({"a": [1, 2.5, "t", True, None]}, [3, 1, 2], {"app": "web"})
@@ -315,7 +315,7 @@ def test_long_chain_of_and_operators_is_accepted() -> None:
 
 
 def test_message_literal_accepts_only_declared_fields() -> None:
-    environment = Environment(BASE, structs={"Object": {"name": STRING, "size": INT}}, kubernetes=True)
+    environment = Environment(BASE, structs={"Object": {"name": STRING, "size": INT}}, dialect=Dialect(kubernetes=True))
     root = parse_and_check("Object{name: 'a', ?size: optional.none()}", environment)
     assert Program(root, environment, ()).evaluate() == {"name": "a"}
     with pytest.raises(CompileError, match="expected type of field 'name' is 'string' but provided type is 'int'"):

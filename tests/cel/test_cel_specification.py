@@ -8,7 +8,7 @@ from typing import Any
 
 from cel_reference import reference_cases
 
-from haru.cel.environment import Environment
+from haru.cel.environment import Dialect, Environment
 from haru.cel.errors import CompileError, EvaluationError
 from haru.cel.libraries.comprehensions import TWO_VARIABLE_COMPREHENSIONS
 from haru.cel.libraries.kubernetes import BINDINGS
@@ -125,9 +125,7 @@ def environment_of(case: dict[str, Any]) -> Environment:
     return Environment(
         LIBRARIES,
         {name: read_type(spelled) for name, spelled in case.get("variables", {}).items()},
-        container=case.get("container", ""),
-        quoted_fields=True,
-        use_macros=not case.get("disableMacros"),
+        dialect=Dialect(case.get("container", ""), quoted_fields=True, use_macros=not case.get("disableMacros")),
     )
 
 

@@ -5,12 +5,12 @@ can cost at worst) and `compiler` (Python closures; `metering` has the same with
 what an expression may speak of. `device` is the environment of DRA's selectors, ready to use; others are the same libraries
 with other variables:
 
-    from haru.cel.environment import Environment
+    from haru.cel.environment import KUBERNETES, Environment
     from haru.cel.libraries import BASE
     from haru.cel.program import Program, parse_and_check
     from haru.cel.types import DYN
 
-    admission = Environment(BASE, {"object": DYN, "oldObject": DYN}, kubernetes=True)
+    admission = Environment(BASE, {"object": DYN, "oldObject": DYN}, KUBERNETES)
     root = parse_and_check("object.spec.replicas <= 5", admission)
     Program(root, admission, ("object", "oldObject")).evaluate({"spec": {"replicas": 3}}, None)
 

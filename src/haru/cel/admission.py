@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Comprehension, Ident, Literal, Node, Select, walk
-from haru.cel.environment import Environment
+from haru.cel.environment import KUBERNETES, Dialect, Environment
 from haru.cel.errors import CompileError
 from haru.cel.estimate import estimate
 from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
@@ -145,8 +145,8 @@ def environment(
         known[_VARIABLES.name] = variables
     if patches:
         known.update(PATCH_STRUCTS)
-        return Environment((*BASE, PATCHES), declared, known, kubernetes=True, open_type=OBJECT.name)
-    return Environment(BASE, declared, known, kubernetes=True)
+        return Environment((*BASE, PATCHES), declared, known, Dialect(kubernetes=True, open_type=OBJECT.name))
+    return Environment(BASE, declared, known, KUBERNETES)
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ or name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from haru.cel.overloads import Overload
@@ -154,6 +154,17 @@ class StructLiteral(Node):
             yield entry.value
 
 
+class Fold(NamedTuple):
+    """How a comprehension accumulates: from `init`, by `step` while `condition` holds, to `result`."""
+
+    init: Node
+    condition: Node
+    step: Node
+    result: Node
+    variable: str
+    """The accumulator's name."""
+
+
 class Comprehension(Node):
     """A fold over a list or the keys of a map, which is what every macro but `has` expands to.
 
@@ -179,23 +190,13 @@ class Comprehension(Node):
         self,
         offset: int,
         iter_range: Node,
-        iter_var: str,
-        iter_var2: str,
-        accu_var: str,
-        accu_init: Node,
-        condition: Node,
-        step: Node,
-        result: Node,
+        names: tuple[str, str],
+        fold: Fold,
     ) -> None:
         super().__init__(offset)
         self.iter_range = iter_range
-        self.iter_var = iter_var
-        self.iter_var2 = iter_var2
-        self.accu_var = accu_var
-        self.accu_init = accu_init
-        self.condition = condition
-        self.step = step
-        self.result = result
+        self.iter_var, self.iter_var2 = names
+        self.accu_init, self.condition, self.step, self.result, self.accu_var = fold
         self.macro = ""
         self.predicate: Node | None = None
         self.transform: Node | None = None
@@ -255,13 +256,8 @@ def _copy_comprehension(node: Comprehension) -> Comprehension:
     result = Comprehension(
         node.offset,
         twin(node.iter_range),
-        node.iter_var,
-        node.iter_var2,
-        node.accu_var,
-        twin(node.accu_init),
-        twin(node.condition),
-        twin(node.step),
-        twin(node.result),
+        (node.iter_var, node.iter_var2),
+        Fold(twin(node.accu_init), twin(node.condition), twin(node.step), twin(node.result), node.accu_var),
     )
     result.macro = node.macro
     result.predicate = None if node.predicate is None else copies[id(node.predicate)]

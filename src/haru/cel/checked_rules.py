@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.cel.ast import Ident, Node
-from haru.cel.environment import Environment
+from haru.cel.environment import KUBERNETES, Environment
 from haru.cel.errors import CompileError
 from haru.cel.libraries.kubernetes import BASE
 from haru.cel.objects import Structs, declare
@@ -58,7 +58,7 @@ def check_rules(schema: Structural, *, root: bool = False) -> list[CheckedRule]:
 
 
 def _environment(own: Type, old: Type, structs: Structs) -> Environment:
-    return Environment(BASE, {"self": own, "oldSelf": old}, structs, kubernetes=True)
+    return Environment(BASE, {"self": own, "oldSelf": old}, structs, KUBERNETES)
 
 
 def _check(raw: Obj, environment: Environment, *, optional: bool) -> CheckedRule:

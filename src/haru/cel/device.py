@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haru.cel.ast import Node
-from haru.cel.environment import Environment, Library
+from haru.cel.environment import KUBERNETES, Environment, Library
 from haru.cel.errors import CompileError, EvaluationError
 from haru.cel.estimate import estimate
 from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
@@ -229,7 +229,7 @@ def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> 
     if consumable_capacity or not new:
         fields["allowMultipleAllocations"] = BOOL
     libraries = [*BASE, BINDINGS, *((_INCLUDES,) if list_attributes or not new else ())]
-    return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, kubernetes=True)
+    return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, KUBERNETES)
 
 
 class Outcome(NamedTuple):

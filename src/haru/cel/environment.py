@@ -8,7 +8,7 @@ demands.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.cel.macros import STANDARD, MacroTable
 from haru.cel.overloads import Overload
@@ -33,13 +33,30 @@ class Library:
         self.types = types
 
 
+class Dialect(NamedTuple):
+    """In what an environment departs from the specification, and the container of its names.
+
+    `kubernetes` is where Kubernetes is stricter or laxer: elements of list and map literals have one type, format
+    strings are checked, but keys of map literals are not. `open_type` is the name of a type whose fields have any name
+    and are `dyn`; so are those of every type named below it (`Object`, `Object.spec`).
+    """
+
+    container: str = ""
+    kubernetes: bool = False
+    quoted_fields: bool = False
+    use_macros: bool = True
+    open_type: str = ""
+
+
+SPECIFIED = Dialect()
+KUBERNETES = Dialect(kubernetes=True)
+
+
 class Environment:
     """Declarations, ready for the checker.
 
     `structs` gives the fields of message types; a type without an entry there has no fields that an expression can
-    name. `kubernetes` is where Kubernetes is stricter or laxer than the specification: elements of list and map
-    literals have one type, format strings are checked, but keys of map literals are not. `open_type` is the name of a
-    type whose fields have any name and are `dyn`; so are those of every type named below it (`Object`, `Object.spec`).
+    name.
     """
 
     def __init__(
@@ -47,13 +64,9 @@ class Environment:
         libraries: Sequence[Library],
         variables: Mapping[str, Type] | None = None,
         structs: Mapping[str, Mapping[str, Type]] | None = None,
-        *,
-        container: str = "",
-        kubernetes: bool = False,
-        quoted_fields: bool = False,
-        use_macros: bool = True,
-        open_type: str = "",
+        dialect: Dialect = SPECIFIED,
     ) -> None:
+        container, kubernetes, quoted_fields, use_macros, open_type = dialect
         self.open_type = open_type
         self.variables: dict[str, Type] = dict(variables or {})
         self.structs = dict(structs or {})

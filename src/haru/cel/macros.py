@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from haru.cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, copy
+from haru.cel.ast import Call, Comprehension, Fold, Ident, ListLiteral, Literal, MapLiteral, Node, Select, copy
 
 Macro = Callable[[int, Node | None, list[Node]], Node | None]
 MacroTable = Mapping[tuple[str, int, bool], Macro]
@@ -49,14 +49,6 @@ def _accu(at: int) -> Node:
     return Ident(at, ACCUMULATOR)
 
 
-def _fold(
-    at: int, target: Node, names: tuple[str, str], init: Node, condition: Node, step: Node, result: Node, macro: str
-) -> Comprehension:
-    node = Comprehension(at, target, names[0], names[1], ACCUMULATOR, init, condition, step, result)
-    node.macro = macro
-    return node
-
-
 def _quantifier(kind: str, at: int, target: Node, names: tuple[str, str], predicate: Node) -> Node:
     if kind == "all":
         condition: Node = Call(at, "@not_strictly_false", [_accu(at)])
@@ -70,8 +62,8 @@ def _quantifier(kind: str, at: int, target: Node, names: tuple[str, str], predic
         condition = Literal(at, True)
         step = Call(at, "_?_:_", [predicate, Call(at, "_+_", [_accu(at), Literal(at, 1)]), _accu(at)])
         init, result = Literal(at, 0), Call(at, "_==_", [_accu(at), Literal(at, 1)])
-    node = _fold(at, target, names, init, condition, step, result, kind)
-    node.predicate = predicate
+    node = Comprehension(at, target, names, Fold(init, condition, step, result, ACCUMULATOR))
+    node.macro, node.predicate = kind, predicate
     return node
 
 
@@ -79,8 +71,9 @@ def _collect(at: int, target: Node, names: tuple[str, str], predicate: Node | No
     step: Node = Call(at, "_+_", [_accu(at), ListLiteral(at, [transform])])
     if predicate is not None:
         step = Call(at, "_?_:_", [predicate, step, _accu(at)])
-    node = _fold(at, target, names, ListLiteral(at, []), Literal(at, True), step, _accu(at), "map")
-    node.predicate, node.transform = predicate, transform
+    fold = Fold(ListLiteral(at, []), Literal(at, True), step, _accu(at), ACCUMULATOR)
+    node = Comprehension(at, target, names, fold)
+    node.macro, node.predicate, node.transform = "map", predicate, transform
     return node
 
 
@@ -88,7 +81,8 @@ def _insert(at: int, target: Node, names: tuple[str, str], predicate: Node | Non
     step: Node = Call(at, MAP_INSERT, [_accu(at), *args])
     if predicate is not None:
         step = Call(at, "_?_:_", [predicate, step, _accu(at)])
-    return _fold(at, target, names, MapLiteral(at, []), Literal(at, True), step, _accu(at), "")
+    fold = Fold(MapLiteral(at, []), Literal(at, True), step, _accu(at), ACCUMULATOR)
+    return Comprehension(at, target, names, fold)
 
 
 def _has(at: int, target: Node | None, args: list[Node]) -> Node | None:
@@ -143,7 +137,9 @@ def _transform_map_entry(at: int, target: Node | None, args: list[Node]) -> Node
 
 
 def _bind_node(at: int, name: str, value: Node, body: Node) -> Comprehension:
-    node = Comprehension(at, ListLiteral(at, []), UNUSED, "", name, value, Literal(at, False), Ident(at, name), body)
+    node = Comprehension(
+        at, ListLiteral(at, []), (UNUSED, ""), Fold(value, Literal(at, False), Ident(at, name), body, name)
+    )
     node.macro = "bind"
     return node
 

@@ -175,7 +175,7 @@ def _constraint(
         reason = "a device without the attribute never satisfies the constraint"
         yield Draft("constraint-attribute", place, message, reason, f"devices of type {' or '.join(sorted(only))}")
     elif member == "matchAttribute":
-        yield from _too_many(place, domain, name, of, facts, inventory)
+        yield from _too_many(place, domain, name, [(each, facts[each.name]) for each in of], inventory)
 
 
 def _unpublished(place: str, member: str, domain: str, name: str, inventory: Inventory) -> Iterator[Draft]:
@@ -197,16 +197,16 @@ def _unpublished(place: str, member: str, domain: str, name: str, inventory: Inv
 
 
 def _too_many(
-    place: str, domain: str, name: str, of: Sequence[Request], facts: dict[str, Facts], inventory: Inventory
+    place: str, domain: str, name: str, of: Sequence[tuple[Request, Facts]], inventory: Inventory
 ) -> Iterator[Draft]:
     least: dict[str, int] = {}
-    for request in of:
+    for request, _ in of:
         base = request.name.partition("/")[0]
         least[base] = min(least.get(base, MAX_RESULTS), _count(request))
     count = sum(least.values())
-    gpus = all({("driver", NVIDIA), ("is", NVIDIA, "type", "gpu")} <= facts[request.name] for request in of)
-    drivers = {fact[1] for request in of for fact in facts[request.name] if fact[0] == "driver"}
-    one_driver = len(drivers) == 1 and all(any(f[0] == "driver" for f in facts[request.name]) for request in of)
+    gpus = all({("driver", NVIDIA), ("is", NVIDIA, "type", "gpu")} <= facts for _, facts in of)
+    drivers = {fact[1] for _, facts in of for fact in facts if fact[0] == "driver"}
+    one_driver = len(drivers) == 1 and all(any(f[0] == "driver" for f in facts) for _, facts in of)
     most = inventory.most_equal(next(iter(drivers)), domain, name) if one_driver else None
     where = "in the slices at hand"
     if most is None and (gpus or domain == NVIDIA):

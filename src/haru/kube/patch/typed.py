@@ -219,16 +219,24 @@ class Comparison(NamedTuple):
     removed: FieldSet
 
 
+class _Differences(NamedTuple):
+    """A Comparison while it is made."""
+
+    changed: SetBuilder
+    removed: SetBuilder
+
+
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     """How `new` differs from `old`, both of a merged shape (objects, maps, lists with keys)."""
-    changed, removed = SetBuilder(), SetBuilder()
+    found = _Differences(SetBuilder(), SetBuilder())
+    changed, removed = found
     if shape.style in ("keyed", "set"):
         before = _items(shape, old or [], "", strict=False)
         after = _items(shape, new or [], "", strict=False)
         inner = shape.element or ANY
         for element, item in after.items():
             if element in before:
-                _compare_present(element, before[element], item, inner, changed, removed)
+                _compare_present(element, before[element], item, inner, found)
             else:
                 _add_all(changed, element, item, inner)
         for element, item in before.items():
@@ -238,7 +246,7 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     old, new = old or {}, new or {}
     for key, item in new.items():
         if key in old:
-            _compare_present("f:" + key, old[key], item, shape.field(key), changed, removed)
+            _compare_present("f:" + key, old[key], item, shape.field(key), found)
         elif shape.never_absent(key) and _is_merged(inner := shape.field(key), item):
             changed.below("f:" + key, compare(None, item, inner).changed)
         else:
@@ -249,16 +257,16 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     return Comparison(changed.build(), removed.build())
 
 
-def _compare_present(element: str, old: Any, new: Any, shape: Shape, changed: SetBuilder, removed: SetBuilder) -> None:
+def _compare_present(element: str, old: Any, new: Any, shape: Shape, found: _Differences) -> None:
     if old is new or (old == new and type(old) is type(new)):
         return
     shape = _deduced(shape, old, new)
     if _is_merged(shape, old, new):
         inner = compare(old, new, shape)
-        changed.below(element, inner.changed)
-        removed.below(element, inner.removed)
+        found.changed.below(element, inner.changed)
+        found.removed.below(element, inner.removed)
     else:
-        changed.add(element)
+        found.changed.add(element)
 
 
 def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> None:
