@@ -20,8 +20,8 @@ from haru.cel.definition_rules import estimated_cost
 from haru.cel.objects import to_value
 from haru.cel.program import MeteredProgram
 from haru.cel.schema_sizes import sized
-from haru.kube.custom.judging import judge
 from haru.kube.custom.structural import parse
+from haru.kube.custom.value_validation import judge
 
 Obj = dict[str, Any]
 

@@ -19,8 +19,8 @@ from haru.cli.main import main
 from haru.errors import InputError
 from haru.jose import decode, encode, is_signed_by, jwk, public_key
 from haru.signer import files as files_module
-from haru.signer.door import DoorError, _check_place
 from haru.signer.files import FileKeys, KeyStoreError
+from haru.signer.listener import ListenerError, _check_place
 from haru.signer.schedule import Pace, Record, published, signing, state, with_new
 from haru.signer.service import RefusedClaims, check_claims
 
@@ -287,9 +287,9 @@ def test_stale_socket_file_is_replaced(tmp_path: Path) -> None:
         old.bind(str(tmp_path / "s"))
     _check_place(tmp_path / "s")
     _check_place(tmp_path / "new")
-    with pytest.raises(DoorError):
+    with pytest.raises(ListenerError):
         _check_place(tmp_path)
-    assert issubclass(DoorError, InputError) and os.umask(0o022) == 0o022
+    assert issubclass(ListenerError, InputError) and os.umask(0o022) == 0o022
 
 
 def test_key_whose_coordinates_begin_with_zero_is_padded_in_its_jwk() -> None:

@@ -11,9 +11,9 @@ from haru.lint.configuration import check_config, wanted_partition
 from haru.lint.expressions import Facts, analyse
 from haru.lint.findings import Draft, Edit, Insert, Remove, Replace
 from haru.lint.inventory import Inventory
+from haru.lint.manifests import Item, Manifests, Request, claim_spec, requests_of, selectors_of
 from haru.lint.published import DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN
 from haru.lint.selection import Selector
-from haru.lint.world import Item, Request, World, claim_spec, requests_of, selectors_of
 
 Obj = dict[str, Any]
 MAX_RESULTS = 32
@@ -22,20 +22,20 @@ _PER_ROOT = 2
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
 
-def check_claim(item: Item, world: World, inventory: Inventory) -> Iterator[Draft]:
+def check_claim(item: Item, manifests: Manifests, inventory: Inventory) -> Iterator[Draft]:
     """All of a claim or a template of claims."""
     found = claim_spec(item)
     if found is None or item.kind is None:
         return
     path, spec = found
     requests = requests_of(path, spec, item.kind.version)
-    facts = {request.name: facts_of(world, request.device_class) for request in requests}
+    facts = {request.name: facts_of(manifests, request.device_class) for request in requests}
     for request in requests:
-        yield from _class(request, world)
+        yield from _class(request, manifests)
         yield from _selectors(request, facts[request.name], inventory)
         facts[request.name] |= _asked(request)
         yield from _tolerations(request)
-        yield from _admin(item, request, world)
+        yield from _admin(item, request, manifests)
     yield from _counts(path, requests)
     devices = spec.get("devices") or {}
     for index, constraint in enumerate(devices.get("constraints") or ()):
@@ -59,19 +59,19 @@ def _covered(requests: Sequence[Request], names: Sequence[str]) -> list[Request]
     return [request for request in requests if request.name in names or request.name.partition("/")[0] in names]
 
 
-def _class(request: Request, world: World) -> Iterator[Draft]:
+def _class(request: Request, manifests: Manifests) -> Iterator[Draft]:
     name = request.device_class
-    if not name or world.knows_class(name):
+    if not name or manifests.knows_class(name):
         return
-    close = world.close_class(name)
+    close = manifests.close_class(name)
     path = f"{request.path}.deviceClassName"
     message = f'no DeviceClass "{name}" is in the files, nor does a known driver bring one along'
     reason = "pods wait until there is such a class"
     if close:
         edit = (Replace(path, close),)
         yield Draft("class-unknown", path, message, reason, f'did you mean "{close}"?', edit)
-    elif any(world.all("DeviceClass")):
-        listed = ", ".join(sorted(world.names("DeviceClass", "")))
+    elif any(manifests.all("DeviceClass")):
+        listed = ", ".join(sorted(manifests.names("DeviceClass", "")))
         yield Draft("class-unknown", path, message, reason, f"the files have {listed}")
     else:
         yield Draft("reference-elsewhere", path, message, reason, "give lint the file of the class as well")
@@ -138,10 +138,10 @@ def _tolerations(request: Request) -> Iterator[Draft]:
             )
 
 
-def _admin(item: Item, request: Request, world: World) -> Iterator[Draft]:
+def _admin(item: Item, request: Request, manifests: Manifests) -> Iterator[Draft]:
     if request.body.get("adminAccess") is not True:
         return
-    namespace = world.find("Namespace", "", item.namespace)
+    namespace = manifests.find("Namespace", "", item.namespace)
     labels = ((namespace.obj.get("metadata") or {}).get("labels") or {}) if namespace is not None else {}
     if labels.get(_ADMIN_LABEL) == "true":
         return

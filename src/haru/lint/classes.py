@@ -10,17 +10,17 @@ from haru.lint.configuration import check_config
 from haru.lint.expressions import Facts, analyse
 from haru.lint.findings import Draft, Replace
 from haru.lint.inventory import Inventory
+from haru.lint.manifests import RESOURCE, Item, Manifests, selectors_of
 from haru.lint.published import CLASSES, STANDARD_DOMAIN
 from haru.lint.selection import Selector
-from haru.lint.world import RESOURCE, Item, World, selectors_of
 
 Obj = dict[str, Any]
 _MAX_LABEL = 63
 
 
-def facts_of(world: World, name: str) -> Facts:
+def facts_of(manifests: Manifests, name: str) -> Facts:
     """What holds for every device of a class; nothing for a class that nobody knows."""
-    item = world.find("DeviceClass", "", name)
+    item = manifests.find("DeviceClass", "", name)
     if item is not None and item.is_a(RESOURCE, "DeviceClass"):
         facts: Facts = frozenset()
         for _, expression in selectors_of("spec", item.obj.get("spec") or {}):
@@ -33,7 +33,7 @@ def facts_of(world: World, name: str) -> Facts:
     return frozenset()
 
 
-def check_class(item: Item, world: World, inventory: Inventory) -> Iterator[Draft]:
+def check_class(item: Item, manifests: Manifests, inventory: Inventory) -> Iterator[Draft]:
     """All of a DeviceClass."""
     spec = item.obj.get("spec") or {}
     before: Facts = frozenset()

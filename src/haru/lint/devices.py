@@ -7,15 +7,15 @@ from typing import Any
 
 from haru.lint.findings import Draft, Edit, Rename
 from haru.lint.inventory import Inventory, devices_of
+from haru.lint.manifests import RESOURCE, Item, Manifests
 from haru.lint.published import COMPUTE_DOMAIN, DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN
-from haru.lint.world import RESOURCE, Item, World
 
 Obj = dict[str, Any]
 _CLOSED = (NVIDIA, COMPUTE_DOMAIN)
 _WORDS = {"model": "productName", "name": "productName", "computeCapability": "cudaComputeCapability"}
 
 
-def check_slice(item: Item, world: World, inventory: Inventory) -> Iterator[Draft]:
+def check_slice(item: Item, manifests: Manifests, inventory: Inventory) -> Iterator[Draft]:
     """A slice as its driver would have written it."""
     spec = item.obj.get("spec") or {}
     driver = str(spec.get("driver") or "")
@@ -27,7 +27,7 @@ def check_slice(item: Item, world: World, inventory: Inventory) -> Iterator[Draf
                     if key not in told and not _publishes(driver, table, key):
                         told.add(key)
                         yield _unpublished(path, driver, table, key, device)
-    yield from _counters(spec, driver, world)
+    yield from _counters(spec, driver, manifests)
 
 
 def _publishes(driver: str, table: str, key: str) -> bool:
@@ -52,12 +52,12 @@ def _unpublished(path: str, driver: str, table: str, key: str, device: Obj) -> D
     return Draft("slice-unpublished", f"{path}.{table}[{key}]", message, reason, advice, edits)
 
 
-def _counters(spec: Obj, driver: str, world: World) -> Iterator[Draft]:
+def _counters(spec: Obj, driver: str, manifests: Manifests) -> Iterator[Draft]:
     """References to counter sets, when all slices of the pool are at hand."""
     pool = spec.get("pool") or {}
     identity = (driver, pool.get("name"), pool.get("generation"))
     slices = []
-    for other in world.all("ResourceSlice"):
+    for other in manifests.all("ResourceSlice"):
         if not other.is_a(RESOURCE, "ResourceSlice"):
             continue
         content = other.obj.get("spec") or {}

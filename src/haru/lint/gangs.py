@@ -8,7 +8,7 @@ from typing import Any
 from haru.kube.decoding import suggest
 from haru.kube.jobs import gang_refusal, has_gang_shape
 from haru.lint.findings import Draft, Edit, Insert, Replace
-from haru.lint.world import SCHEDULING, Item, World, pod_spec
+from haru.lint.manifests import SCHEDULING, Item, Manifests, pod_spec
 
 Obj = dict[str, Any]
 _TEMPLATE_SUFFIX = "-pgt-0"
@@ -24,15 +24,15 @@ _COPIED = (
 )
 
 
-def check_group(item: Item, world: World) -> Iterator[Draft]:
+def check_group(item: Item, manifests: Manifests) -> Iterator[Draft]:
     """A PodGroup: its template, its size."""
     spec = item.obj.get("spec") or {}
     reference = (spec.get("podGroupTemplateRef") or {}).get("workload") or {}
     name = reference.get("workloadName")
     if name:
-        yield from _template(item, spec, reference, str(name), world)
+        yield from _template(item, spec, reference, str(name), manifests)
     count = _min_count(spec)
-    members = [other for other in world.items if _group_of(other) == (item.namespace, item.name)]
+    members = [other for other in manifests.items if _group_of(other) == (item.namespace, item.name)]
     if count is None or not members:
         return
     pods = 0
@@ -58,7 +58,7 @@ def check_group(item: Item, world: World) -> Iterator[Draft]:
 
 
 def _none() -> Any:
-    from haru.lint.world import PodSpec
+    from haru.lint.manifests import PodSpec
 
     return PodSpec("", {}, {}, None)
 
@@ -75,11 +75,11 @@ def _group_of(item: Item) -> tuple[str, str] | None:
     return (item.namespace, str(name)) if name else None
 
 
-def _template(item: Item, spec: Obj, reference: Obj, name: str, world: World) -> Iterator[Draft]:
+def _template(item: Item, spec: Obj, reference: Obj, name: str, manifests: Manifests) -> Iterator[Draft]:
     place = "spec.podGroupTemplateRef.workload"
-    workload = world.find("Workload", item.namespace, name)
+    workload = manifests.find("Workload", item.namespace, name)
     if workload is None:
-        names = world.names("Workload", item.namespace)
+        names = manifests.names("Workload", item.namespace)
         reason = "the API refuses a PodGroup whose Workload is not there"
         yield _missing(f"{place}.workloadName", "Workload", name, names, reason)
         return
@@ -115,17 +115,17 @@ def _missing(path: str, kind: str, name: str, names: list[str], reason: str) -> 
     return Draft("reference-elsewhere", path, message, reason, f"give lint the file of the {kind} as well")
 
 
-def check_members(item: Item, world: World) -> Iterator[Draft]:
+def check_members(item: Item, manifests: Manifests) -> Iterator[Draft]:
     """What a pod, or a maker of pods, says of its group; and Jobs."""
     pod = pod_spec(item)
     if pod is None:
         return
     name = (pod.spec.get("schedulingGroup") or {}).get("podGroupName")
-    if name and world.find("PodGroup", item.namespace, str(name)) is None:
-        names = world.names("PodGroup", item.namespace)
+    if name and manifests.find("PodGroup", item.namespace, str(name)) is None:
+        names = manifests.names("PodGroup", item.namespace)
         reason = "the pods wait until there is such a PodGroup"
         path = f"{pod.path}.schedulingGroup.podGroupName"
-        if world.find("Workload", item.namespace, str(name)) is not None:
+        if manifests.find("Workload", item.namespace, str(name)) is not None:
             message = f'"{name}" is a Workload, not a PodGroup'
             advice = "name the PodGroup: a Workload is only the template of some"
             yield Draft("reference-missing", path, message, reason, advice)

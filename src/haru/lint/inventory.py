@@ -8,8 +8,8 @@ from typing import Any
 
 from haru.kube.decoding import suggest
 from haru.kube.quantity import Quantity, parse_quantity
+from haru.lint.manifests import RESOURCE, Manifests
 from haru.lint.published import CLASSES, DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
-from haru.lint.world import RESOURCE, World
 
 Obj = dict[str, Any]
 _MEMBERS = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
@@ -39,9 +39,9 @@ def devices_of(spec: Obj) -> list[tuple[str, Obj]]:
 class Inventory:
     """Answers whether a driver publishes a name."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, manifests: Manifests) -> None:
         self.seen: dict[str, Seen] = {}
-        for item in world.all("ResourceSlice"):
+        for item in manifests.all("ResourceSlice"):
             if item.is_a(RESOURCE, "ResourceSlice"):
                 self._learn(item.obj.get("spec") or {})
 

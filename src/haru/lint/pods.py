@@ -8,9 +8,9 @@ from typing import Any
 from haru.kube.decoding import suggest
 from haru.lint.classes import facts_of
 from haru.lint.findings import Draft, Edit, Insert, Rename, Replace
+from haru.lint.manifests import RESOURCE, Item, Manifests, PodSpec, claim_spec, pod_spec, requests_of
 from haru.lint.paths import get
 from haru.lint.published import NVIDIA
-from haru.lint.world import RESOURCE, Item, PodSpec, World, claim_spec, pod_spec, requests_of
 
 Obj = dict[str, Any]
 _CLAIM, _TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
@@ -19,32 +19,32 @@ _OTHER_FIELD = {"resourceClaimName": "resourceClaimTemplateName", "resourceClaim
 _GPU = "nvidia.com/"
 
 
-def check_pod(item: Item, world: World) -> Iterator[Draft]:
+def check_pod(item: Item, manifests: Manifests) -> Iterator[Draft]:
     """The pod, or the template, that an object is or has."""
     pod = pod_spec(item)
     if pod is None:
         return
     claims = list(pod.spec.get("resourceClaims") or ())
     for index, claim in enumerate(claims):
-        yield from _reference(f"{pod.path}.resourceClaims[{index}]", claim, item, world, "pods")
-    yield from _use(pod, claims, item, world)
-    yield from _both(pod, claims, item, world)
+        yield from _reference(f"{pod.path}.resourceClaims[{index}]", claim, item, manifests, "pods")
+    yield from _use(pod, claims, item, manifests)
+    yield from _both(pod, claims, item, manifests)
     yield from _shared(pod, claims)
 
 
-def check_group_claims(item: Item, world: World) -> Iterator[Draft]:
+def check_group_claims(item: Item, manifests: Manifests) -> Iterator[Draft]:
     """The claims that a PodGroup refers to."""
     for index, claim in enumerate((item.obj.get("spec") or {}).get("resourceClaims") or ()):
-        yield from _reference(f"spec.resourceClaims[{index}]", claim, item, world, "the group's pods")
+        yield from _reference(f"spec.resourceClaims[{index}]", claim, item, manifests, "the group's pods")
 
 
-def _reference(path: str, claim: Obj, item: Item, world: World, who: str) -> Iterator[Draft]:
+def _reference(path: str, claim: Obj, item: Item, manifests: Manifests, who: str) -> Iterator[Draft]:
     for field, kind in _FIELDS.items():
         name = claim.get(field)
-        if not name or world.find(kind, item.namespace, str(name)) is not None:
+        if not name or manifests.find(kind, item.namespace, str(name)) is not None:
             continue
         place, other = f"{path}.{field}", _OTHER_FIELD[field]
-        wrong = world.find(_FIELDS[other], item.namespace, str(name))
+        wrong = manifests.find(_FIELDS[other], item.namespace, str(name))
         if wrong is not None:
             check = "template-is-claim" if kind == _TEMPLATE else "claim-is-template"
             message = f'"{name}" is a {_FIELDS[other]}, not a {kind}'
@@ -53,15 +53,15 @@ def _reference(path: str, claim: Obj, item: Item, world: World, who: str) -> Ite
             edits: tuple[Edit, ...] = () if other in claim else (Rename(place, other),)
             yield Draft(check, place, message, reason, remedy, edits)
             continue
-        yield from _absent(place, kind, str(name), item, world, who)
+        yield from _absent(place, kind, str(name), item, manifests, who)
 
 
-def _absent(place: str, kind: str, name: str, item: Item, world: World, who: str) -> Iterator[Draft]:
+def _absent(place: str, kind: str, name: str, item: Item, manifests: Manifests, who: str) -> Iterator[Draft]:
     """A name that the files do not have. Whether that is a mistake only the files themselves can suggest."""
     reason = f"{who} stay Pending until it is there"
     message = f'no {kind} "{name}" is in the files'
-    elsewhere = world.elsewhere(kind, name)
-    names = world.names(kind, item.namespace)
+    elsewhere = manifests.elsewhere(kind, name)
+    names = manifests.names(kind, item.namespace)
     close = suggest(name, names)
     if elsewhere:
         message = f'{kind} "{name}" is in the namespace {elsewhere}, not in {item.namespace}'
@@ -82,7 +82,7 @@ def _containers(pod: PodSpec) -> Iterator[tuple[str, Obj]]:
             yield f"{pod.path}.{field}[{index}]", container
 
 
-def _use(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator[Draft]:
+def _use(pod: PodSpec, claims: list[Obj], item: Item, manifests: Manifests) -> Iterator[Draft]:
     used: set[str] = set()
     by_name = {str(claim.get("name")): claim for claim in claims}
     for path, container in _containers(pod):
@@ -90,7 +90,9 @@ def _use(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator[
             name, request = str(entry.get("name")), entry.get("request")
             used.add(name)
             if request and name in by_name:
-                yield from _request(f"{path}.resources.claims[{index}].request", request, by_name[name], item, world)
+                yield from _request(
+                    f"{path}.resources.claims[{index}].request", request, by_name[name], item, manifests
+                )
     containers: list[Obj] = list(pod.spec.get("containers") or ())
     for index, claim in enumerate(claims):
         name = str(claim.get("name"))
@@ -120,19 +122,19 @@ def _claims_entry(path: str, container: Obj, name: str) -> Edit:
     return Insert(f"{path}.resources", "claims", [{"name": name}])
 
 
-def _spec_of(claim: Obj, item: Item, world: World) -> tuple[str, Obj, str] | None:
+def _spec_of(claim: Obj, item: Item, manifests: Manifests) -> tuple[str, Obj, str] | None:
     """(path, spec, version) of what a pod's claim refers to."""
     for field, kind in _FIELDS.items():
         name = claim.get(field)
-        found = world.find(kind, item.namespace, str(name)) if name else None
+        found = manifests.find(kind, item.namespace, str(name)) if name else None
         if found is not None and found.is_a(RESOURCE, kind) and found.kind is not None:
             spec = claim_spec(found)
             return (spec[0], spec[1], found.kind.version) if spec is not None else None
     return None
 
 
-def _request(place: str, request: str, claim: Obj, item: Item, world: World) -> Iterator[Draft]:
-    found = _spec_of(claim, item, world)
+def _request(place: str, request: str, claim: Obj, item: Item, manifests: Manifests) -> Iterator[Draft]:
+    found = _spec_of(claim, item, manifests)
     if found is None:
         return
     names = {str(one.get("name")) for one in (found[1].get("devices") or {}).get("requests") or ()}
@@ -146,8 +148,8 @@ def _request(place: str, request: str, claim: Obj, item: Item, world: World) -> 
     yield Draft("request-reference", place, f'the claim has no request "{request}"', reason, advice, edits)
 
 
-def _both(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator[Draft]:
-    if not any(_may_be_gpu(claim, item, world) for claim in claims):
+def _both(pod: PodSpec, claims: list[Obj], item: Item, manifests: Manifests) -> Iterator[Draft]:
+    if not any(_may_be_gpu(claim, item, manifests) for claim in claims):
         return
     for path, container in _containers(pod):
         resources = container.get("resources") or {}
@@ -163,13 +165,13 @@ def _both(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator
             )
 
 
-def _may_be_gpu(claim: Obj, item: Item, world: World) -> bool:
+def _may_be_gpu(claim: Obj, item: Item, manifests: Manifests) -> bool:
     """Whether a claim's devices are NVIDIA's; a claim that nobody knows may be anything."""
-    found = _spec_of(claim, item, world)
+    found = _spec_of(claim, item, manifests)
     if found is None:
         return True
     for request in requests_of(*found):
-        drivers = {fact[1] for fact in facts_of(world, request.device_class) if fact[0] == "driver"}
+        drivers = {fact[1] for fact in facts_of(manifests, request.device_class) if fact[0] == "driver"}
         if not drivers or NVIDIA in drivers:
             return True
     return False

@@ -14,12 +14,12 @@ from haru.lint.documents import Document
 from haru.lint.findings import STAGES, Draft, Finding, Place
 from haru.lint.gangs import check_group, check_members
 from haru.lint.inventory import Inventory
+from haru.lint.manifests import RESOURCE, SCHEDULING, Item, Manifests
 from haru.lint.paths import Keys
 from haru.lint.pods import check_group_claims, check_pod
 from haru.lint.report import Report
 from haru.lint.shape import check_schema, find_kind
 from haru.lint.validity import check_validity, prepare
-from haru.lint.world import RESOURCE, SCHEDULING, Item, World
 
 Obj = dict[str, Any]
 
@@ -43,10 +43,10 @@ def lint_texts(texts: Mapping[str, str]) -> Report:
                     finding.place == _place(item, "kind") or finding.stage == "kind" for finding in found[-1:]
                 ):
                     unchecked.append(f"{file}: {item.raw.get('apiVersion')} {item.label}")
-    world = World(items)
-    inventory = Inventory(world)
-    for item in world.items:
-        found += [_finding(item, draft) for draft in _semantic(item, world, inventory)]
+    manifests = Manifests(items)
+    inventory = Inventory(manifests)
+    for item in manifests.items:
+        found += [_finding(item, draft) for draft in _semantic(item, manifests, inventory)]
     order = {file: number for number, file in enumerate(texts)}
     found.sort(key=lambda f: (order[f.place.file], f.place.document, f.place.line, STAGES.index(f.stage)))
     return Report(
@@ -108,19 +108,19 @@ def _first_stages(item: Item) -> list[Finding]:
     return [_finding(item, draft) for draft in drafts]
 
 
-def _semantic(item: Item, world: World, inventory: Inventory) -> Iterable[Draft]:
-    yield from check_claim(item, world, inventory)
-    yield from check_pod(item, world)
-    yield from check_members(item, world)
+def _semantic(item: Item, manifests: Manifests, inventory: Inventory) -> Iterable[Draft]:
+    yield from check_claim(item, manifests, inventory)
+    yield from check_pod(item, manifests)
+    yield from check_members(item, manifests)
     if item.is_a(RESOURCE, "DeviceClass"):
-        yield from check_class(item, world, inventory)
+        yield from check_class(item, manifests, inventory)
     elif item.is_a(RESOURCE, "ResourceSlice"):
-        yield from check_slice(item, world, inventory)
+        yield from check_slice(item, manifests, inventory)
     elif item.is_a(RESOURCE, "DeviceTaintRule"):
         yield from check_taint_rule(item)
     elif item.is_a(SCHEDULING, "PodGroup"):
-        yield from check_group(item, world)
-        yield from check_group_claims(item, world)
+        yield from check_group(item, manifests)
+        yield from check_group_claims(item, manifests)
 
 
 def _place(item: Item, path: str) -> Place:

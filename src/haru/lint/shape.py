@@ -7,15 +7,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from haru.kube.decoding import suggest
-from haru.kube.examining import Fault, examine
+from haru.kube.decoding_faults import Fault, examine
 from haru.kube.kinds import Kind, all_kinds, by_kind
 from haru.kube.schema import message_type
-from haru.lint import old
+from haru.lint import removed_fields
 from haru.lint.documents import written
 from haru.lint.findings import Draft, Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
+from haru.lint.manifests import RESOURCE, Item
 from haru.lint.paths import get, last_name, parent
 from haru.lint.rewriting import mended_quantity
-from haru.lint.world import RESOURCE, Item
 
 Obj = dict[str, Any]
 
@@ -49,7 +49,7 @@ def _no_such_kind(item: Item, api_version: str, name: str) -> Iterator[Draft]:
     message = f'no matches for kind "{name}" in version "{api_version}"'
     group = api_version.rpartition("/")[0]
     groups = {kind.group for kind in all_kinds()}
-    gone = old.KINDS.get(name)
+    gone = removed_fields.KINDS.get(name)
     same = [kind for kind in all_kinds() if kind.kind == name]
     if gone is not None and (group in groups or group == "extensions"):
         yield Draft("kind-removed", "kind", message, gone.reason, f"write {gone.remedy}")
@@ -147,7 +147,10 @@ def check_schema(item: Item) -> tuple[Obj, list[Draft]]:
     seen: set[tuple[str, str]] = set()
     for fault in faults:
         draft = _mismatched(item, fault) if fault.mismatch else _unknown(item, kind, fault)
-        once = (draft.check, old.without_indexes(parent(fault.path)) if draft.check == "field-version" else fault.path)
+        once = (
+            draft.check,
+            removed_fields.without_indexes(parent(fault.path)) if draft.check == "field-version" else fault.path,
+        )
         inline = draft.check == "field-version" and isinstance(draft.edits[:1], tuple) and _is_wrap(draft)
         if inline and (draft.check, parent(fault.path)) in seen:
             draft = Draft(draft.check, draft.path, draft.message, draft.reason, draft.suggestion)
@@ -252,7 +255,7 @@ def _other_version(item: Item, kind: Kind, fault: Fault, message: str) -> Draft 
 
 
 def _gone(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
-    gone = old.field(kind.kind, old.without_indexes(fault.path))
+    gone = removed_fields.field(kind.kind, removed_fields.without_indexes(fault.path))
     if gone is None:
         return None
     value, holder = get(item.raw, fault.path), get(item.raw, parent(fault.path))
@@ -260,7 +263,7 @@ def _gone(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
     return Draft("field-removed", fault.path, message, gone.reason, gone.remedy, edits)
 
 
-def _moved(fault: Fault, gone: old.Gone, value: Any, holder: Obj) -> tuple[Edit, ...]:
+def _moved(fault: Fault, gone: removed_fields.Gone, value: Any, holder: Obj) -> tuple[Edit, ...]:
     """The edits that bring a field of an old model to its new place."""
     above = parent(fault.path)
     target = gone.remedy.removeprefix(f"{above}.")

@@ -16,9 +16,9 @@ from haru.kube.strategy import prepare_for_create
 from haru.kube.validation import validate_create
 from haru.lint import rewriting
 from haru.lint.findings import Draft, Edit, Remove, Replace
+from haru.lint.manifests import Item
 from haru.lint.paths import get, last_name
 from haru.lint.published import CLASSES, STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
-from haru.lint.world import Item
 
 Obj = dict[str, Any]
 _GATES = FeatureGates.accelerator_defaults()

@@ -5,7 +5,7 @@
     hsm.py        keys in a module that speaks PKCS#11, which never leave it
     claims.py     what is signed at all: a signer is no oracle
     service.py    the three calls of `v1.ExternalJWTSigner`
-    door.py       the socket, and who may come in
+    listener.py       the socket, and who may come in
     run.py        all of it together
 
 Whoever writes one for another kind of key needs a `Holder` (service.py) and nothing else.

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from haru.signer.door import Door
 from haru.signer.files import FileKeys, KeyStoreError
 from haru.signer.hsm import HsmKeys, Module
+from haru.signer.listener import SignerListener
 from haru.signer.schedule import Pace, signing
 from haru.signer.service import Holder, Service
 
@@ -47,10 +47,10 @@ async def _run(options: SignerOptions) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     holder, files = _holder(options)
-    door = Door(options.socket, options.mode, options.uids)
+    listener = SignerListener(options.socket, options.mode, options.uids)
     keeper: asyncio.Task[None] | None = None
     try:
-        await door.open(Service(holder, options.pace, options.issuers).handlers())
+        await listener.open(Service(holder, options.pace, options.issuers).handlers())
         if files is not None:
             keeper = asyncio.create_task(_keep(files, options), name="haru signer: keys")
         print(f"haru signer is ready at {options.socket}", flush=True)
@@ -60,7 +60,7 @@ async def _run(options: SignerOptions) -> int:
         if keeper is not None:
             keeper.cancel()
             await asyncio.wait([keeper])
-        await door.close()
+        await listener.close()
         if isinstance(holder, HsmKeys):
             holder.close()
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from haru.kube.meta import annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
-from haru.kube.node_room import admission_problem as admission_problem
+from haru.kube.node_admission import admission_problem as admission_problem
 from haru.simulated_nodes.resize import reported_resources
 
 Obj = dict[str, Any]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from haru.files import sync_directory
-from haru.storage import past
+from haru.storage import change_log
 from haru.storage.interface import StoreError
 
 DIGEST_BYTES = 32
@@ -114,7 +114,7 @@ def _place(path: Path, temporary: Path, bump: int) -> Snapshot:
             connection.execute("PRAGMA synchronous = FULL")
             revision, objects = _examine(connection, path)
             connection.execute("BEGIN")
-            past.forget(connection)
+            change_log.forget(connection)
             connection.execute("UPDATE meta SET value = value + ? WHERE name = 'revision'", (bump,))
             connection.execute("COMMIT")
     except sqlite3.Error as error:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from haru.storage import past
+from haru.storage import change_log
 from haru.storage.ciphers import SealError
 from haru.storage.damage import Check, damage_in, damage_in_row, damaged_row, no_check
 from haru.storage.history import Bucket, bucket_of
@@ -140,7 +140,7 @@ class SqliteStore(MemoryStore):
         def newest(key: str) -> Record | None:
             return self._bucket(bucket_of(key)).records.get(key)
 
-        self._compacted, events, problem = past.recall(
+        self._compacted, events, problem = change_log.recall(
             connection, self._loaded, newest, self._leaves_no_past, self._check
         )
         if problem:

@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from haru.storage import past
+from haru.storage import change_log
 from haru.storage.damage import damaged_head
 from haru.storage.interface import StoreError
 
 SCHEMA = 2
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: past.create}
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: change_log.create}
 """From a schema number to what makes it the next one."""
 
 COPY_SUFFIX = ".copy-"
@@ -59,7 +59,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             "CREATE TABLE objects "
             "(key TEXT PRIMARY KEY, revision INTEGER NOT NULL, packed INTEGER NOT NULL, value BLOB NOT NULL)"
         )
-        past.create(connection)
+        change_log.create(connection)
         connection.execute("INSERT INTO meta VALUES ('schema', ?), ('revision', 1)", (SCHEMA,))
         connection.execute("COMMIT")
         return

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from haru.storage import past
+from haru.storage import change_log
 from haru.storage.history import bucket_of
 from haru.storage.interface import Event, StoreError
 from haru.storage.sealing import Sealing
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
     def _purge(self) -> None:
         # One that fails is made up for by the next start.
         with contextlib.suppress(sqlite3.Error):
-            past.leave_out(self._connection, lambda key: bool(self._sealing.ciphers(bucket_of(key))))
+            change_log.leave_out(self._connection, lambda key: bool(self._sealing.ciphers(bucket_of(key))))
 
     def _copy(self, job: Copy) -> None:
         """Copy the database in steps. Between them goes on what has gathered: SQLite takes it into the copy as well."""
@@ -186,6 +186,6 @@ def write_group(connection: sqlite3.Connection, events: Sequence[Event], sealing
     for start in range(0, len(gone), ROWS_A_STATEMENT):
         keys = gone[start : start + ROWS_A_STATEMENT]
         connection.execute(f"DELETE FROM objects WHERE key IN ({','.join('?' * len(keys))})", keys)
-    past.append(connection, events, lambda key: bool(sealing.ciphers(bucket_of(key))))
+    change_log.append(connection, events, lambda key: bool(sealing.ciphers(bucket_of(key))))
     connection.execute("UPDATE meta SET value = ? WHERE name = 'revision'", (events[-1].revision,))
     connection.execute("COMMIT")

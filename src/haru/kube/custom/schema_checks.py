@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from haru.kube.custom.field_paths import is_field_path
-from haru.kube.custom.judging import judge
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import parse
+from haru.kube.custom.value_validation import judge
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.patterns import PatternError, compile_pattern
 

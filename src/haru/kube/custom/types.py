@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from haru.kube.custom.judging import is_unchanged, judge_object
 from haru.kube.custom.merging import root_shape
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
+from haru.kube.custom.value_validation import is_unchanged, validate_object_values
 from haru.kube.decoding import decode_metadata
 from haru.kube.errors import FieldError, bad_request_error
 from haru.kube.json_path import JsonPathError, compile_path
@@ -82,7 +82,7 @@ class CustomType:
 
     def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
         """What the schema refuses; what an update left as it was (`old`) is not judged again (KEP 4008)."""
-        found = judge_object(obj, self.schema)
+        found = validate_object_values(obj, self.schema)
         return [error for error in found if old is None or not is_unchanged(error, obj, old)]
 
 

@@ -18,7 +18,7 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
-from haru.kube.node_room import admission_problem
+from haru.kube.node_admission import admission_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.storage import Compacted, Delete, Put, SqliteStore, past, snapshots
+from haru.storage import Compacted, Delete, Put, SqliteStore, change_log, snapshots
 from haru.storage.ciphers import AesGcm
 from haru.storage.interface import Event
 from haru.storage.memory import MemoryStore
@@ -76,8 +76,8 @@ def test_restarted_store_serves_same_history_as_running_one(listed: list[tuple[s
 
 
 async def test_history_beyond_limit_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "KEPT", 50)
-    monkeypatch.setattr(past, "TRIM_EVERY", 10)
+    monkeypatch.setattr(change_log, "KEPT", 50)
+    monkeypatch.setattr(change_log, "TRIM_EVERY", 10)
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.start()

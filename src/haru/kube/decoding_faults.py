@@ -1,4 +1,4 @@
-"""Everything that decoding finds wrong with an object, not only the first fault.
+"""List everything that decoding finds wrong with an object, not only the first fault.
 
 `strict_decode` stops where a server stops: at the first value of the wrong JSON type. For people who mend a manifest
 it is better to go on: such a value is left out, noted, and the rest is looked at.

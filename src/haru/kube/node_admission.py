@@ -1,4 +1,4 @@
-"""Whether a node has room for a pod that was bound to it: what a kubelet checks before it takes a pod in.
+"""Check whether a node can admit a pod that was bound to it, as a kubelet does.
 
 Source: the kubelet's admission by resources (reasons OutOfcpu and so on), as behaviour; KEP-5004 and KEP-5517.
 """

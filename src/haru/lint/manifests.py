@@ -1,4 +1,4 @@
-"""The objects at hand: each with its place, and all of them by kind and name, as references see them."""
+"""Index the objects of the files by kind and name, as references see them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PodSpec(NamedTuple):
     """How many pods exist at once; None where that is not fixed."""
 
 
-class World:
+class Manifests:
     """All items, for looking things up."""
 
     def __init__(self, items: Iterable[Item]) -> None:

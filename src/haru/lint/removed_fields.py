@@ -1,4 +1,4 @@
-"""What earlier models of the API had, and where it went.
+"""Name kinds and fields of earlier API versions, and what replaced them.
 
 Kinds and fields of the alphas of DRA (KEP 3063, 4381 before 1.32), of gang scheduling before 1.36 (KEP 4671) and of the
 first DeviceTaintRule (KEP 5055). A field is known by the path of names that leads to it, without indexes.

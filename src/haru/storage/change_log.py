@@ -1,4 +1,4 @@
-"""The recent changes, kept in the file beside the state: who has read up to a revision goes on there after a restart.
+"""Keep recent changes in the SQLite file, so that watches go on after a restart.
 
 Each change is a row with what it replaced; what it made is the state itself, or what a later change replaced. So a
 creation costs a row without a value. Rows are written in the transaction of the change.

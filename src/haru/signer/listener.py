@@ -1,4 +1,4 @@
-"""The socket of a signer, and who may come in: whoever reaches it can speak for every ServiceAccount.
+"""Listen on a signer's socket, and decide who may connect: callers can sign as any ServiceAccount.
 
 A socket with a path is guarded by its mode. A name in Linux' abstract namespace has no mode: there the kernel is asked
 who has connected, and what comes from somebody else is closed. gRPC does not tell, so that such a connection is
@@ -29,11 +29,11 @@ _LOG = logging.getLogger("haru.signer")
 _PIECE = 64 * 1024
 
 
-class DoorError(InputError):
+class ListenerError(InputError):
     """The socket cannot be made; the text names it and the remedy."""
 
 
-class Door:
+class SignerListener:
     """Serves gRPC on a path or on `@NAME`; `mode` is that of the path, `uids` may come in by the name."""
 
     def __init__(self, endpoint: str, mode: int = 0o600, uids: Sequence[int] = ()) -> None:
@@ -46,7 +46,7 @@ class Door:
         self._passing: set[asyncio.Task[Any]] = set()
 
     async def open(self, handlers: Any) -> None:
-        """Serve. Raises `DoorError`."""
+        """Serve. Raises `ListenerError`."""
         import grpc.aio
 
         self._server = grpc.aio.server()
@@ -61,7 +61,7 @@ class Door:
             try:
                 self._server.add_insecure_port(f"unix:{path}")
             except RuntimeError:
-                raise DoorError(f"--socket: {path}: can not be listened on: is its directory there?") from None
+                raise ListenerError(f"--socket: {path}: can not be listened on: is its directory there?") from None
         await self._server.start()
         if self._inner is not None:
             await self._open_front()
@@ -72,7 +72,7 @@ class Door:
             listener.bind("\0" + self._endpoint[1:])
         except OSError as error:
             listener.close()
-            raise DoorError(f"--socket: {self._endpoint}: {error.strerror}: take another name") from None
+            raise ListenerError(f"--socket: {self._endpoint}: {error.strerror}: take another name") from None
         self._front = await asyncio.start_unix_server(self._enter, sock=listener)
 
     async def close(self) -> None:
@@ -127,12 +127,12 @@ def _check_place(path: Path) -> None:
     """Nothing but an old socket may be in the way, and nobody else may put one there."""
     try:
         if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
-            raise DoorError(f"--socket: {path}: there is something else: name another path")
+            raise ListenerError(f"--socket: {path}: there is something else: name another path")
         mode = path.absolute().parent.stat().st_mode
     except OSError as error:
-        raise DoorError(f"--socket: {path.parent}: {error.strerror}") from None
+        raise ListenerError(f"--socket: {path.parent}: {error.strerror}") from None
     if mode & 0o002 and not mode & stat.S_ISVTX:
-        raise DoorError(f"--socket: {path.parent}: everybody may write there: name a directory of your own")
+        raise ListenerError(f"--socket: {path.parent}: everybody may write there: name a directory of your own")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Whether a value is what its structural schema wants, in the words of 1.36.
+"""Validate a value by its structural schema, in the words of 1.36.
 
 Findings carry the path in Kubernetes' form (`spec.replicas[0]`); the sentences name it once more, as the validator of
 OpenAPI schemas does. Texts are counted in characters, formats that are not known judge nothing.
@@ -27,7 +27,7 @@ def judge(value: Any, schema: Structural, path: str) -> list[FieldError]:
     return list(_judge(value, schema, path, resource=False))
 
 
-def judge_object(obj: Obj, schema: Structural) -> list[FieldError]:
+def validate_object_values(obj: Obj, schema: Structural) -> list[FieldError]:
     """As `judge` for a whole object; its type and metadata are judged elsewhere."""
     return list(_judge(obj, schema, "", resource=True))
 
@@ -39,7 +39,7 @@ def _judge(value: Any, schema: Structural, path: str, *, resource: bool) -> Iter
     if wrong is not None:
         yield wrong
         return
-    yield from judge_by_keywords(value, schema.checks, path)
+    yield from validate_keywords(value, schema.checks, path)
     if isinstance(value, dict):
         for name, inner in value.items():
             if resource and name in TYPE_META:
@@ -96,7 +96,7 @@ def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
 # --- keywords
 
 
-def judge_by_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def validate_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """What the keywords that judge values say; those for values of another type say nothing."""
     if not checks:
         return

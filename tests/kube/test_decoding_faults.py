@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from haru.kube.examining import examine
+from haru.kube.decoding_faults import examine
 from haru.kube.kinds import by_kind
 
 
