@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.serving import _make_server
+from haru.apiserver.serving import TlsFiles, make_server
 from haru.http2 import MAX_STREAMS
 from haru.serving import listening_socket
 
@@ -35,7 +35,7 @@ def main() -> None:
 
     async def serve() -> None:
         listener = listening_socket("127.0.0.1", 0, "port")
-        server = _make_server(app, (certificate, key, None), MAX_STREAMS)  # type: ignore[arg-type]
+        server = make_server(app, TlsFiles(Path(certificate), Path(key)), MAX_STREAMS)
         print(listener.getsockname()[1], flush=True)
         await server.serve([listener])
 

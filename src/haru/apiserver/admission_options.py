@@ -27,7 +27,7 @@ class AdmissionConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionOptions:
-    """What plugins are told."""
+    """The configuration of admission plugins."""
 
     defaults: Policy = field(default_factory=Policy)
     """The standards of namespaces without labels."""

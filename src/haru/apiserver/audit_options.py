@@ -1,4 +1,4 @@
-"""What the flags `--audit-…` say: what is told, to which places, and how it gets there.
+"""The options of the audit log: policy, backends, and how events are delivered.
 
 Source: kube-apiserver's flags `--audit-log-*` and `--audit-webhook-*`, with their defaults.
 """
@@ -62,7 +62,7 @@ class Delivery:
         return self.event_bytes if self.truncates else 0
 
     def problem(self) -> tuple[str, str]:
-        """The end of the flag that is wrong and what is wrong with it, as `--audit-PLACE-` goes before; or no text."""
+        """The suffix of the wrong flag, after `--audit-PLACE-`, and why it is wrong; two empty texts if none is."""
         positive = "must be a positive number"
         if self.mode not in MODES:
             return "mode", f'"{self.mode}": allowed modes are {", ".join(MODES)}'
@@ -96,7 +96,7 @@ class WebhookTarget:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What is told, and where; without a `path` there is no file.
+    """The audit policy and its backends; without a `path` there is no log file.
 
     `megabytes` of one file, how many `backups` are kept, for how many `days` (0: all).
     """

@@ -223,7 +223,7 @@ class ApiServer:
         return None
 
     async def _identify(self, request: Request) -> None:
-        """Find out who asks, begin to tell the audit log of it, and let one speak for another who may."""
+        """Authenticate the request, begin its audit events, and apply impersonation."""
         authenticator, auditor = self.components.authenticator, self.components.auditor
         try:
             await authenticator.authenticate(request)
@@ -248,7 +248,7 @@ class ApiServer:
             request.trail.impersonated(request.user)
 
     async def _pass_on(self, request: Request, service: Obj) -> Response:
-        """The answer of the extension API server that serves what is asked for; the user must be allowed it here."""
+        """Authorize the request here, then return the answer of the extension API server."""
         pass_on = self._configuration.aggregator.pass_on
         if is_discovery_path(request.path):
             path = "/" + request.path.strip("/")
@@ -264,7 +264,7 @@ class ApiServer:
             return await self._limits.wait_for(pass_on(request, service, endless=False))
 
     async def _forward(self, request: Request, asked: ResourceRequest, peers: list[str]) -> Response:
-        """The answer of a peer that serves what this server does not; the user must be allowed it here as well."""
+        """Authorize the request here, then return the answer of a peer that serves the resource."""
         assert self.peers is not None
         verb = await self._authorize_asked(request, asked)
         if verb == "watch":
@@ -273,7 +273,7 @@ class ApiServer:
             return await self._limits.wait_for(self.peers.forward(request, asked, peers, watches=False))
 
     async def _authorize_asked(self, request: Request, asked: ResourceRequest) -> str:
-        """The verb of a request that is answered elsewhere; 403 for what the user may not do."""
+        """Authorize a request that is answered elsewhere; return its verb."""
         verb = "watch" if asked.watch else verb_of(request, bool(asked.name))
         if asked.watch and request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
@@ -281,7 +281,7 @@ class ApiServer:
         return verb
 
     def _route(self, request: Request) -> tuple[Call, Handler]:
-        """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""
+        """The call that a path and method make, and its handler; 404 or 405 if there is none."""
         parts = self.components
         target = parts.objects.served.target(request.path)
         verb, handler = parts.handlers.find(target, request)

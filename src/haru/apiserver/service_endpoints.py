@@ -1,4 +1,4 @@
-"""What stands behind a Service: the addresses that EndpointSlices tell as ready, and one of them to connect to.
+"""Resolve a Service to the ready addresses of its EndpointSlices, and choose one to connect to.
 
 Source: kube-apiserver's service resolver for webhooks and extension API servers, as behaviour.
 """

@@ -87,7 +87,7 @@ class HttpServer:
         """Listen and serve; OSError when the address is taken."""
         self._socket = listening_socket(self._host, self._wanted_port, "--port")
         self.port = int(self._socket.getsockname()[1])
-        self._server = _make_server(self._app, self._tls, self._http2_streams)
+        self._server = make_server(self._app, self._tls, self._http2_streams)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru apiserver: http")
         while not self._server.started:
             if self._task.done():
@@ -121,7 +121,8 @@ def _drop_idle(server: Any) -> None:
                 connection.transport.abort()
 
 
-def _make_server(app: ApiServer, tls: TlsFiles | None, http2_streams: int) -> Any:
+def make_server(app: Any, tls: TlsFiles | None, http2_streams: int) -> Any:
+    """Return a uvicorn server for an ASGI application, with TLS if `tls` is given."""
     given = [path for path in (tls.client_ca, tls.front_proxy_ca) if path] if tls is not None else []
     client_ca, others = (given[0], given[1:]) if given else (None, [])
     config = settings(

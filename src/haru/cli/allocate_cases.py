@@ -67,7 +67,7 @@ def _limit(rounds: int) -> float:
 
 @contextmanager
 def settled_heap() -> Iterator[None]:
-    """What is loaded by now is not looked through for garbage: between small cases that costs more than they do."""
+    """Exclude loaded objects from garbage collection, which would cost more than small cases."""
     gc.collect()
     gc.freeze()
     try:

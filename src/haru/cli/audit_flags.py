@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_audit_arguments(group: Any) -> None:
-    """What is told of requests, and where."""
+    """The flags of the audit log and the audit webhook."""
     group.add_argument(
         "--audit-policy-file",
         type=Path,

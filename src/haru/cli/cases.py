@@ -27,7 +27,7 @@ def answer_cases(path: str, answer: Callable[[Obj], Obj]) -> int:
 
 
 def answer_every_case(path: str, answer: Callable[[Obj], Obj]) -> int:
-    """The same where bad lines are answered too, by what is wrong with them; the status is 1 if there is one."""
+    """Answer every line, a bad one by its error; the status is 1 if there is one."""
     status = 0
     for number, line in _lines(path):
         name = f"line {number}"

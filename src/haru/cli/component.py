@@ -165,7 +165,7 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
 
 
 async def _work(client: ApiClient, component: Component) -> None:
-    """The component's work, as the leader or alone; no garbage is looked for until it has taken in what there is."""
+    """Do the component's work, as the leader or alone; garbage collection waits for its first lists."""
     component.leading = True
     postpone_collection()
     starting = asyncio.create_task(_started(component))

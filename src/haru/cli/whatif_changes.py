@@ -61,7 +61,7 @@ def asked_changes(options: argparse.Namespace) -> list[AskedChange]:
 
 @contextmanager
 def told_by_flag() -> Iterator[None]:
-    """What is wrong with a change is told by the name of its flag."""
+    """Report an error in a change under the name of its flag."""
     from haru.api.changes import Apply
     from haru.errors import ChangeInputError
 

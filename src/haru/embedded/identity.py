@@ -76,7 +76,7 @@ class Identity:
 
 
 def ensure_identity(directory: Path, host: str) -> Identity:
-    """The identity kept in `directory`; what is missing is made, and the server certificate is made to name `host`.
+    """Load the identity kept in `directory`; create what is missing, and a server certificate for `host`.
 
     Raises `OptionError` for a file that is damaged: whether what depends on it may go is not ours to say.
     """
@@ -105,7 +105,7 @@ def ensure_identity(directory: Path, host: str) -> Identity:
 
 
 def _usable(read: Callable[[], T], files: Sequence[Path], loss: str) -> T:
-    """What is read; `loss` says what else it costs to have `files` made anew."""
+    """Return what `read` returns; `loss` says what is lost if `files` are created again."""
     try:
         return read()
     except PemError as error:

@@ -1,4 +1,4 @@
-"""What `haru apiserver` is told about its peers and about front proxies: files, read and checked before the start."""
+"""The flags of peers and front proxies: files, loaded and checked before the start."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PeerFiles:
             raise OptionError(f"{files}: these are no certificate and key that belong together: {error}") from None
 
     def front_proxy(self, client_ca: bytes | None, gates: FeatureGates) -> FrontProxyOptions | None:
-        """Who may speak for users; None: nobody. Raises OptionError."""
+        """The front proxies that may name users in headers; None: there is none. Raises OptionError."""
         if self.front_proxy_ca is None:
             return None
         authorities = _read(self.front_proxy_ca, "--requestheader-client-ca-file")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def measured_by(path: Path) -> Measured:
-    """What the history in a file, or directory, tells of a time. Asking raises ValueError where it cannot be read."""
+    """A function that reads the usage history of a file or directory; it raises ValueError if it cannot."""
 
     def measured(since: int, until: int) -> Sequence[Span]:
         from haru.accounting.history import read

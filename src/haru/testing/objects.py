@@ -15,7 +15,7 @@ FIELD_MANAGER = "haru.testing"
 
 
 class Objects:
-    """What a client may do with them; the kinds are asked of the server, again where one is not known yet."""
+    """The operations on objects; kinds come from the server's discovery, again for an unknown one."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

@@ -46,7 +46,7 @@ class Limits:
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """The loop of a cluster. What is given `clock` and what asks the loop for its time agree."""
+    """The event loop of a cluster; its time and `clock` agree."""
 
     def __init__(self) -> None:
         self._ahead = 0.0

@@ -39,7 +39,7 @@ async def check_room_on_node(call: Call, new: Obj, old: Obj) -> None:
 
 
 def _lacking(spec: Obj, allocatable: Obj | None) -> list[str]:
-    """What the spec asks for beyond what the node has; what the pod holds of the node today does not count."""
+    """The requests of the spec that exceed the node's allocatable resources, without regard to other pods."""
     requests, given = pod_requests({"spec": spec}), parse_resource_list(allocatable)
     found = []
     for name in ("cpu", "memory"):

@@ -1,4 +1,4 @@
-"""The config map by which extension API servers know this one, and the users whom it speaks for.
+"""The config map by which extension API servers authenticate this server and the users that it forwards.
 
 Servers that share a store may have authorities of their own: what another one has written stays, ours is added.
 Source: kube-apiserver's cluster authentication trust controller, as behaviour.
@@ -18,7 +18,7 @@ _BUNDLES = ("client-ca-file", "requestheader-client-ca-file")
 
 
 async def publish(loopback: Loopback, options: AggregationOptions) -> None:
-    """Write what is to be known; nothing if there is nothing."""
+    """Write the config map, unless the options are empty."""
     data = data_of(options)
     if not data:
         return

@@ -54,7 +54,7 @@ PASSED = condition("True", "Passed", "all checks passed")
 
 
 def obstacle(reference: ServiceReference, service: Obj | None, slices: Iterable[Obj]) -> Obj | None:
-    """What is in the way by what is stored; None: the server can be asked. `slices` are those of the Service."""
+    """The condition for what stored objects lack; None: the server can be queried. `slices`: the Service's."""
     named = f'service/{reference.name} in "{reference.namespace}"'
     if service is None:
         return condition("False", "ServiceNotFound", f"{named} is not present")
@@ -137,7 +137,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _resources(document: Any) -> list[Obj]:
-    """The entries of an APIResourceList that have what is read of them; what is none offers nothing."""
+    """The well-formed entries of an APIResourceList; none for another value."""
     listed = document.get("resources") if isinstance(document, dict) else None
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return [each for each in found if isinstance(each.get("name"), str) and isinstance(each.get("kind"), str)]

@@ -9,7 +9,7 @@ from haru.apiserver.peers.options import FrontProxyOptions
 
 @dataclass(frozen=True, slots=True)
 class AggregationOptions:
-    """All PEM; what is empty is not shown, or not told of.
+    """The certificates, in PEM, for and of extension API servers; empty ones are not used.
 
     `certificate` and `key` (`--proxy-client-cert-file`, `--proxy-client-key-file`) are shown to extension API servers.
     `clients` and `front_proxy` are published in `kube-system/extension-apiserver-authentication`: the authorities of

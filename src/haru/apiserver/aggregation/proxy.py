@@ -87,12 +87,12 @@ class _BoundedStream(AnswerStream):
 
 
 def unavailable() -> Response:
-    """What is told while an extension API server can not be used."""
+    """503 for an extension API server that is not available."""
     return text_response("service unavailable", 503)
 
 
 def _headers(request: Request, *, keeps_upgrade: bool) -> Headers:
-    """The client's headers less what is ours to say and what `Connection` names, and who asks. Raises ValueError."""
+    """The client's headers without hop-by-hop and identity headers, and the user's identity. Raises ValueError."""
     given = passed_headers(request, keeps_upgrade=keeps_upgrade)
     named = {part.strip().lower() for part in request.header(b"connection").split(",")} - {"upgrade"}
     dropped = named | {"connection", "x-forwarded-for"}

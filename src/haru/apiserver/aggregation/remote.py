@@ -27,7 +27,7 @@ _LOG = logging.getLogger("haru.apiserver")
 
 @dataclass(slots=True)
 class _RemoteState:
-    """What is known of one: when it is looked at again, by the loop's clock, and what it depended on the last time."""
+    """The state of one APIService: when it is checked again, by the loop's clock, and the basis of the last check."""
 
     basis: object = None
     due: float = 0.0
@@ -58,7 +58,7 @@ class RemoteServices:
         return max(0.0, min((known.due for known in self._known.values()), default=0.0) - loop.time())
 
     def offer(self, version: GroupVersion) -> tuple[Offer, bool]:
-        """What one offered the last time that it was asked, and whether it could not be asked since."""
+        """The last discovery of an APIService, and whether it is stale."""
         known = self._known.get(version) or _RemoteState()
         return known.offer, known.stale
 

@@ -1,4 +1,4 @@
-"""What a request is about, read off its path alone: it may name what is not served, and may be refused.
+"""The audit attributes of a request, read from its path alone: it may name what is not served, and may be refused.
 
 Source: k8s.io/apiserver RequestInfo, as behaviour.
 """

@@ -236,7 +236,7 @@ def _reference(asked: AuditAttributes) -> Obj:
 
 
 def _status(response: Response) -> Obj:
-    """What came of it; of a Status that was the answer, what is bounded in it."""
+    """The `responseStatus` of an event: the code, and the bounded fields of a Status in the answer."""
     status: Obj = {"metadata": {}, "code": response.status}
     if response.stream is None and response.content_type == JSON and b'"kind":"Status"' in response.body[:256]:
         body = orjson.loads(response.body)

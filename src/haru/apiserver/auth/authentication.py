@@ -1,5 +1,5 @@
-"""Who a request is from: the user that a front proxy speaks for; else whose a static token, a ServiceAccount's token or
-a client certificate is; else nobody.
+"""Find the user of a request: the one that a front proxy names; else that of a static token, a ServiceAccount token or
+a client certificate; else the anonymous user.
 
 An identity may speak for another with the `Impersonate-*` headers; the authorizer is asked for that right.
 Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 1205).

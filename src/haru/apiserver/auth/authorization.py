@@ -122,7 +122,7 @@ class Decision:
 
 
 def refusal(user: UserInfo, asked: Attributes, decision: Decision, named: str | None = None) -> StatusError:
-    """403 for who asked; `named` is the name that the answer tells, where it is another one."""
+    """403 for a user; `named`: the name for the message, if it is another one."""
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'

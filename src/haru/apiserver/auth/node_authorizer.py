@@ -50,7 +50,7 @@ _GRAPHED = {
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What is asked of an authorizer. `selected_node` is the `spec.nodeName` that a selector demands."""
+    """The attributes that an authorizer decides on. `selected_node` is the `spec.nodeName` that a selector demands."""
 
     verb: str
     group: str

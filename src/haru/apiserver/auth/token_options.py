@@ -1,4 +1,4 @@
-"""What an API server is told of ServiceAccount tokens, with the names and bounds of kube-apiserver's flags."""
+"""The options of ServiceAccount tokens, with the names and bounds of kube-apiserver's flags."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class EncodedItems:
 
 
 class _CachedList:
-    """The pieces of one collection, and whether they were asked for since somebody looked."""
+    """The pieces of one collection, and whether a request has used them since the last cleanup."""
 
     __slots__ = ("pieces", "records", "used")
 
@@ -137,7 +137,7 @@ def _cut(records: Iterable[Record], encode: Encode) -> Iterator[EncodedItems]:
 
 
 def _renewed(before: Sequence[EncodedItems], records: Sequence[Record], encode: Encode) -> list[EncodedItems]:
-    """Pieces of other records: those of `before` that hold what is there now, the others anew."""
+    """Pieces of the records: unchanged ones of `before`, the others encoded again."""
     found: list[EncodedItems] = []
     # A piece is for what comes before the next one begins, the first one also for what comes before itself.
     begins = [bisect_left(records, _KEY(piece.records[0]), key=_KEY) for piece in before[1:]]

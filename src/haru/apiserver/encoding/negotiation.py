@@ -62,7 +62,7 @@ def parse_accept(accept: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Representation:
-    """The first clause that can be served, of protobuf only if there is no other; 406 when there is none."""
+    """The first media type that can be served, protobuf only if there is no other; 406 for none."""
     if not accept or accept in ("*/*", "application/json"):
         return PLAIN
     protobuf: Representation | None = None

@@ -103,7 +103,7 @@ def damage_of(key: str, value: bytes) -> str:
 
 
 class Note:
-    """What is remembered of a record: its labels, the fields that selectors asked for, small objects whole.
+    """Cached parts of a record: its labels, the fields that selectors have used, small objects whole.
 
     `read_by`: who found that a custom resource lies as it is shown.
     """
@@ -128,7 +128,7 @@ def note_of(record: Record) -> Note:
 
 
 def shared(record: Record) -> Obj:
-    """The decoded object, kept with the record. Nobody may change it; for small objects that are asked for often."""
+    """The decoded object, cached with the record: do not change it. For small objects that are read often."""
     note = note_of(record)
     if note.obj is None:
         note.obj = decode(record)

@@ -22,7 +22,7 @@ _HEAD_BYTES = 512
 
 
 def representation_of(request: Request) -> Representation:
-    """What the request's Accept header asks for."""
+    """The representation that the Accept header selects."""
     return negotiate(request.header(b"accept"))
 
 

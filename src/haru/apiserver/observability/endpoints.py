@@ -66,7 +66,7 @@ class Endpoints:
         raise no_such_path()
 
     def _openid(self, path: str) -> Response:
-        """How to check ServiceAccount tokens; 404 where there is nothing to tell."""
+        """A document of OpenID discovery; 404 if the server has no keys."""
         found = self._account_tokens.document(path)
         if found is None:
             raise no_such_path()

@@ -72,7 +72,7 @@ class Metrics:
 
 @lru_cache(maxsize=4096)
 def resource_of(path: str) -> str:
-    """The resource that a path is counted under; bounded by what is served, not by what is asked for."""
+    """The resource of a path for metrics: only known resources, so that clients cannot add labels."""
     from haru.kube.kinds import lookup
 
     parts = path.strip("/").split("/")

@@ -1,4 +1,4 @@
-"""What the peers serve: asked for when one comes, dropped when it goes, told less what is excluded.
+"""Cache what each peer serves: fetched when it comes, dropped when it goes, without excluded versions.
 
 The Leases say who comes and goes, and by their holder who has started anew. A peer that can not be asked yet (its place
 is written a moment after its Lease) is asked again with growing pauses, about eighty seconds in all, and then not until
@@ -61,7 +61,7 @@ class PeerDiscoveryCache:
         """Counts the changes of what is known."""
 
     async def start(self) -> None:
-        """Read the Leases; whom they name is asked from now on."""
+        """Read the Leases and fetch the discovery of the peers that they name."""
         await self._read()
 
     async def follow(self) -> None:

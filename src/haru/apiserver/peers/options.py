@@ -1,4 +1,4 @@
-"""What a server is told about its peers, and about those who speak to it for others."""
+"""The options of peers and of front proxies."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class PeerGone(OSError):
 
 
 def forwarded_headers(request: Request) -> Headers:
-    """The headers that go to the peer: the client's less what is ours to say, and who has asked."""
+    """The headers for the peer: the client's without those of identity, and the user's identity."""
     given = [(name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in request.scope["headers"]]
     dropped = _OURS | _named_by_connection(given)
     kept = [(name, value) for name, value in given if name not in dropped and not name.startswith(_SPOKEN)]

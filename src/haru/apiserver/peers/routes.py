@@ -1,4 +1,4 @@
-"""What a path names when nobody here serves it: read as Kubernetes reads any path below /api and /apis.
+"""Parse a path that this server does not serve, as Kubernetes parses any path below /api and /apis.
 
 Nothing is known of the resource, so what is a name and what a subresource is told by the place in the path alone. Paths
 that would be read otherwise elsewhere (empty, `.` and `..` segments, an escaped slash, a control character) name

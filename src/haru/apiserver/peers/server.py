@@ -96,7 +96,7 @@ class Peers:
         await self._client.stop()
 
     async def elsewhere(self, request: Request) -> tuple[ResourceRequest, list[str]] | None:
-        """What is asked for and the peers that serve it; None: it is this server's to answer."""
+        """The requested resource and the peers that serve it; None: this server answers."""
         if not self.proxies or not self._synced or was_forwarded(request):
             return None
         asked = resource_request_of(request.path)

@@ -97,7 +97,7 @@ class Page:
         return rest
 
     def _step(self, text: bytes, position: int) -> tuple[int, bytes]:
-        """How far the next part goes and what is written for it; no further where it is not whole yet."""
+        """The end of the next part and its replacement; the same position if it is incomplete."""
         if self._raw:
             return self._raw_text(text, position)
         begin = text.find(b"<", position)

@@ -24,7 +24,7 @@ class StoreReflector:
         """What was taken in, as the tally counts."""
 
     def of(self, plural: str) -> Iterator[Record]:
-        """What there is of a resource."""
+        """The records of a resource."""
         return iter(self._records[plural].values())
 
     async def start(self) -> None:
@@ -92,7 +92,7 @@ class NamespacedStoreReflector:
         self._watch = self._objects.store.watch(prefix, page.revision)
 
     async def of(self, namespace: str) -> list[Record]:
-        """What there is in a namespace now, in the order of names."""
+        """The records of a namespace now, by name."""
         await self._take_in()
         found = self._records.get(namespace)
         return [found[key] for key in sorted(found)] if found else []

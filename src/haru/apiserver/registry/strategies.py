@@ -149,7 +149,7 @@ async def _create_signing_request(call: Call, request: Obj) -> None:
 
 
 async def _update_signing_request(call: Call, new: Obj, old: Obj) -> None:
-    """What was asked for, and by whom, is settled when the request is made."""
+    """Keep the spec of a signing request: an update cannot change it."""
     new["spec"] = old["spec"]
 
 

@@ -79,7 +79,7 @@ class SharedPieces:
         self._bytes = 0
 
     def pieces(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Iterable[Piece]:
-        """The pieces of some changes, of which `line` is the same for whoever asks."""
+        """The pieces of some events; `line` encodes an event alike for every watch."""
         if len(events) <= RUN_EVENTS:
             return self._of_run(events, line) if events else ()
         runs = (events[start : start + RUN_EVENTS] for start in range(0, len(events), RUN_EVENTS))

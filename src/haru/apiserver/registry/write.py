@@ -208,7 +208,7 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
 async def change(
     call: Call, make: Change, *, prepare: Prepare | None = None, applied: bool = False, retry: bool = True
 ) -> Outcome:
-    """Replace an object by what `make` makes of it. 404 when there is none.
+    """Replace an object by what `make` returns for it; 404 if it does not exist.
 
     `prepare` restores, completes and judges what was made (for subresources with rules of their own); `applied`:
     managedFields are already as they should be; without `retry` a writer that named its version gets the conflict.

@@ -76,7 +76,7 @@ class RequestTimeout:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait_for(self, work: Awaitable[T]) -> T:
-        """What some work comes to; TimeoutError, and the work cancelled, when it takes longer."""
+        """Await some work; cancel it and raise TimeoutError if it takes longer."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         wait = _Wait(task, loop.time() + self._seconds, task.cancelling())

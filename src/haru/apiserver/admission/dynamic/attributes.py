@@ -1,4 +1,4 @@
-"""What admission knows of a request, whatever it is asked by."""
+"""The attributes of a request that webhooks and policies are evaluated on."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Attributes:
 
 
 class RequestView(NamedTuple):
-    """In which form whoever asked for it sees a request: as it came, or as the equivalent resource of a rule."""
+    """A request in the version that a webhook or policy matched: its own, or that of an equivalent resource."""
 
     resource: GroupVersionName
     kind: GroupVersionName

@@ -62,7 +62,7 @@ class Chain:
         self._configured = configured
 
     def for_call(self, call: Call) -> Chain | None:
-        """The chain, unless nobody is ever asked about the call's resource."""
+        """Return the chain; None for a resource that is exempt from webhooks and policies."""
         return None if is_exempt(call.resource) else self
 
     @property
@@ -87,7 +87,7 @@ class Chain:
     async def _pass(
         self, attributes: Attributes, policies: MutationRun, hooks: WebhookRun | None, *, again: bool
     ) -> bool:
-        """One round: whether anybody changed the object."""
+        """Run one pass; whether it changed the object."""
         operation, changed = attributes.operation, False
         if self._configured.mutators and attributes.operation != "DELETE":
             with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
@@ -159,7 +159,7 @@ class Chain:
     async def change_update(
         self, call: Call, wanted: Obj, live: Obj, owned: Owned | None, built_in: BuiltIn | None = None
     ) -> Obj | None:
-        """The wanted object as it is left by whoever changes it; None where nobody changed anything.
+        """Return the wanted object after mutation; None if nothing has changed it.
 
         Who holds which field is written down before (`owned`): what is changed here belongs to nobody, as in 1.36.
         """

@@ -38,7 +38,7 @@ _EXEMPT = frozenset(
 
 
 def is_exempt(resource: Resource) -> bool:
-    """Whether nobody is asked: about what configures admission, and about what is never stored."""
+    """Whether a resource is exempt: it configures admission, or its objects are never stored."""
     kind = resource.kind
     if kind.virtual:
         return kind.plural != "bindings"  # an older way to bind a pod
@@ -114,7 +114,7 @@ class EquivalentResources:
 
 
 class Criteria:
-    """What one webhook, policy or binding wants to be asked about."""
+    """Match requests as one webhook, policy or binding selects them."""
 
     def __init__(self, raw: Obj, rules: Iterable[Obj] | None, excluded: Iterable[Obj] = ()) -> None:
         self._rules = None if rules is None else tuple(map(Rule, rules))

@@ -145,7 +145,7 @@ async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> S
 
 
 async def _namespace(attributes: Attributes) -> Obj | None:
-    """The Namespace that the request's object lies in, as expressions see it; None for what lies in none."""
+    """The Namespace of the request's object, as expressions see it; None for a cluster-scoped object."""
     if attributes.is_namespace or not attributes.namespace:
         return None
     if attributes.shown_namespace is None:

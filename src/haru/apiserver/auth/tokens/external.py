@@ -45,7 +45,7 @@ class Copy:
     by_id: Mapping[str, Sequence[PublicKey]] = field(default_factory=dict)
 
     def differs(self, other: Copy) -> bool:
-        """Whether somebody has to be told: other data, other keys, another order, or others that are excluded."""
+        """Whether the published keys change: other keys, another order, or other exclusions."""
         return self.data_nanoseconds != other.data_nanoseconds or [(k.key_id, k.excluded) for k in self.keys] != [
             (k.key_id, k.excluded) for k in other.keys
         ]
@@ -119,7 +119,7 @@ class KeyCopy:
             await asyncio.wait(tasks)
 
     async def find(self, key_id: str) -> Sequence[PublicKey]:
-        """The keys with this id; for one that nobody knows the signer is asked once more, for all who wait together."""
+        """The keys with this id; an unknown id fetches the signer's keys once, for all that wait."""
         found = self.copy.by_id.get(key_id, ())
         if found or self._waiting >= WAITERS:
             return found
@@ -218,7 +218,7 @@ class ExternalKeys:
         return self._copy.copy.by_id.get(key_id, ())
 
     async def find(self, key_id: str) -> Sequence[PublicKey]:
-        """The keys with this id; the signer is asked for one that nobody knows."""
+        """The keys with this id; an unknown id fetches the signer's keys."""
         return await self._copy.find(key_id)
 
     async def sign(self, payload: str) -> str:

@@ -95,7 +95,7 @@ class AccountTokens:
         return self._source
 
     async def start(self) -> None:
-        """Fetch the keys of a signer outside, if there is one. Raises `HaruError` that says what is wrong with it."""
+        """Fetch the keys of the external signer, if there is one. Raises HaruError."""
         if self._external is not None:
             self.max_seconds, self._extended_seconds = await self._external.start(self._options)
 

@@ -31,7 +31,7 @@ class KeySource(Protocol):
         """Those with this id that are good now, without asking anybody."""
 
     async def find(self, key_id: str) -> Sequence[PublicKey]:
-        """Those with this id, where nobody knows it the signer is asked; never fails."""
+        """The keys with this id; an unknown id fetches the signer's keys. Never raises."""
 
     async def sign(self, payload: str) -> str:
         """A whole token of a payload in base64url. Raises `SignerError`."""

@@ -1,4 +1,4 @@
-"""Whether what a token says holds: for whom, when, and whether its account and what it is tied to are still there.
+"""Validate the claims of a token: audience, time, and that its account and the objects it is bound to still exist.
 
 The signature has been checked before. Everything here is looked at each time that a token is used; deleting what it is
 tied to is how a token is revoked.

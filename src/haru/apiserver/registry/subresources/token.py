@@ -88,7 +88,7 @@ def _check_uid(call: Call, account: Obj, given: str) -> None:
 
 
 def _seconds(call: Call, given: int | None, most: int) -> int:
-    """How long the token is good: what is asked for, shortened to what there may be at most (0: no bound)."""
+    """The lifetime of the token: as requested, shortened to the maximum (0: none)."""
     seconds = DEFAULT_SECONDS if given is None else given
     errors: list[FieldError] = []
     if seconds < LEAST_SECONDS:
@@ -104,7 +104,7 @@ def _seconds(call: Call, given: int | None, most: int) -> int:
 
 
 async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
-    """What the token is tied to: it must exist, with the uid that was given; a pod goes with its node."""
+    """The objects that the token is bound to: they must exist, with the given uid; a pod brings its node."""
     if not reference:
         return {}
     kind, name = reference.get("kind") or "", reference.get("name") or ""
