@@ -18,7 +18,7 @@ import pytest
 from haru.http2 import MAX_STREAMS, frame_writer, frames
 from haru.http2.connection import Connection
 from haru.http2.frames import ErrorCode, FrameReader, frame, number_frame
-from haru.http2.stream import RECEIVE_BYTES
+from haru.http2.stream import BATCH_BYTES, RECEIVE_BYTES
 from virtual_time import run as run_virtual
 
 ENDS = frames.END_HEADERS | frames.END_STREAM
@@ -31,10 +31,12 @@ class Transport:
         self.sent = bytearray()
         self.is_closed = False
         self.is_paused = False
+        self.after_write: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed
         self.sent += data
+        self.after_write()
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -328,6 +330,32 @@ def test_response_taken_byte_by_byte_is_reset(opened: int, is_reset: bool) -> No
         await settle()
 
     run_virtual(run())
+
+
+async def test_streams_take_turns_when_the_socket_is_slow() -> None:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(8 * BATCH_BYTES)})
+
+    connection, transport = connected(answer)
+    wide = frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW})
+    opened = number_frame(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.WINDOW)
+    connection.data_received(frames.PREFACE + wide + opened)
+    encoder = hpack.Encoder()
+    for number in (1, 3, 5, 7):
+        block = encoder.encode([(":method", "GET"), (":scheme", "https"), (":path", "/")])
+        connection.data_received(frame(frames.HEADERS, ENDS, number, block))
+    connection.pause_writing()
+    await settle()
+    transport.after_write = connection.pause_writing
+    for _ in range(8):
+        connection.resume_writing()
+        await settle()
+    got = dict.fromkeys((1, 3, 5, 7), 0)
+    for kind, _, number, payload in received(transport):
+        got[number] = got.get(number, 0) + (len(payload) if kind == frames.DATA else 0)
+    assert max(got[number] for number in (1, 3, 5, 7)) <= 2 * min(got[number] for number in (1, 3, 5, 7)) > 0
+    connection.connection_lost(None)
 
 
 async def test_data_after_connection_error_is_not_buffered() -> None:

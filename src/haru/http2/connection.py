@@ -304,7 +304,6 @@ class Connection(asyncio.Protocol):
         if not more or stream.window > frames.LARGEST_WINDOW:
             self._refuse(number, _code_of_increment(more))
             return
-        writer.blocked.pop(stream, None)
         stream.wake_writer()
 
     def _receive_priority(self, _: int, number: int, payload: bytes) -> None:

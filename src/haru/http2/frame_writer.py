@@ -63,7 +63,7 @@ class FrameWriter:
         self.paused = False
         """Whether the socket's buffer is full."""
         self.blocked: dict[WindowedStream, None] = {}
-        """Streams that wait for a window or the socket."""
+        """Streams that wait for a window or the socket, in the order of their turns."""
         self.window = frames.WINDOW
         """The send window of the connection."""
         self.stream_window = frames.WINDOW
@@ -141,7 +141,6 @@ class FrameWriter:
             self._transport.write(b"".join(out))
 
     def wake_all(self) -> None:
-        """Wake the streams that wait."""
-        blocked, self.blocked = self.blocked, {}
-        for stream in blocked:
+        """Wake the streams that wait; those that find room leave `blocked`."""
+        for stream in list(self.blocked):
             stream.wake_writer()

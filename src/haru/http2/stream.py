@@ -264,6 +264,8 @@ class Stream:
         writer = self._connection.writer
         while not self.closed:
             if not writer.paused and self.window >= size and writer.window >= size:
+                # What it writes puts it behind those that still wait: they keep their places.
+                writer.blocked.pop(self, None)
                 return True
             if self._writable is None:
                 self._writable = asyncio.Event()
