@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from haru.accounting.missed_devices import WaitingWorkloads, missed_use
 from haru.engine import Options, Snapshot
-from haru.engine.dra import Device, PoolUse
+from haru.engine.dra import Device, DeviceId, PoolUse
 from haru.engine.state import PodInfo, workload_of
 from haru.explain.cards import Layout, PoolLayout, layout_of, share_consumed, share_of_card
 from haru.explain.hypothesis import consumers
@@ -138,7 +138,7 @@ def _held(card: Layout, driver: str, pool: str, use: PoolUse, holders: _Holders)
         ]
     shares = fitted([round(size * WHOLE) for size, _, _ in sizes])
     return [
-        holders.part(claim, driver, pool, device.name, share)
+        holders.part(claim, DeviceId(driver, pool, device.name), share)
         for share, (_, claim, device) in zip(shares, sizes, strict=True)
         if share
     ]
@@ -161,17 +161,17 @@ class _Holders:
         self._snapshot = snapshot
         self._users: dict[str, tuple[list[PodInfo], str, tuple[HoldingPod, ...]]] = {}
 
-    def part(self, claim: str, driver: str, pool: str, device: str, share: int) -> Part:
+    def part(self, claim: str, device: DeviceId, share: int) -> Part:
         """Make the part that a claim holds."""
         users, owner, pods = self._of(claim)
         namespace = claim.partition("/")[0]
-        percent = utilization(self._snapshot, claim, users, driver, pool, device)
+        percent = utilization(self._snapshot, claim, users, device)
         state: HeldState = "Held"
         if percent is not None:
             state = "Busy" if percent >= IDLE_BELOW_PERCENT else "Idle"
         elif not users:
             state = "Unused"
-        return Part(state, share, namespace, owner, device, percent, pods)
+        return Part(state, share, namespace, owner, device.device, percent, pods)
 
     def _of(self, path: str) -> tuple[list[PodInfo], str, tuple[HoldingPod, ...]]:
         found = self._users.get(path)

@@ -209,11 +209,10 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplanationData:
-    """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked.
+class ExplanationSummary:
+    """An object's verdict and the reasons for it. `age_seconds` is how long it has waited, if that was asked.
 
-    `unread` are the kinds that may not be read: the answer is without them. `scores` are the best of the `scored` nodes
-    that would take a pod which has its place, and its own.
+    `unread` are the kinds that may not be read: the answer is without them.
     """
 
     kind: str
@@ -222,6 +221,18 @@ class ExplanationData:
     verdict: Verdict
     summary: str
     reasons: tuple[Reason, ...] = ()
+    age_seconds: int | None = None
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationData(ExplanationSummary):
+    """Why an object is as it is, and what would help.
+
+    `pods`, `nodes`, `requests`, `remedies` and `later` are of work that waits; `node`, `since` and `holds` of an object
+    that has its place. `scores` are the best of the `scored` nodes that would take such a pod, and its own.
+    """
+
     pods: tuple[PodsAsked, ...] = ()
     nodes: tuple[NodeGroup, ...] = ()
     requests: tuple[Funnel, ...] = ()
@@ -229,8 +240,6 @@ class ExplanationData:
     node: str = ""
     since: str = ""
     holds: tuple[HeldClaim, ...] = ()
-    age_seconds: int | None = None
     later: Later | None = None
-    unread: tuple[str, ...] = ()
     scores: tuple[NodeScore, ...] = ()
     scored: int = 0

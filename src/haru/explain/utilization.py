@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from haru.engine import Snapshot
+from haru.engine.dra import DeviceId
 from haru.engine.state import PodInfo
 from haru.kube.device_usage import UTILIZATION_KEY
 from haru.kube.meta import annotations_of
@@ -18,18 +19,16 @@ UTILIZATION_ANNOTATION = "simulated.haru.dev/utilization"
 _SIMULATED = "simulated.haru.dev/profile"
 
 
-def utilization(
-    snapshot: Snapshot, claim: str, users: Sequence[PodInfo], driver: str, pool: str, device: str
-) -> float | None:
+def utilization(snapshot: Snapshot, claim: str, users: Sequence[PodInfo], device: DeviceId) -> float | None:
     """The percentage to which a claim uses a device, by its path and users; None if it is unknown."""
-    found = _reported(snapshot, claim, driver, pool, device)
+    found = _reported(snapshot, claim, device)
     return _simulated(snapshot, users) if found is None else found
 
 
-def _reported(snapshot: Snapshot, claim: str, driver: str, pool: str, device: str) -> float | None:
+def _reported(snapshot: Snapshot, claim: str, device: DeviceId) -> float | None:
     known = snapshot.claims.get(claim) or {}
     for entry in (known.get("status") or {}).get("devices") or ():
-        if (entry.get("driver"), entry.get("pool"), entry.get("device")) == (driver, pool, device):
+        if (entry.get("driver"), entry.get("pool"), entry.get("device")) == device:
             data = entry.get("data")
             return percentage(data.get(UTILIZATION_KEY)) if isinstance(data, Mapping) else None
     return None
@@ -64,6 +63,6 @@ def idle_devices(snapshot: Snapshot, claims: Sequence[str], users: Sequence[PodI
         status = (snapshot.claims.get(path) or {}).get("status") or {}
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
         mine = [pod for pod in users if path in pod.claim_paths]
-        found = (utilization(snapshot, path, mine, r["driver"], r["pool"], r["device"]) for r in results)
+        found = (utilization(snapshot, path, mine, DeviceId(r["driver"], r["pool"], r["device"])) for r in results)
         said += [percent for percent in found if percent is not None]
     return sum(percent < IDLE_BELOW_PERCENT for percent in said) if said else None

@@ -7,13 +7,39 @@ can be spared. One search costs little more than looking at every unit once (`Se
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import PodGroupInfo, UnansweredError, members_of
 from haru.engine.preemption import DisruptionUnit as Candidate
 from haru.engine.preemption import Preemptor, ReprieveOrder, Search, node_sets, with_nominated_pods
-from haru.explain.diagnosis.victims import Victim
+from haru.engine.state import PodInfo
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Work that ends as a whole: a pod by itself, or the running pods of a group."""
+
+    name: str
+    priority: int
+    pods: tuple[PodInfo, ...]
+
+
+def victims(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
+    """All running work but the one in question; the most important first."""
+    own = set(work.paths)
+    singles: list[Victim] = []
+    groups: dict[str, list[PodInfo]] = {}
+    for path, pod in snapshot.pods.items():
+        if not pod.node or pod.terminal or path in own or (pod.group is not None and pod.group == work.group):
+            continue
+        if pod.group is None:
+            singles.append(Victim(path, pod.priority, (pod,)))
+        else:
+            groups.setdefault(pod.group.path, []).append(pod)
+    wholes = [Victim(path, max(p.priority for p in pods), tuple(pods)) for path, pods in groups.items()]
+    return sorted([*singles, *wholes], key=lambda u: (-u.priority, -len(u.pods), u.name))
 
 
 def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Sequence[Victim]) -> list[Victim] | None:

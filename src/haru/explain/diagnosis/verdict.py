@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from haru.engine import Decision, Options, Reason, Snapshot
-from haru.engine.state import Diagnosis
+from haru.engine import Decision, Options, Reason, Snapshot, reserve_earliest_start
+from haru.engine.state import Diagnosis, time_text
 from haru.explain import hypothesis
-from haru.explain.diagnosis.later import later
-from haru.explain.diagnosis.least_victims import is_enough
+from haru.explain.diagnosis.least_victims import is_enough, victims
 from haru.explain.diagnosis.schedulers import DEFAULT_SCHEDULER, unknown_scheduler
-from haru.explain.diagnosis.victims import victims
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Later, Verdict
+
+
+def later(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Later | None:
+    """What refused work waits for; None where the end of running work does not help it."""
+    pods = [pod.obj for pod in work.pending(snapshot)]
+    found = reserve_earliest_start(snapshot, pods, group=work.pod_group(snapshot), options=options)
+    if found is None or not found.waits_for:
+        return None
+    until = "" if found.until is None else time_text(found.until)
+    return Later(tuple(sorted(pod.path for pod in found.waits_for)), until)
+
 
 # Causes whose end can be foreseen without asking the scheduler.
 _BY_THEMSELVES = frozenset({"ClaimInFlight", "BindingConditions"})

@@ -13,11 +13,10 @@ from haru.engine import Options, Snapshot
 from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
-from haru.explain.diagnosis.device_taints import repelling_taints
-from haru.explain.diagnosis.victims import victims
+from haru.explain.diagnosis.least_victims import victims
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
-from haru.explain.remedies.device_taints import by_driver, taint_removal
+from haru.explain.remedies.device_taints import by_driver, repelling_taints, taint_removal
 
 _MOST_SWITCHES = 64
 _COSTS = "all of it at once: no single one of these is enough"

@@ -14,12 +14,25 @@ from haru.engine.dra import Device, DeviceId, PoolKey, Taint, TaintRule, decode_
 from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
-from haru.explain.diagnosis.device_taints import repelling_taints
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, claim_changes
 from haru.explain.remedies.smallest_change import smallest
 from haru.explain.render.wording import counted
+
+
+def repelling_taints(snapshot: Snapshot) -> dict[str, Taint]:
+    """The taints of all published devices, by their text."""
+    found = {
+        str(taint): taint
+        for pool in snapshot.devices.pools.values()
+        for item in pool.slices
+        for device in item.devices
+        for taint in device.taints
+        if taint.repels
+    }
+    return dict(sorted(found.items()))
+
 
 ANNOTATION = "simulated.haru.dev/device-taints"
 

@@ -8,18 +8,88 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from haru.engine import Options, Snapshot
-from haru.engine.dra import DeviceSnapshot, Selection, compiled_selector_of
+from haru.engine import Decision, Options, Snapshot
+from haru.engine.dra import Device, DeviceSnapshot, Pool, PoolKey, Selection, compiled_selector_of, names_read
+from haru.engine.podgroup import required_members
 from haru.engine.state import Obj
 from haru.explain import hypothesis
+from haru.explain.cards import is_part
 from haru.explain.changes import listed
 from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
-from haru.explain.remedies.claim_changes import changed_specs, claim_changes
+from haru.explain.remedies.claim_changes import changed_claims, changed_specs, claim_changes
 from haru.explain.remedies.node_openings import Openings
-from haru.explain.remedies.partitions import gives_parts, needs_whole_cards
 from haru.explain.remedies.smallest_change import smallest
 from haru.explain.render.wording import brief
+
+
+def needs_whole_cards(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> bool:
+    """Whether the work asks for several devices that work together, and not for parts of cards."""
+    gang = work.group is not None and required_members(work.pod_group(snapshot)) > 1
+    for kind, _ in found.members:
+        asks = [ask for claim in kind.claims for request in claim.requests for ask in request.asks[:1]]
+        several = sum(ask.count for ask in asks) > 1
+        if (gang or several) and asks and not any(_selects_parts(snapshot, ask.selection) for ask in asks):
+            return True
+    return False
+
+
+def _selects_parts(snapshot: Snapshot, selection: Selection) -> bool:
+    """Whether what is selected is parts of cards, by the first device of it; no if nothing is."""
+    judge = compiled_selector_of(selection, snapshot.devices.cache)
+    for pool in snapshot.devices.pools.values():
+        for item in pool.slices:
+            for device in item.devices:
+                if judge.verdict(device.shape) is True:
+                    return is_part(pool, device)
+    return False
+
+
+def gives_parts(snapshot: Snapshot, decision: Decision) -> bool:
+    """Whether anybody would get a part of a card."""
+    results = (
+        result
+        for member in decision.placed
+        for given in member.allocations
+        for result in (given.allocation.get("devices") or {}).get("results") or ()
+    )
+    return any(_is_part(snapshot, result["driver"], result["pool"], result["device"]) for result in results)
+
+
+def _is_part(snapshot: Snapshot, driver: str, pool: str, name: str) -> bool:
+    found: Pool | None = snapshot.devices.pools.get(str(PoolKey(driver, pool)))
+    device: Device | None = (
+        next((d for s in found.slices for d in s.devices if d.name == name), None) if found else None
+    )
+    return found is not None and device is not None and is_part(found, device)
+
+
+def guarded_selectors(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Iterator[Remedy]:
+    """The requests with every selector guarded."""
+    features = options.features
+
+    def guarded(expression: str) -> str:
+        names = names_read(expression, features.ListTypeAttributes, features.ConsumableCapacity)
+        if names is None:
+            return expression
+        tests = [f'"{name}" in device.attributes["{domain}"]' for domain, name in sorted(names.attributes)]
+        tests += [f'"{name}" in device.capacity["{domain}"]' for domain, name in sorted(names.capacity)]
+        return " && ".join([*tests, f"({expression})"]) if tests else expression
+
+    def changed(ask: Obj) -> Obj:
+        selectors = [
+            {**s, "cel": {**s["cel"], "expression": guarded(s["cel"]["expression"])}} if s.get("cel") else s
+            for s in ask.get("selectors") or ()
+        ]
+        return {**ask, "selectors": selectors} if selectors else ask
+
+    claims = changed_claims(snapshot, work, changed)
+    if claims and work.fits(hypothesis.with_claims(snapshot, claims), options):
+        text = "let the selectors ask first whether a device has what they read"
+        costs = "the claims (or their template) are made again; devices without it are passed over"
+        yield Remedy("GuardSelectors", text, claim_changes(snapshot, claims), 4, True, costs)
+
 
 _MOST_CLASSES = 3
 _MADE_AGAIN = "the claims (or their template) are made again"

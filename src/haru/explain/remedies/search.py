@@ -20,10 +20,14 @@ from haru.explain.remedies.add_nodes import add_nodes
 from haru.explain.remedies.combined_changes import combined
 from haru.explain.remedies.device_taints import device_taints
 from haru.explain.remedies.evictions import evict
-from haru.explain.remedies.guarded_selectors import guarded_selectors
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
-from haru.explain.remedies.relaxed_requests import other_class, without_constraints, without_selectors
+from haru.explain.remedies.relaxed_requests import (
+    guarded_selectors,
+    other_class,
+    without_constraints,
+    without_selectors,
+)
 from haru.explain.remedies.selectors import other_selector
 from haru.explain.remedies.smaller_work import smaller_gang, smaller_request
 

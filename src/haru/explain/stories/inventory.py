@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from haru.engine import Options, Snapshot
-from haru.engine.dra import CounterUse, Device, NodeView, PoolKey, PoolView, claims_holding
+from haru.engine.dra import CounterUse, Device, DeviceId, NodeView, PoolKey, PoolView, claims_holding
 from haru.explain.diagnosis.allocations import product_name
 from haru.explain.diagnosis.holders import holders_of
 from haru.explain.explanation import Holder
@@ -57,9 +57,9 @@ def _holders(snapshot: Snapshot, claims: Sequence[str]) -> tuple[Holder, ...]:
 
 def _of_device(snapshot: Snapshot, holder: Holder, view: PoolView, device: Device) -> Holder:
     """The holder with what is known of this device alone."""
-    where = (view.key.driver, view.key.pool, device.name)
+    where = DeviceId(*view.key, device.name)
     pods = [snapshot.pods[path] for path in holder.pods]
-    found = [utilization(snapshot, claim, pods, *where) for claim in holder.claims]
+    found = [utilization(snapshot, claim, pods, where) for claim in holder.claims]
     known = [percent for percent in found if percent is not None]
     return replace(holder, idle=int(max(known) < IDLE_BELOW_PERCENT) if known else None)
 

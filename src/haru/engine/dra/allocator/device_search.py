@@ -22,7 +22,7 @@ from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, Allocation
 from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.nogoods import NogoodStore
 from haru.engine.dra.allocator.pruning import PruningBounds
-from haru.engine.dra.allocator.search_state import Pick, SearchState, Undo
+from haru.engine.dra.allocator.search_state import Pick, SearchPlace, SearchState, Undo
 from haru.engine.dra.allocator.symmetry import ProblemSymmetry
 from haru.engine.dra.errors import AllocationError, GaveUp
 
@@ -52,21 +52,17 @@ class Signal(Enum):
 
 @dataclass(slots=True)
 class Frame:
-    """One place of the walk: a choice among alternatives (`plan` is None) or of a device for a plan."""
+    """An open place of the search: the next option to try, and what was tried."""
 
-    claim: int
-    request: int
-    plan: SubrequestPlan | None
-    done: int
-    start: int
+    place: SearchPlace
     next: int
     limited: bool = True
     undo: Undo | None = None
     tried: set[Hashable] | None = None
     failures: int = 0
-    """How many there had been when it was entered."""
+    """How many failures there had been when it was opened."""
     counted: bool = False
-    """Whether it was looked at if a count shows that nothing can come of it."""
+    """Whether a count has looked for a proof that nothing can come of it."""
 
 
 class DeviceSearch:
@@ -120,7 +116,7 @@ class DeviceSearch:
             return False
         self._bounds = PruningBounds(self._board)
         first = next(claim for claim, plans in enumerate(self._board.plans) if plans)
-        return self._bounds.hopeless(SearchState(self._board), first, 0, None)
+        return self._bounds.hopeless(SearchState(self._board), SearchPlace(first, 0))
 
     def _enter(self, claim: int, request: int, plan: SubrequestPlan | None, done: int, start: int) -> Signal:
         """Open the next place of the walk, if it can be opened."""
@@ -131,7 +127,7 @@ class DeviceSearch:
                 continue
             if plan is None:
                 if self._board.claims[claim].requests[request].prioritized:
-                    return self._push(Frame(claim, request, None, 0, 0, 0))
+                    return self._push(Frame(SearchPlace(claim, request), 0))
                 plan, done, start = plans[claim][request][0], 0, 0
             if plan.takes_all and not plan.candidates:
                 return Signal.FAIL
@@ -141,7 +137,7 @@ class DeviceSearch:
             if len(self._ledger.picks[claim]) + plan.needed - done > MAX_RESULTS:
                 self._limited_claim = claim
                 return Signal.LIMIT
-            return self._push(Frame(claim, request, plan, done, start, start))
+            return self._push(Frame(SearchPlace(claim, request, plan, done, start), start))
         return Signal.DONE
 
     def _push(self, frame: Frame) -> Signal:
@@ -167,12 +163,12 @@ class DeviceSearch:
         if bounds is None or frame.counted:
             return False
         spent = (self._failures - frame.failures) * _CREDIT
-        if spent < _LATE * bounds.cost(frame.claim, frame.request):
+        if spent < _LATE * bounds.cost(frame.place):
             return False
         return self._counted(bounds, frame)
 
     def _hopeless(self, bounds: PruningBounds, frame: Frame) -> bool:
-        cost = bounds.cost(frame.claim, frame.request)
+        cost = bounds.cost(frame.place)
         if cost > self._credit:
             return False
         self._credit -= cost
@@ -180,7 +176,7 @@ class DeviceSearch:
 
     def _counted(self, bounds: PruningBounds, frame: Frame) -> bool:
         frame.counted = True
-        return bounds.hopeless(self._ledger, frame.claim, frame.request, frame.plan, frame.done, frame.start)
+        return bounds.hopeless(self._ledger, frame.place)
 
     def _close(self, frame: Frame, limited: bool) -> Signal:
         """Leave the top frame: nothing came of any of its options, all of which are taken back."""
@@ -192,20 +188,20 @@ class DeviceSearch:
     def _failure(self, frame: Frame, limited: bool) -> Signal:
         if not limited:
             return Signal.FAIL
-        self._limited_claim = frame.claim
+        self._limited_claim = frame.place.claim
         return Signal.LIMIT
 
     def _key(self, frame: Frame) -> Hashable:
-        return self._memory.state_key(frame.claim, frame.request, frame.plan, frame.done, frame.start)
+        return self._memory.state_key(frame.place)
 
     def _refused(self, frame: Frame, signal: Signal) -> Signal:
         """The option that the top frame had taken came to nothing: take it back and go on, or go up."""
-        limited = signal is Signal.LIMIT and frame.claim == self._limited_claim
+        limited = signal is Signal.LIMIT and frame.place.claim == self._limited_claim
         if frame.undo is not None:
             self._take_back(frame, frame.undo)
-        if frame.plan is None:
+        if frame.place.plan is None:
             frame.limited &= limited
-        elif limited or frame.plan.takes_all:
+        elif limited or frame.place.plan.takes_all:
             return self._close(frame, limited)
         return self._close(frame, limited=False) if self._late(frame) else self._advance(frame)
 
@@ -214,30 +210,30 @@ class DeviceSearch:
         self.steps += 1
         if self.steps > self._budget or (self._expired is not None and self.steps % 16 == 1 and self._expired()):
             raise GaveUp(self.steps)
-        if frame.plan is None:
+        if frame.place.plan is None:
             return self._next_alternative(frame)
-        if frame.plan.takes_all:
-            return self._next_of_all(frame, frame.plan)
-        return self._next_device(frame, frame.plan)
+        if frame.place.plan.takes_all:
+            return self._next_of_all(frame, frame.place.plan)
+        return self._next_device(frame, frame.place.plan)
 
     def _next_alternative(self, frame: Frame) -> Signal:
-        plans = self._board.plans[frame.claim][frame.request]
+        plans = self._board.plans[frame.place.claim][frame.place.request]
         if frame.next == len(plans):
             return self._close(frame, frame.limited)
         plan = plans[frame.next]
-        self.chosen[frame.claim][frame.request] = frame.next
+        self.chosen[frame.place.claim][frame.place.request] = frame.next
         frame.next += 1
-        return self._enter(frame.claim, frame.request, plan, 0, 0)
+        return self._enter(frame.place.claim, frame.place.request, plan, 0, 0)
 
     def _next_of_all(self, frame: Frame, plan: SubrequestPlan) -> Signal:
-        position, ledger = plan.candidates[frame.done], self._ledger
+        position, ledger = plan.candidates[frame.place.done], self._ledger
         if (
-            not ledger.in_use(frame.claim, plan, position)
+            not ledger.in_use(frame.place.claim, plan, position)
             and self._board.usable(position, plan.ask)
             and ledger.share_fits(plan, position)
             and self._take(frame, plan, position)
         ):
-            return self._enter(frame.claim, frame.request, plan, frame.done + 1, 0)
+            return self._enter(frame.place.claim, frame.place.request, plan, frame.place.done + 1, 0)
         return self._close(frame, limited=False)
 
     def _next_device(self, frame: Frame, plan: SubrequestPlan) -> Signal:
@@ -248,20 +244,20 @@ class DeviceSearch:
             index += 1
             if position < frame.next:
                 continue
-            if ledger.in_use(frame.claim, plan, position):
+            if ledger.in_use(frame.place.claim, plan, position):
                 continue
             if position in plan.errors:
                 raise AllocationError(plan.errors[position])
-            if frame.tried and self._memory.device_key(frame.claim, frame.request, position) in frame.tried:
+            if frame.tried and self._memory.device_key(frame.place.claim, frame.place.request, position) in frame.tried:
                 continue
             if ledger.share_fits(plan, position) and self._take(frame, plan, position):
                 frame.next = position + 1
-                return self._enter(frame.claim, frame.request, plan, frame.done + 1, position + 1)
+                return self._enter(frame.place.claim, frame.place.request, plan, frame.place.done + 1, position + 1)
         self._looked += index - begun
         return self._close(frame, limited=False)
 
     def _take(self, frame: Frame, plan: SubrequestPlan, position: int) -> bool:
-        frame.undo = self._ledger.pick(frame.claim, plan, position)
+        frame.undo = self._ledger.pick(frame.place.claim, plan, position)
         if frame.undo is None:
             return False
         if self._known is not None:
@@ -274,5 +270,5 @@ class DeviceSearch:
         self._memory.changed(undo.position)
         if frame.tried is None:
             frame.tried = set()
-        frame.tried.add(self._memory.device_key(frame.claim, frame.request, undo.position))
+        frame.tried.add(self._memory.device_key(frame.place.claim, frame.place.request, undo.position))
         frame.undo = None

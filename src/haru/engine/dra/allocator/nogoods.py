@@ -12,8 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
-from haru.engine.dra.allocator.candidates import SubrequestPlan
-from haru.engine.dra.allocator.search_state import SearchState
+from haru.engine.dra.allocator.search_state import SearchPlace, SearchState
 from haru.engine.dra.allocator.symmetry import CounterSymmetryClass, DeviceSymmetryClass, ProblemSymmetry
 
 _MAX_STATES = 100_000
@@ -70,8 +69,9 @@ class NogoodStore:
             return (kind, self._held(admin, position), self._ledger.used.get(position))
         return (kind, layout.place[position], self._group_state(admin, group))
 
-    def state_key(self, claim: int, request: int, plan: SubrequestPlan | None, done: int, start: int) -> Hashable:
-        """Equal keys: the rest of the walk goes alike."""
+    def state_key(self, place: SearchPlace) -> Hashable:
+        """Return a key of the state at a place: with equal keys the rest of the search is alike."""
+        claim, request, plan, done, start = place
         plans, states = self._board.plans[claim][request], self._ledger.states[claim]
         scope = NogoodScope(
             plan.number if plan is not None else plans[0].number,

@@ -19,13 +19,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
+from typing import NamedTuple
 
 from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, AllocationProblem
 from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.constraints import Values
 from haru.engine.dra.allocator.hall_check import HallCheck
 from haru.engine.dra.allocator.max_partitions import max_partitions
-from haru.engine.dra.allocator.search_state import SearchState
+from haru.engine.dra.allocator.search_state import SearchPlace, SearchState
 
 _MAX_RIVALRY = 6000
 """Devices times demands up to which rivals are matched against each other."""
@@ -104,6 +105,15 @@ class ConflictingMatches:
                 yield attribute, len(needs), min(needs.values()), sorted(self._free[attribute])
 
 
+class Remainder(NamedTuple):
+    """What is still to be taken for a plan: `done` devices are, and `free` are those that it could take."""
+
+    claim: int
+    plan: SubrequestPlan
+    done: int
+    free: list[int]
+
+
 class PruningBounds:
     """Answers `hopeless` for a place of the walk, given what has been taken."""
 
@@ -122,14 +132,13 @@ class PruningBounds:
         ]
         self._applicable = not barriers or not _may_exceed_limit(board)
 
-    def cost(self, claim: int, request: int) -> int:
-        """How many devices `hopeless` looks at there."""
-        return self._costs[claim][request]
+    def cost(self, place: SearchPlace) -> int:
+        """Return how many devices `hopeless` looks at there."""
+        return self._costs[place.claim][place.request]
 
-    def hopeless(
-        self, ledger: SearchState, claim: int, request: int, plan: SubrequestPlan | None, done: int = 0, start: int = 0
-    ) -> bool:
-        """Whether a count shows that nothing can come of this place. False says nothing."""
+    def hopeless(self, ledger: SearchState, place: SearchPlace) -> bool:
+        """Tell whether a count proves that nothing can come of this place; False says nothing."""
+        claim, request, plan, done, start = place
         plans: Request = (plan,) if plan is not None else tuple(self._board.plans[claim][request])
         if not self._applicable or any(_barrier(p) for p in plans):
             return False
@@ -142,10 +151,8 @@ class PruningBounds:
         wanted: list[tuple[int, list[int]]] = []
         for number, alternatives, have, begin in demands:
             offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
-            options = [
-                self._option(ledger, number, p, have, free, common)
-                for p, free in zip(alternatives, offers, strict=True)
-            ]
+            rests = (Remainder(number, p, have, free) for p, free in zip(alternatives, offers, strict=True))
+            options = [self._option(ledger, rest, common) for rest in rests]
             found = [option for option in options if option is not None]
             if not found:
                 return True
@@ -215,20 +222,12 @@ class PruningBounds:
                 return True
         return False
 
-    def _option(
-        self,
-        ledger: SearchState,
-        claim: int,
-        plan: SubrequestPlan,
-        done: int,
-        free: list[int],
-        common: ConstraintDomain,
-    ) -> dict[str, int] | None:
-        """The least a plan takes of each counter name; None if it cannot be had on its own."""
-        need = plan.needed - done
+    def _option(self, ledger: SearchState, rest: Remainder, common: ConstraintDomain) -> dict[str, int] | None:
+        """Return the least that the rest of a plan takes of each counter; None if it cannot be had on its own."""
+        plan, free, need = rest.plan, rest.free, rest.plan.needed - rest.done
         if plan.takes_all:
-            return {} if plan.candidates and len(free) == len(plan.candidates) - done else None
-        if len(free) < need or (plan.constraints and not self._constraints_allow(claim, plan, free, need, common)):
+            return {} if plan.candidates and len(free) == len(plan.candidates) - rest.done else None
+        if len(free) < need or (plan.constraints and not self._constraints_allow(rest.claim, plan, free, need, common)):
             return None
         return self._least_taken(ledger, free, need)
 

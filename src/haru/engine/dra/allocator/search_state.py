@@ -11,6 +11,19 @@ from haru.engine.dra.allocator.consumable_capacity import fits
 from haru.engine.dra.errors import AllocationError
 
 
+class SearchPlace(NamedTuple):
+    """A place of the search: the choice of a device for a plan, or among alternatives if `plan` is None.
+
+    `done` devices of the plan are taken; the next one is sought from position `start` on.
+    """
+
+    claim: int
+    request: int
+    plan: SubrequestPlan | None = None
+    done: int = 0
+    start: int = 0
+
+
 class Pick(NamedTuple):
     """One device chosen for an ask, and what it consumes of the device's capacities (None: not shared)."""
 
