@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from haru.engine import Options, Reason, Snapshot, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
 from haru.engine.state import GroupKey, Obj, namespaced_name, time_text
-from haru.explain.diagnosis.diagnosis import Diagnosis, diagnose
+from haru.explain.diagnosis.diagnosis import diagnose
 from haru.explain.diagnosis.gated import explain_gated, smaller_gang
 from haru.explain.diagnosis.missing_permissions import blind_text, is_blind, not_readable
 from haru.explain.diagnosis.schedulers import other_scheduler
 from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
-from haru.explain.remedies.search import MENDING, mends, remedies
+from haru.explain.remedies.search import MENDING, RefusedWork, mends, remedies
 from haru.explain.render.headline import headline
 from haru.explain.results import Explanation
 
@@ -68,17 +69,16 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
         return titled(kind, obj, "FitsIf", not_readable(inquiry.unread), summary=text)
     hold = work.hold(snapshot)
     if hold is not None:
-        return _held(kind, obj, snapshot, work, hold, inquiry)
+        return _held(partial(titled, kind, obj), snapshot, work, hold, inquiry)
     judgement = verdict_of(snapshot, work, options)
     found = diagnose(snapshot, work, options, judgement.diagnosis)
     if judgement.verdict == "Starting" and (kept := blocking_backfill(snapshot, work, options)) is not None:
         return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
-    ways_out = _ways_out(snapshot, work, judgement, found, options) if inquiry.remedies else ()
-    mendable = judgement.verdict == "NeverFits" and _mendable(
-        snapshot, work, inquiry, ways_out, found, judgement.reasons
-    )
+    refused = RefusedWork(snapshot, work, options, found, judgement.reasons, judgement.fit)
+    ways_out = _ways_out(refused, judgement) if inquiry.remedies else ()
+    mendable = judgement.verdict == "NeverFits" and _is_mendable(ways_out if inquiry.remedies else mends(refused))
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
         # The driver is about to publish the rest.
@@ -98,41 +98,30 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     )
 
 
-def _ways_out(
-    snapshot: Snapshot, work: WorkloadUnit, judgement: JudgedVerdict, found: Diagnosis, options: Options
-) -> tuple[Remedy, ...]:
-    """What would help: first that somebody takes the work, then what it lacks."""
+def _ways_out(refused: RefusedWork, judgement: JudgedVerdict) -> tuple[Remedy, ...]:
+    """Return what would help: first that somebody takes the work, then what it lacks."""
     unknown = judgement.unknown
     if unknown is None:
-        return remedies(snapshot, work, options, found, judgement.reasons, judgement.fit)
-    first = other_scheduler(snapshot, work, options, unknown)
+        return remedies(refused)
+    first = other_scheduler(refused.snapshot, refused.work, refused.options, unknown)
     if judgement.placed:
         return (first,)
-    rest = remedies(snapshot, work, options, found, judgement.reasons, judgement.fit)
     runs = f"a scheduler {unknown.data['schedulerName']} runs"
-    return (first, *(remedy.not_enough(runs) for remedy in rest))
+    return (first, *(remedy.not_enough(runs) for remedy in remedies(refused)))
 
 
-def _mendable(
-    snapshot: Snapshot,
-    work: WorkloadUnit,
-    inquiry: Inquiry,
-    ways_out: Sequence[Remedy],
-    found: Diagnosis,
-    reasons: Sequence[Reason],
-) -> bool:
-    """Whether names or labels are all that is missing: nodes that exist could serve the work then."""
-    ways = ways_out if inquiry.remedies else mends(snapshot, work, inquiry.options, found, reasons)
+def _is_mendable(ways: Iterable[Remedy]) -> bool:
+    """Tell whether names or labels are all that is missing: nodes that exist could serve the work then."""
     return any(remedy.kind in MENDING and remedy.confirmed for remedy in ways)
 
 
-def _held(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, hold: Reason, inquiry: Inquiry) -> Explanation:
+def _held(
+    explanation: Callable[..., Explanation], snapshot: Snapshot, work: WorkloadUnit, hold: Reason, inquiry: Inquiry
+) -> Explanation:
     options = inquiry.options
     answer = explain_gated(snapshot, work, hold, options)
     other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
-    told = titled(
-        kind,
-        obj,
+    told = explanation(
         answer.verdict,
         answer.reasons,
         summary=_hold_text(hold, work),

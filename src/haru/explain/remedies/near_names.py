@@ -58,13 +58,12 @@ def of_hold(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Iterator[Co
     elif hold.type == "ClaimMissing":
         namespace, _, name = str(hold.data["claim"]).rpartition("/")
         close = suggest_name(name, _names_in(snapshot.claims, namespace))
-        yield from _other_claim(snapshot, work, "ResourceClaim", "resourceClaimName", name, close)
+        yield from _other_claim(snapshot, work, "ResourceClaim", name, close)
     elif hold.type == "ClaimNotCreated" and hold.data.get("template"):
         namespace, name = work.paths[0].partition("/")[0], str(hold.data["template"])
         known = _names_in(snapshot.objects("ResourceClaimTemplate"), namespace)
         if name not in known:
-            field = "resourceClaimTemplateName"
-            yield from _other_claim(snapshot, work, "ResourceClaimTemplate", field, name, suggest_name(name, known))
+            yield from _other_claim(snapshot, work, "ResourceClaimTemplate", name, suggest_name(name, known))
 
 
 def _other_class(snapshot: Snapshot, work: WorkloadUnit, name: str, close: str) -> Correction:
@@ -116,9 +115,9 @@ def _other_group(snapshot: Snapshot, work: WorkloadUnit, path: str) -> Iterator[
         yield Correction(_text("PodGroup", name, close), hypothesis.with_pods(gone, pods), together, changes, costs)
 
 
-def _other_claim(
-    snapshot: Snapshot, work: WorkloadUnit, kind: str, field: str, name: str, close: str
-) -> Iterator[Correction]:
+def _other_claim(snapshot: Snapshot, work: WorkloadUnit, kind: str, name: str, close: str) -> Iterator[Correction]:
+    field = f"r{kind[1:]}Name"  # resourceClaimName, resourceClaimTemplateName
+
     def renamed(spec: Obj) -> Obj:
         entries = spec.get("resourceClaims") or ()
         return {**spec, "resourceClaims": [{**e, field: close} if e.get(field) == name else e for e in entries]}

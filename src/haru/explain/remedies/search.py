@@ -8,7 +8,7 @@ costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from haru.engine import Options, Reason, Snapshot
 from haru.explain.diagnosis.capacity import Capacity
@@ -51,27 +51,37 @@ _OF_THE_CLUSTER = frozenset(
 )
 
 
-def remedies(
-    snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagnosis, reasons: Sequence[Reason], fit: int
-) -> tuple[Remedy, ...]:
-    """Confirmed remedies for work that the scheduler refuses, the cheapest first; `fit` members have a place now."""
+@dataclass(frozen=True, slots=True)
+class RefusedWork:
+    """Work that the scheduler refuses, for these reasons; `fit` of its members have a place now."""
+
+    snapshot: Snapshot
+    work: WorkloadUnit
+    options: Options
+    diagnosis: Diagnosis
+    reasons: Sequence[Reason]
+    fit: int
+
+
+def remedies(refused: RefusedWork) -> tuple[Remedy, ...]:
+    """Return confirmed remedies for refused work, the cheapest first."""
+    snapshot, work, options, found = refused.snapshot, refused.work, refused.options, refused.diagnosis
     pairs = len(snapshot.node_names) * max(1, len(work.pending(snapshot)))
     left = max(_FEWEST_QUESTIONS, min(_MOST_QUESTIONS, _PAIRS // max(1, pairs)))
     asking = replace(work, questions=Questions(left))
-    every = [*reasons, *found.reasons()]
+    every = [*refused.reasons, *found.reasons()]
     ways = [*_names(snapshot, asking, options, every), *_missing_class(every)]
-    ways += _ways(snapshot, asking, options, found, fit)
+    ways += _ways(snapshot, asking, options, found, refused.fit)
     if not any(remedy.kind in _OF_THE_CLUSTER for remedy in ways):
         ways.extend(combined(snapshot, asking, options))
     return tuple(sorted(ways, key=lambda r: (r.cost, r.kind))[:MOST])
 
 
-def mends(
-    snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagnosis, reasons: Sequence[Reason]
-) -> Iterator[Remedy]:
-    """Remedies after which the same nodes serve the same work: names that were meant, and labels."""
-    openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), 0)
-    every = (*_names(snapshot, work, options, reasons), *other_selector(openings), *label_nodes(openings))
+def mends(refused: RefusedWork) -> Iterator[Remedy]:
+    """Return remedies after which the same nodes serve the same work: names that were meant, and labels."""
+    snapshot, work, options = refused.snapshot, refused.work, refused.options
+    openings = Openings(snapshot, work, options, Capacity(snapshot, refused.diagnosis.members), 0)
+    every = (*_names(snapshot, work, options, refused.reasons), *other_selector(openings), *label_nodes(openings))
     yield from (remedy for remedy in every if remedy.kind in MENDING and remedy.confirmed)
 
 

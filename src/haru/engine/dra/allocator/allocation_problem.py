@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 
 from haru.engine.dra.allocated_state import AllocatedState
-from haru.engine.dra.allocator.candidates import Candidates, SubrequestPlan, candidates_of
+from haru.engine.dra.allocator.candidates import CandidatePositions, Candidates, SubrequestPlan, candidates_of
 from haru.engine.dra.allocator.conditions import NODE_CONDITIONS, SELECTING_CONDITIONS, SPOILING_CONDITIONS, check_of
 from haru.engine.dra.allocator.constraints import Values, attribute_values
 from haru.engine.dra.allocator.consumable_capacity import share
@@ -117,14 +117,16 @@ class AllocationProblem(AllocatedNodeDevices):
         number = self._count
         self._count += 1
         if ask.mode == ALL:
-            return SubrequestPlan(number, ask, constraints, self._all_candidates(claim, ask), None, {})
+            return SubrequestPlan(
+                number, ask, constraints, CandidatePositions(self._all_candidates(claim, ask), None, {})
+            )
         offers = [candidates_of(view.table, ask, self.features) for view in self.views]
         errors: dict[int, str] = {}
         found = self._exact_candidates(claim, ask, offers, errors)
         if all(offer.complete for offer in offers):
-            return SubrequestPlan(number, ask, constraints, list(found), None, errors)
+            return SubrequestPlan(number, ask, constraints, CandidatePositions(list(found), None, errors))
         self._ready = False
-        return SubrequestPlan(number, ask, constraints, [], found, errors)
+        return SubrequestPlan(number, ask, constraints, CandidatePositions([], found, errors))
 
     def _all_candidates(self, claim: Claim, ask: SubRequest) -> list[int]:
         found = []

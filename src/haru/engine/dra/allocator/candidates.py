@@ -9,6 +9,7 @@ Source: KEP-4381; the conditions are in `conditions`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from haru.engine.dra.allocator.conditions import DEVICE_CONDITIONS
 from haru.engine.dra.model.claims import ALL, SubRequest
@@ -68,6 +69,17 @@ def candidates_of(table: DeviceTable, ask: SubRequest, features: Features) -> Ca
     return table.cache.get_or_compute("candidates", key, lambda: Candidates(table, ask, features), _MAX_OFFERS)
 
 
+class CandidatePositions(NamedTuple):
+    """Candidates of a node by position: `found` so far, and `rest` to look for more (None: all are found).
+
+    `errors` are the selectors' errors, by position of the device on which a selector fails.
+    """
+
+    found: list[int]
+    rest: Iterator[int] | None
+    errors: dict[int, str]
+
+
 class SubrequestPlan:
     """An ask on one node, numbered from 1 on, with its candidates in ascending order.
 
@@ -78,23 +90,14 @@ class SubrequestPlan:
     __slots__ = ("_rest", "ask", "constraints", "errors", "found", "needed", "number", "takes_all")
 
     def __init__(
-        self,
-        number: int,
-        ask: SubRequest,
-        constraints: tuple[int, ...],
-        found: list[int],
-        rest: Iterator[int] | None,
-        errors: dict[int, str],
+        self, number: int, ask: SubRequest, constraints: tuple[int, ...], candidates: CandidatePositions
     ) -> None:
         self.number = number
         self.ask = ask
         self.constraints = constraints
-        self.found = found
-        """The candidates that were looked for so far."""
-        self.errors = errors
+        self.found, self._rest, self.errors = candidates
         self.takes_all = ask.mode == ALL
-        self.needed = len(found) if self.takes_all else ask.count
-        self._rest = rest
+        self.needed = len(self.found) if self.takes_all else ask.count
 
     def more(self) -> bool:
         """Look for another candidate; whether there is one."""
@@ -121,7 +124,7 @@ class SubrequestPlan:
         if not self.takes_all:  # where all are taken, they are listed as ever
             found.sort()
         errors = {places[position]: text for position, text in self.errors.items()}
-        return SubrequestPlan(self.number, self.ask, self.constraints, found, None, errors)
+        return SubrequestPlan(self.number, self.ask, self.constraints, CandidatePositions(found, None, errors))
 
     @property
     def faulty(self) -> bool:

@@ -1,8 +1,8 @@
 """What claims ask for: requests, alternatives and constraints, decoded once per claim and free of any node.
 
-A request has one alternative (`exactly`) or several (`firstAvailable`); each is an `Ask` of its own: class, selectors,
-count or all, tolerations, capacity. What is wrong with an ask is kept in it as a text, because the reference finds
-such errors in a certain order, among those that depend on the node.
+A request has one alternative (`exactly`) or several (`firstAvailable`); each is a `SubRequest`: class, selectors, count
+or all, tolerations, capacity. What is wrong with it is kept in it as a text, because the reference finds such errors in
+a certain order, among those that depend on the node.
 Source: KEP-4381, 4816 (alternatives), 5018 (admin access), 5055 (tolerations), 5075 (capacity).
 """
 
@@ -76,21 +76,84 @@ class Claim:
 
 
 def decode_claims(claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features) -> tuple[Claim, ...]:
-    """What these claims ask for, given the device classes as they are now."""
-    return tuple(_claim(claim, classes, features) for claim in claims)
+    """Return what these claims ask for, given the device classes as they are now."""
+    return tuple(_ClaimDecoder(claim_key(claim), classes, features).decode(claim) for claim in claims)
 
 
-def _claim(obj: Obj, classes: Mapping[str, DeviceClass], features: Features) -> Claim:
-    name = claim_key(obj)
-    devices: Obj = (obj.get("spec") or {}).get("devices") or {}
-    constraints, error = _constraints(name, devices.get("constraints") or ())
-    return Claim(
-        name=name,
-        requests=tuple(_request(name, r, classes, features) for r in devices.get("requests") or ()),
-        constraints=constraints,
-        config=tuple(devices.get("config") or ()),
-        constraint_error=error,
-    )
+class _ClaimDecoder:
+    """Decodes one claim; errors name it."""
+
+    def __init__(self, name: str, classes: Mapping[str, DeviceClass], features: Features) -> None:
+        self._name = name
+        self._classes = classes
+        self._features = features
+
+    def decode(self, obj: Obj) -> Claim:
+        devices: Obj = (obj.get("spec") or {}).get("devices") or {}
+        constraints, error = _constraints(self._name, devices.get("constraints") or ())
+        return Claim(
+            name=self._name,
+            requests=tuple(self._request(r) for r in devices.get("requests") or ()),
+            constraints=constraints,
+            config=tuple(devices.get("config") or ()),
+            constraint_error=error,
+        )
+
+    def _request(self, raw: Obj) -> Request:
+        name, alternatives = raw.get("name") or "", raw.get("firstAvailable") or ()
+        where = f"claim {self._name}, request {name}"
+        if alternatives:
+            error = ""
+            if not self._features.PrioritizedList:
+                error = f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled"
+            asks = tuple(self._subrequest(f"{name}/", a, a.get("name") or "") for a in alternatives)
+            return Request(name, True, asks, error)
+        exact = raw.get("exactly")
+        if exact is None:
+            return Request(name, False, (), f"{where}: neither exactly nor firstAvailable is set")
+        return Request(name, False, (self._subrequest("", exact, name),), "")
+
+    def _subrequest(self, prefix: str, raw: Obj, name: str) -> SubRequest:
+        class_name = raw.get("deviceClassName") or ""
+        device_class = self._classes.get(class_name)
+        own = expressions(raw.get("selectors"))
+        lists, consumable = self._features.ListTypeAttributes, self._features.ConsumableCapacity
+        tolerations = tuple(raw.get("tolerations") or ())
+        return SubRequest(
+            name=name,
+            result_name=prefix + name,
+            class_name=class_name,
+            device_class=device_class,
+            selection=Selection(device_class.selectors if device_class else (), own, lists, consumable),
+            mode=raw.get("allocationMode") or EXACT_COUNT,
+            count=int(raw["count"]) if raw.get("count") is not None else 1,
+            admin=bool(raw.get("adminAccess")),
+            tolerations=tuple(decode_toleration(t) for t in tolerations),
+            raw_tolerations=tolerations,
+            wanted=_wanted((raw.get("capacity") or {}).get("requests") or {}),
+            error=self._error(name, bool(prefix), raw),
+        )
+
+    def _error(self, name: str, alternative: bool, raw: Obj) -> str:
+        """Return the first thing that is wrong with a request whatever the node is, or an empty text."""
+        where = f"claim {self._name}, request {name}"
+        for index, expression in enumerate(expressions(raw.get("selectors"))):
+            if expression is None:
+                return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
+        if raw.get("adminAccess") is not None and not self._features.AdminAccess:
+            return f"{where}: admin access is requested, but the feature is disabled"
+        if raw.get("capacity") is not None and not self._features.ConsumableCapacity:
+            kind = "subrequest" if alternative else "request"
+            off = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            return f"claim {self._name}, {kind} {name}: {off}"
+        class_name = raw.get("deviceClassName") or ""
+        if not class_name:
+            return f"{where}: missing device class name (unsupported request type?)"
+        if class_name not in self._classes:
+            missing = f'deviceclass.resource.k8s.io "{class_name}" not found'
+            return f"{where}: could not retrieve device class {class_name}: {missing}"
+        mode = raw.get("allocationMode") or EXACT_COUNT
+        return "" if mode in (EXACT_COUNT, ALL) else f"{where}: unsupported count mode {mode}"
 
 
 def _constraints(claim: str, raw: Sequence[Obj]) -> tuple[tuple[Constraint, ...], str]:
@@ -106,81 +169,5 @@ def _constraints(claim: str, raw: Sequence[Obj]) -> tuple[tuple[Constraint, ...]
     return tuple(found), ""
 
 
-def _request(claim: str, raw: Obj, classes: Mapping[str, DeviceClass], features: Features) -> Request:
-    name, alternatives = raw.get("name") or "", raw.get("firstAvailable") or ()
-    if alternatives:
-        error = ""
-        if not features.PrioritizedList:
-            error = f"claim {claim}, request {name}: has subrequests, but the DRAPrioritizedList feature is disabled"
-        asks = tuple(_ask(claim, f"{name}/", a, a.get("name") or "", classes, features) for a in alternatives)
-        return Request(name, True, asks, error)
-    exact = raw.get("exactly")
-    if exact is None:
-        error = f"claim {claim}, request {name}: neither exactly nor firstAvailable is set"
-        return Request(name, False, (), error)
-    return Request(name, False, (_ask(claim, "", exact, name, classes, features),), "")
-
-
-def _ask(
-    claim: str, prefix: str, raw: Obj, name: str, classes: Mapping[str, DeviceClass], features: Features
-) -> SubRequest:
-    class_name = raw.get("deviceClassName") or ""
-    device_class = classes.get(class_name)
-    own = expressions(raw.get("selectors"))
-    wanted = _wanted((raw.get("capacity") or {}).get("requests") or {})
-    mode = raw.get("allocationMode") or EXACT_COUNT
-    tolerations = tuple(raw.get("tolerations") or ())
-    return SubRequest(
-        name=name,
-        result_name=prefix + name,
-        class_name=class_name,
-        device_class=device_class,
-        selection=Selection(
-            device_class.selectors if device_class else (),
-            own,
-            features.ListTypeAttributes,
-            features.ConsumableCapacity,
-        ),
-        mode=mode,
-        count=int(raw["count"]) if raw.get("count") is not None else 1,
-        admin=bool(raw.get("adminAccess")),
-        tolerations=tuple(decode_toleration(t) for t in tolerations),
-        raw_tolerations=tolerations,
-        wanted=wanted,
-        error=_ask_error(claim, name, bool(prefix), raw, own, device_class, features),
-    )
-
-
 def _wanted(raw: Mapping[str, str]) -> Wanted:
     return tuple((name, amount(value), canonical(value)) for name, value in sorted(raw.items()))
-
-
-def _ask_error(
-    claim: str,
-    name: str,
-    alternative: bool,
-    raw: Obj,
-    own: tuple[str | None, ...],
-    device_class: DeviceClass | None,
-    features: Features,
-) -> str:
-    """The first thing that is wrong with an ask whatever the node is, or nothing."""
-    where = f"claim {claim}, request {name}"
-    for index, expression in enumerate(own):
-        if expression is None:
-            return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
-    if raw.get("adminAccess") is not None and not features.AdminAccess:
-        return f"{where}: admin access is requested, but the feature is disabled"
-    if raw.get("capacity") is not None and not features.ConsumableCapacity:
-        kind = "subrequest" if alternative else "request"
-        return f"claim {claim}, {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
-    class_name = raw.get("deviceClassName") or ""
-    if not class_name:
-        return f"{where}: missing device class name (unsupported request type?)"
-    if device_class is None:
-        missing = f'deviceclass.resource.k8s.io "{class_name}" not found'
-        return f"{where}: could not retrieve device class {class_name}: {missing}"
-    mode = raw.get("allocationMode") or EXACT_COUNT
-    if mode not in (EXACT_COUNT, ALL):
-        return f"{where}: unsupported count mode {mode}"
-    return ""

@@ -73,14 +73,35 @@ class DeviceSnapshot:
         return [*local, *(self.everywhere - local), *(self.troubled - local - self.everywhere)]
 
 
+class _RenewableInterner:
+    """An interner that is made anew once it holds many values of slices that are gone."""
+
+    def __init__(self) -> None:
+        self.current = Interner()
+        self.is_stale = False
+        """Whether it holds values of slices that are gone."""
+        self._size_when_made = 0
+
+    def __len__(self) -> int:
+        return len(self.current)
+
+    def renew_if_stale(self, published: Iterable[Slice]) -> None:
+        """Let go of values that no slice holds any more, by interning anew what the slices hold."""
+        if not self.is_stale or len(self.current) <= 2 * self._size_when_made + _FOREVER:
+            return
+        self.current = Interner()
+        for item in published:
+            self.current.adopt(item)
+        self._size_when_made = len(self.current)
+        self.is_stale = False
+
+
 class Inventory:
     """All slices, classes and taint rules, kept up to date by their watch events."""
 
     def __init__(self, cache: DecisionCache | None = None) -> None:
         self._tables = DeviceTables(cache)
-        self._interner = Interner()
-        self._interned_at_rebuild = 0
-        self._interner_is_stale = False  # holds values of slices that are gone
+        self._interner = _RenewableInterner()
         self._published: dict[str, Slice] = {}
         self._mapping: set[str] = set()
         self._rules: dict[str, TaintRule] = {}
@@ -102,7 +123,7 @@ class Inventory:
         """Forget a ResourceSlice."""
         old = self._published.pop(name, None)
         if old is not None:
-            self._interner_is_stale = True
+            self._interner.is_stale = True
             self._mapping.discard(name)
             self._drop(name, old)
             self._changed()
@@ -170,10 +191,10 @@ class Inventory:
         """Take in slices by name; every pool of theirs is looked at once."""
         touched: dict[PoolKey, None] = {}
         for name, obj in named:
-            new = decode_slice(obj, self._interner)
+            new = decode_slice(obj, self._interner.current)
             old = self._published.get(name)
             if old is not None:
-                self._interner_is_stale = True
+                self._interner.is_stale = True
                 if old.pool != new.pool:
                     self._drop(name, old)
             self._published[name] = new
@@ -183,8 +204,7 @@ class Inventory:
         for pool in touched:
             self._rebuild_pool(pool)
         self._changed()
-        if self._interner_is_stale and len(self._interner) > 2 * self._interned_at_rebuild + _FOREVER:
-            self._renew_interner()
+        self._interner.renew_if_stale(self._published.values())
 
     def _drop(self, name: str, old: Slice) -> None:
         members = self._members[str(old.pool)]
@@ -198,7 +218,7 @@ class Inventory:
 
         def patched(device: Device) -> Device:
             added = rule_taints(rules, DeviceId(*item.pool, device.name))
-            return replace(device, taints=self._interner.value(device.taints + added)) if added else device
+            return replace(device, taints=self._interner.current.value(device.taints + added)) if added else device
 
         return replace(item, devices=tuple(patched(d) for d in item.devices))
 
@@ -250,15 +270,6 @@ class Inventory:
         trouble = foreign is not None and foreign.status != "ok"
         if trouble != (name in self._troubled):
             self._troubled = self._troubled | {name} if trouble else self._troubled - {name}
-
-    def _renew_interner(self) -> None:
-        """Let go of values that no slice holds any more, by interning anew what the slices hold."""
-        fresh = Interner()
-        for item in self._published.values():
-            fresh.adopt(item)
-        self._interner = fresh
-        self._interned_at_rebuild = len(fresh)
-        self._interner_is_stale = False
 
 
 def _nodes(pool: Pool) -> frozenset[str]:
