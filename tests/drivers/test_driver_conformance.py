@@ -10,7 +10,7 @@ import pytest_asyncio
 from dra_bench import NODE, Bench, bench, pod, result
 from minimal_driver import MinimalDriver
 
-from haru.drivers.conformance import Conformance, Subject
+from haru.drivers.conformance import Conformance, DriverUnderTest
 from haru.node.dra import DriverFailed
 from waiting import until
 
@@ -39,7 +39,7 @@ async def checked(here: Bench, driver: MinimalDriver, seconds: float = 20.0) -> 
         await driver.stop()
         await driver.start()
 
-    subject = Subject(NAME, NODE, here.kubelet, [here.cdi], restart=restart, seconds=seconds)
+    subject = DriverUnderTest(NAME, NODE, here.kubelet, [here.cdi], restart=restart, seconds=seconds)
     return {r.name: (r.verdict, r.message) for r in await Conformance(here.api, subject).run()}
 
 

@@ -14,13 +14,13 @@ import aiohttp
 
 from haru.apiserver.auth import Pair, client_pair, new_authority, server_pair
 from haru.kube.kinds import Kind
-from haru.node.api.handlers import Shown
+from haru.node.api.handlers import KubeletSources
 from haru.node.api.http import HttpError
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.log_files import read_log
 from haru.node.api.options import AuthenticationOptions, ServerOptions
 from haru.node.api.reviews import TOKENS, ReviewFailed
-from haru.node.api.sources import Asked, ContainerRef, LogOptions, StreamOptions
+from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 POD: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Source:
         self.directory = directory
         self.stream_port = 0
         self.running_now = True
-        self.opened: list[tuple[str, Any, Asked]] = []
+        self.opened: list[tuple[str, Any, StreamRequest]] = []
 
     def all(self) -> Sequence[dict[str, Any]]:
         return [POD]
@@ -90,16 +90,18 @@ class Source:
 
         return read_log(self.log(container), options, is_running)
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: StreamRequest) -> UpgradeResponse:
         return await self._open("exec", options, asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_attach(
+        self, container: ContainerRef, options: StreamOptions, asked: StreamRequest
+    ) -> UpgradeResponse:
         return await self._open("attach", options, asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: StreamRequest) -> UpgradeResponse:
         return await self._open("portForward", list(ports), asked)
 
-    async def _open(self, kind: str, options: Any, asked: Asked) -> UpgradeResponse:
+    async def _open(self, kind: str, options: Any, asked: StreamRequest) -> UpgradeResponse:
         self.opened.append((kind, options, asked))
         headers = [("host", "runtime"), *asked.headers]
         upstream = Upstream("127.0.0.1", self.stream_port)
@@ -164,7 +166,7 @@ class Kubelet:
             **options,
         }
         source = self.source
-        shown = Shown(source, source, source, source, configuration=lambda: {"port": 10250}, flags={"v": "2"})
+        shown = KubeletSources(source, source, source, source, configuration=lambda: {"port": 10250}, flags={"v": "2"})
         self.shown = shown
         self.server = KubeletServer(
             ServedNode(NODE, ["127.0.0.1"]), shown, ServerOptions(**given), client=None, reviewer=self.reviews

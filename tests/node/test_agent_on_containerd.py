@@ -268,7 +268,7 @@ def test_container_ignoring_sigterm_is_killed_after_grace_period(machine: Machin
     pod = machine.until_ready("deaf")
     machine.until_said(pod, "up")
     machine.api.delete("pods", "deaf", "default")
-    # Asked for less patience while it is being ended.
+    # StreamRequest for less patience while it is being ended.
     machine.delete("deaf", gracePeriodSeconds=1)
     assert status_of(pod)["containerID"].removeprefix("containerd://") not in machine.runtime.tasks()
 

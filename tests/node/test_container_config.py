@@ -13,15 +13,15 @@ from haru.node.agent.images import StartError, check_user, credentials, pull_pol
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra import cdi
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
-from haru.node.podworker.environment import Sources, command_of, environment, expand
-from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
+from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
+from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 from haru.node.podworker.sandboxes import dns_of
-from haru.node.probes.schedule import Streak, target_port
+from haru.node.probes.schedule import ProbeState, target_port
 from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
-NOBODY = Sources(lambda _: None, lambda _: None)
-PLACE = Place(("192.0.2.1",), ("10.0.0.1", "fd00::1"), {"cpu": "4", "memory": "8Gi"})
+NOBODY = ReferencedObjects(lambda _: None, lambda _: None)
+PLACE = DownwardFacts(("192.0.2.1",), ("10.0.0.1", "fd00::1"), {"cpu": "4", "memory": "8Gi"})
 
 
 def pod(*containers: Obj, **spec: Any) -> Obj:
@@ -69,7 +69,7 @@ def test_variable_may_reference_earlier_ones() -> None:
     ],
 )
 def test_missing_environment_source_is_reported(variable: Obj, message: str) -> None:
-    sources = Sources(lambda name: {} if name == "there" else None, lambda _: None)
+    sources = ReferencedObjects(lambda name: {} if name == "there" else None, lambda _: None)
     with pytest.raises(ConfigError, match=message):
         environment(pod(), {"name": "c", "env": [{"name": "A", "valueFrom": variable}]}, sources, PLACE)
 
@@ -266,21 +266,21 @@ def test_run_as_non_root_refuses_root_image(context: Obj, image: cri.Image, prob
 
 
 def test_probe_result_changes_at_threshold() -> None:
-    streak = Streak({"failureThreshold": 3, "successThreshold": 2}, "readiness")
+    streak = ProbeState({"failureThreshold": 3, "successThreshold": 2}, "readiness")
     heard = [streak.heard(well) for well in (True, True, False, False, True, False, False, False, True, True)]
     assert heard == [False, True, False, False, False, False, False, True, False, True]
 
 
 def test_startup_probe_ends_after_success_and_liveness_after_failure() -> None:
-    startup = Streak({}, "startup")
+    startup = ProbeState({}, "startup")
     assert startup.heard(True) and startup.is_final
-    liveness = Streak({"failureThreshold": 1}, "liveness")
+    liveness = ProbeState({"failureThreshold": 1}, "liveness")
     assert liveness.heard(True) and not liveness.is_final
     assert liveness.heard(False) and liveness.is_final
 
 
 def test_probe_delay_follows_initial_delay_and_period() -> None:
-    streak = Streak({"initialDelaySeconds": 5}, "liveness")
+    streak = ProbeState({"initialDelaySeconds": 5}, "liveness")
     assert (streak.period, streak.timeout) == (10, 1)
     assert streak.delay(100.0, 102.0) == 3.0
     assert streak.delay(100.0, 200.0) == 0.0

@@ -17,7 +17,7 @@ from haru.cli.main import build_parser
 from haru.cli.node import _kubelet_dir
 from haru.drivers.library import ClaimToPrepare, Edits, Entry, Health, ReadyDevice
 from haru.node.dra import cdi
-from haru.node.dra.adapters import AgentPods, run_beside
+from haru.node.dra.adapters import AgentPods, run_with_devices
 from haru.proto.cri_pb2 import ContainerConfig, KeyValue
 from waiting import until
 
@@ -52,7 +52,7 @@ class FakeAgent:
     def worker(self, uid: str) -> Any:
         if uid not in self.store:
             return None
-        return SimpleNamespace(poke=lambda: self.pokes.append(uid))
+        return SimpleNamespace(wake=lambda: self.pokes.append(uid))
 
 
 @pytest_asyncio.fixture
@@ -73,7 +73,7 @@ async def test_pod_status_follows_device_health(here: Bench) -> None:
     assert pods() is None
     pods.agent = agent
     assert pods() is None
-    task = asyncio.create_task(run_beside(agent, devices))
+    task = asyncio.create_task(run_with_devices(agent, devices))
     async with here.driver(Plain()) as server:
         await until(lambda: devices.registry.find(DRIVER), "the driver")
         await devices.prepare(mine)

@@ -23,7 +23,7 @@ from haru.node.dra.health import HealthCache
 from haru.node.dra.pod_resources import (
     SERVICE,
     SOCKET,
-    Bucket,
+    TokenBucket,
 )
 from haru.proto import podresources_pb2 as podresources
 from haru.proto.dra_pb2 import DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
@@ -130,7 +130,7 @@ async def test_pod_resources_answer_has_published_field_numbers(here: Bench) -> 
 
 def test_pod_resources_calls_are_rate_limited() -> None:
     now = [0.0]
-    bucket = Bucket(100.0, 10, lambda: now[0])
+    bucket = TokenBucket(100.0, 10, lambda: now[0])
     assert [bucket.take() for _ in range(11)] == [True] * 10 + [False]
     now[0] += 0.021
     assert [bucket.take() for _ in range(3)] == [True, True, False]

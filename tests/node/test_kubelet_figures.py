@@ -17,7 +17,7 @@ from cri_server import Server, served
 
 from haru.node.cgroups.host import hierarchies
 from haru.node.cri.client import RuntimeClient
-from haru.node.stats.kubelet.collector import Collector, Places
+from haru.node.stats.kubelet.collector import Collector, HostPaths
 from haru.node.stats.kubelet.readings import read_group, size_of
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.node.stats.psi import FAMILIES
@@ -118,7 +118,7 @@ class Clock:
 def collector(root: Path, cgroup: Path, **options: Any) -> Collector:
     logs = root / "logs" / "lab_train-0_u-1" / "main"
     logs.mkdir(parents=True, exist_ok=True)
-    places = Places(hierarchies(cgroup), root, root / "logs", root / "proc")
+    places = HostPaths(hierarchies(cgroup), root, root / "logs", root / "proc")
     return Collector("node-1", places, lambda: [POD], **options)
 
 
@@ -176,7 +176,7 @@ async def test_kernel_without_psi_gives_no_psi_fields(tmp_path: Path) -> None:
     await found.measure()
     text = json.dumps(found.summary())
     assert "psi" not in text and '"io"' not in text and "pressure" not in found.cadvisor()
-    # Asked once, at the start: files that come later are not looked at.
+    # StreamRequest once, at the start: files that come later are not looked at.
     write(tmp_path / "cgroup", {"cpu.pressure": pressure(1, 1)})
     await found.measure()
     assert "psi" not in json.dumps(found.summary())
@@ -339,7 +339,7 @@ def test_log_sizes_are_summed(tmp_path: Path) -> None:
 
 async def test_real_machine_gives_summary(tmp_path: Path) -> None:
     """The real one, whatever it has."""
-    places = Places(hierarchies(), tmp_path, tmp_path)
+    places = HostPaths(hierarchies(), tmp_path, tmp_path)
     found = Collector("here", places, list)
     await found.measure()
     node = found.summary()["node"]

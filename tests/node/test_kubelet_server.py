@@ -192,7 +192,7 @@ async def test_paths_answer_with_expected_status_and_content(tmp_path: Path) -> 
 async def test_unhealthy_agent_fails_healthz(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as node, node.session() as session:
         headers = node.grant("root", *ALL)
-        node.shown.unwell = lambda: "no look at the runtime for 3 minutes"
+        node.shown.health_problem = lambda: "no look at the runtime for 3 minutes"
         status, body = await text(session, "/healthz", headers=headers)
         assert status == 500 and "[-]syncloop failed: no look at the runtime for 3 minutes" in body
         assert (await text(session, "/healthz/ping", headers=headers))[0] == 200

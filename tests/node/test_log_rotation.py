@@ -10,7 +10,7 @@ import pytest
 
 from haru.node.agent.log_rotation import ContainerLogManager, make_room
 from haru.node.cri.errors import CriError
-from haru.node.podworker.observed import SeenContainer
+from haru.node.podworker.observed import ContainerFiles, SeenContainer
 
 
 class Runtime:
@@ -27,7 +27,7 @@ class Runtime:
 
 def keeper(path: Path, fails: bool = False) -> ContainerLogManager:
     runtime: Any = Runtime(path, fails)
-    seen = SeenContainer("id", "main", log_path=str(path))
+    seen = SeenContainer("id", "main", files=ContainerFiles(str(path)))
     return ContainerLogManager(runtime, lambda: [seen], max_bytes=10, max_files=3)
 
 
@@ -38,10 +38,10 @@ def names(directory: Path) -> set[str]:
 async def test_log_above_size_limit_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_text("0123456789")
-    await keeper(path).look()
+    await keeper(path).rotate_all()
     assert path.read_text() == "0123456789"
     path.write_text("0123456789a")
-    await keeper(path).look()
+    await keeper(path).rotate_all()
     assert path.read_text() == ""
     (name,) = names(tmp_path) - {"0.log"}
     assert (tmp_path / name).read_text() == "0123456789a"
@@ -50,13 +50,13 @@ async def test_log_above_size_limit_is_rotated(tmp_path: Path) -> None:
 async def test_runtime_error_keeps_log_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "0.log"
     path.write_text("0123456789a")
-    await keeper(path, fails=True).look()
+    await keeper(path, fails=True).rotate_all()
     assert names(tmp_path) == {"0.log"}
     assert "can not be rotated" in caplog.text
 
 
 async def test_missing_log_file_is_ignored(tmp_path: Path) -> None:
-    await keeper(tmp_path / "0.log").look()
+    await keeper(tmp_path / "0.log").rotate_all()
     assert names(tmp_path) == set()
 
 

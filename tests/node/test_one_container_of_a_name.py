@@ -21,10 +21,10 @@ from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra.devices import NoDevices
 from haru.node.podworker.container_start import ContainerStarter
-from haru.node.podworker.environment import Sources
+from haru.node.podworker.environment import ReferencedObjects
 from haru.node.podworker.observed import CREATED, RUNNING
 from haru.node.podworker.worker import PodWorker
-from haru.node.volumes.places import Places
+from haru.node.volumes.pod_volumes import PodVolumes
 
 Obj = dict[str, Any]
 TROUBLE_SECONDS = 300.0
@@ -56,8 +56,8 @@ class Recorder:
 class Objects:
     """The pod refers to nothing."""
 
-    async def want(self, pod: Obj) -> Sources:
-        return Sources(lambda name: None, lambda name: None)
+    async def want(self, pod: Obj) -> ReferencedObjects:
+        return ReferencedObjects(lambda name: None, lambda name: None)
 
     async def tokens(self, pod: Obj) -> Obj:
         return {}
@@ -78,7 +78,7 @@ class Node:
             options=options,
             addresses=["10.0.0.9"],
             recorder=Recorder(),
-            places=Places(directory),
+            volumes=PodVolumes(directory),
             objects=Objects(),
             handler_runner=None,
             devices=NoDevices(),
@@ -108,7 +108,7 @@ class Node:
             while not holds():
                 await asyncio.sleep(1.0)
                 if self.worker is not None:
-                    self.worker.poke()
+                    self.worker.wake()
 
 
 @contextlib.asynccontextmanager
@@ -154,7 +154,7 @@ def test_slow_runtime_never_runs_two_containers_of_one_name(tmp_path: Path, seed
                     case 1 if rng.random() < 0.3:
                         runtime.end("main", 1)
                     case _:
-                        made.worker.poke()
+                        made.worker.wake()
             runtime.faults = 0.0
             await made.until(lambda: len(runtime.running("main")) == 1)
             await asyncio.sleep(120.0)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.podworker.plan import Probed
-from haru.node.status.container_status import Known
+from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenImage, SeenPod, SeenSandbox
+from haru.node.podworker.plan import ProbeResults
+from haru.node.status.container_status import StatusInputs
 from haru.node.status.pod_status import pod_status, status_patch
 
 Obj = dict[str, Any]
@@ -32,7 +32,14 @@ def pod(*containers: str | Obj, init: tuple[str | Obj, ...] = (), status: Obj | 
 
 def one(name: str, state: int = RUNNING, code: int = 0, attempt: int = 0, **more: Any) -> SeenContainer:
     times = {"started_at": 10**18, "finished_at": 10**18 + 10**9 if state == EXITED else 0}
-    found = {"state": state, "exit_code": code, "attempt": attempt, "image_ref": "sha256:1", "sandbox": "s0", **times}
+    found = {
+        "state": state,
+        "exit_code": code,
+        "attempt": attempt,
+        "image": SeenImage(ref="sha256:1"),
+        "sandbox": "s0",
+        **times,
+    }
     return SeenContainer(f"{name}-{attempt}", name, **{**found, **more})
 
 
@@ -41,7 +48,7 @@ def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> S
 
 
 def told(pod: Obj, seen: SeenPod, **known: Any) -> Obj:
-    return pod_status(pod, seen, Known(host_ips=("192.0.2.1",), **known), NOW)
+    return pod_status(pod, seen, StatusInputs(host_ips=("192.0.2.1",), **known), NOW)
 
 
 def conditions(status: Obj) -> dict[str, str]:
@@ -105,10 +112,10 @@ def test_host_network_pod_has_node_ip() -> None:
 
 def test_unready_containers_are_named_in_conditions() -> None:
     probed = {"name": "a", "readinessProbe": {"exec": {}}}
-    status = told(pod(probed, "b"), seen(one("a"), one("b")), probed={"a-0": Probed(readiness=None)})
+    status = told(pod(probed, "b"), seen(one("a"), one("b")), probed={"a-0": ProbeResults(readiness=None)})
     assert conditions(status)["Ready"] == conditions(status)["ContainersReady"] == "False"
     assert reason(status, "Ready") == ("ContainersNotReady", "containers with unready status: [a]")
-    status = told(pod(probed), seen(one("a")), probed={"a-0": Probed(readiness=True)})
+    status = told(pod(probed), seen(one("a")), probed={"a-0": ProbeResults(readiness=True)})
     assert conditions(status)["Ready"] == "True"
 
 
@@ -126,7 +133,7 @@ def test_container_is_ready_only_after_startup_probe() -> None:
     slow = pod({"name": "a", "startupProbe": {"exec": {}}})
     entry = told(slow, seen(one("a")))["containerStatuses"][0]
     assert (entry["started"], entry["ready"]) == (False, False)
-    entry = told(slow, seen(one("a")), probed={"a-0": Probed(startup=True)})["containerStatuses"][0]
+    entry = told(slow, seen(one("a")), probed={"a-0": ProbeResults(startup=True)})["containerStatuses"][0]
     assert (entry["started"], entry["ready"]) == (True, True)
 
 
@@ -174,7 +181,7 @@ def test_rejected_pod_is_failed() -> None:
 
 def test_condition_transition_times_are_kept() -> None:
     first = told(pod("a"), seen())
-    later = pod_status(pod("a", status=first), seen(one("a")), Known(), "2026-11-22T10:00:00Z")
+    later = pod_status(pod("a", status=first), seen(one("a")), StatusInputs(), "2026-11-22T10:00:00Z")
     times = {entry["type"]: entry["lastTransitionTime"] for entry in later["conditions"]}
     assert times["Initialized"] == NOW
     assert times["Ready"] == "2026-11-22T10:00:00Z"

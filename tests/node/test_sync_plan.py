@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.podworker.plan import Kill, Plan, Probed, container_hash, decide
+from haru.node.podworker.observed import CREATED, EXITED, HASH, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.podworker.plan import Kill, Plan, ProbeResults, container_hash, decide
 from haru.node.podworker.restarts import CrashLoop, should_restart
 
 Obj = dict[str, Any]
@@ -41,7 +41,7 @@ def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> S
     return SeenPod.of([sandbox] if sandbox is not None else [], containers)
 
 
-def plan(pod: Obj, seen: SeenPod, probed: dict[str, Probed] | None = None, loop: CrashLoop | None = None) -> Plan:
+def plan(pod: Obj, seen: SeenPod, probed: dict[str, ProbeResults] | None = None, loop: CrashLoop | None = None) -> Plan:
     return decide(pod, seen, probed or {}, loop or CrashLoop(), NOW)
 
 
@@ -169,14 +169,14 @@ def test_backoff_doubles_to_five_minutes_and_resets() -> None:
 
 def test_failed_liveness_or_startup_probe_kills_container() -> None:
     two = seen(runs("a"), runs("b"))
-    made = plan(pod("a", "b"), two, {"id-a": Probed(liveness=False), "id-b": Probed(readiness=False)})
+    made = plan(pod("a", "b"), two, {"id-a": ProbeResults(liveness=False), "id-b": ProbeResults(readiness=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness"),)
-    made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": Probed(startup=False)})
+    made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": ProbeResults(startup=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed startup probe", "startup"),)
 
 
 def test_changed_container_definition_restarts_it() -> None:
-    made = plan(pod("a"), seen(runs("a", hash="of-another")))
+    made = plan(pod("a"), seen(runs("a", annotations={HASH: "of-another"})))
     assert made.kills == (Kill("id-a", "a", "Container a definition changed, will be restarted"),)
 
 

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.node.podworker.environment import Sources
-from haru.node.podworker.fields import ConfigError, Place
+from haru.node.podworker.environment import ReferencedObjects
+from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.volumes.atomic import DATA, write_files
 from haru.node.volumes.payload import File, Files, files_of, holds_secrets, references
-from haru.node.volumes.places import Places
+from haru.node.volumes.pod_volumes import PodVolumes
 
 Obj = dict[str, Any]
 OBJECTS: dict[str, Obj] = {
     "words": {"data": {"one": "1", "two": "2"}, "binaryData": {"raw": base64.b64encode(b"\xff").decode()}},
     "hidden": {"data": {"key": base64.b64encode(b"secret").decode()}},
 }
-SOURCES = Sources(OBJECTS.get, OBJECTS.get)
-PLACE = Place(("192.0.2.1",), ("10.0.0.1",), {"cpu": "4", "memory": "8Gi"})
+SOURCES = ReferencedObjects(OBJECTS.get, OBJECTS.get)
+PLACE = DownwardFacts(("192.0.2.1",), ("10.0.0.1",), {"cpu": "4", "memory": "8Gi"})
 POD: Obj = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"b": "2", "a": '1"'}},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1500m"}}}], "nodeName": "here"},
@@ -244,7 +244,7 @@ def pod_with(*volumes: Obj) -> Obj:
 
 
 def test_volume_directories_and_mounts(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = PodVolumes(tmp_path)
     volume = {"name": "v", "configMap": {"name": "words"}}
     pod = pod_with(volume)
     assert places.make(pod, volume, {"a": File(b"1")})
@@ -257,7 +257,7 @@ def test_volume_directories_and_mounts(tmp_path: Path) -> None:
 
 
 def test_pod_directory_remains_until_it_is_empty(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = PodVolumes(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     pod = pod_with(volume)
     pod["metadata"]["namespace"] = "default"
@@ -268,7 +268,7 @@ def test_pod_directory_remains_until_it_is_empty(tmp_path: Path) -> None:
     # A write that was cut off by a crash.
     (tmp_path / "pods/u/.userns.new").touch()
     known = {"namespace": "default", "name": "p", "uid": "u"}
-    assert Places(tmp_path).noted("u") == {"metadata": known, "spec": {}, "status": {"qosClass": "BestEffort"}}
+    assert PodVolumes(tmp_path).noted("u") == {"metadata": known, "spec": {}, "status": {"qosClass": "BestEffort"}}
     for _ in range(2):
         places.empty("u")
         assert [path.name for path in (tmp_path / "pods/u").iterdir()] == ["pod.json"]
@@ -278,7 +278,7 @@ def test_pod_directory_remains_until_it_is_empty(tmp_path: Path) -> None:
 
 
 def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = PodVolumes(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     pod = pod_with(volume)
     places.make(pod, volume, None)
@@ -291,7 +291,7 @@ def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
 
 
 def test_empty_dir_is_world_writable_and_kept(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = PodVolumes(tmp_path)
     volume = {"name": "v", "emptyDir": {}}
     places.make(pod_with(volume), volume, None)
     place = places.volume("u", volume)
@@ -315,17 +315,17 @@ def test_host_path_of_wrong_type_is_refused(tmp_path: Path, kind: str, name: str
     (tmp_path / "directory").mkdir()
     volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
     with pytest.raises(ConfigError, match=message):
-        Places(tmp_path).make(pod_with(volume), volume, None)
+        PodVolumes(tmp_path).make(pod_with(volume), volume, None)
 
 
 def test_host_path_is_created_on_demand(tmp_path: Path) -> None:
     for kind, name in (("DirectoryOrCreate", "d/e"), ("FileOrCreate", "f")):
         volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
-        Places(tmp_path).make(pod_with(volume), volume, None)
+        PodVolumes(tmp_path).make(pod_with(volume), volume, None)
     assert (tmp_path / "d/e").is_dir()
     assert (tmp_path / "f").is_file()
 
 
 def test_unsupported_volume_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='volume "v": persistentVolumeClaim is not supported on this node'):
-        Places(tmp_path).volume("u", {"name": "v", "persistentVolumeClaim": {}})
+        PodVolumes(tmp_path).volume("u", {"name": "v", "persistentVolumeClaim": {}})

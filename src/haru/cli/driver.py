@@ -96,12 +96,12 @@ def _nvml(flags: argparse.Namespace) -> tuple[Nvml, str]:
     """(NVML of this machine, or a recording in its place; what it is)."""
     from haru.drivers.nvidia.binding import PyNvml
     from haru.drivers.nvidia.recording import load
-    from haru.drivers.nvidia.simulated_nvml import PlayedNvml
+    from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 
     if flags.play is None:
         return PyNvml(), "nvml"
     recording = load(flags.play)
-    return PlayedNvml(recording), f"played: {recording.made}"
+    return SimulatedNvml(recording), f"played: {recording.made}"
 
 
 def _record(flags: argparse.Namespace) -> int:
@@ -176,13 +176,13 @@ def _simulated(flags: argparse.Namespace) -> int:
 
 
 def _check(flags: argparse.Namespace) -> int:
-    from haru.drivers.conformance import Conformance, Subject
+    from haru.drivers.conformance import Conformance, DriverUnderTest
 
     if not flags.driver_name:
         raise UsageError("--driver-name: Required value: name the driver to check")
     directories = (Path("/etc/cdi"), flags.cdi_dir)
     restart = None if flags.restart is None else lambda: _command(flags.restart)
-    subject = Subject(flags.driver_name, flags.node, flags.kubelet_dir, directories, flags.namespace, restart)
+    subject = DriverUnderTest(flags.driver_name, flags.node, flags.kubelet_dir, directories, flags.namespace, restart)
 
     async def work() -> list[Result]:
         async with connect(flags, "haru-driver-check") as client:

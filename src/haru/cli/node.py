@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(flags: argparse.Namespace) -> int:
     from haru.node.agent import Agent, NodeError
-    from haru.node.dra import AgentPods, DeviceOptions, NodeDevices, run_beside
+    from haru.node.dra import AgentPods, DeviceOptions, NodeDevices, run_with_devices
 
     options, own_api = node_options(flags), server_options(flags)
     stop = asyncio.Event()
@@ -153,7 +153,7 @@ async def _run(flags: argparse.Namespace) -> int:
         devices.load()
         view, port = await serving.enter_async_context(_served(client, options, own_api, flags))
         pods.agent = view.agent = agent = Agent(client, options, devices=devices, port=port)
-        work = asyncio.create_task(run_beside(agent, devices))
+        work = asyncio.create_task(run_with_devices(agent, devices))
         waiting = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(_tell(agent, options))
         await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from haru.drivers.cdi.edits import CdiError, split_id
 from haru.drivers.cdi.reader import CdiFiles
-from haru.drivers.kubelet_fake import REQUEST, NotApplicable, PlayedKubelet, Subject, Wrong, taken
+from haru.drivers.kubelet_fake import REQUEST, ConformanceError, DriverUnderTest, FakeKubelet, NotApplicable, taken
 from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1
 from haru.kube.kinds import known_kind
 from haru.proto import MessageError
 from haru.proto import dra_pb2 as dra
 
-__all__ = ["CHECKS", "Conformance", "Result", "Subject"]
+__all__ = ["CHECKS", "Conformance", "DriverUnderTest", "Result"]
 
 Obj = dict[str, Any]
 SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
@@ -36,7 +36,7 @@ class Result:
     message: str = ""
 
 
-class Conformance(PlayedKubelet):
+class Conformance(FakeKubelet):
     """All checks, in the order in which they make sense."""
 
     async def run(self) -> list[Result]:
@@ -48,7 +48,7 @@ class Conformance(PlayedKubelet):
                     await check(self)
             except NotApplicable as error:
                 results.append(Result(name, "not applicable", str(error)))
-            except (Wrong, MessageError) as error:
+            except (ConformanceError, MessageError) as error:
                 results.append(Result(name, "failed", str(error)))
             except TimeoutError:
                 results.append(Result(name, "failed", "the driver took too long"))
@@ -64,21 +64,21 @@ class Conformance(PlayedKubelet):
         """Who the driver is, and where its services are."""
         info = await self.find()
         if info.type != PLUGIN_TYPE:
-            raise Wrong(f'GetInfo: type: "{info.type}": {PLUGIN_TYPE} is expected')
+            raise ConformanceError(f'GetInfo: type: "{info.type}": {PLUGIN_TYPE} is expected')
         if not info.endpoint.startswith("/") or not _is_socket(info.endpoint):
-            raise Wrong(f'GetInfo: endpoint: "{info.endpoint}": the absolute path of a socket is expected')
+            raise ConformanceError(f'GetInfo: endpoint: "{info.endpoint}": the absolute path of a socket is expected')
         if not {V1, V1BETA1} & set(info.supported_versions):
             told = ", ".join(info.supported_versions)
-            raise Wrong(f'GetInfo: supported_versions: "{told}": {V1} or {V1BETA1} is expected')
+            raise ConformanceError(f'GetInfo: supported_versions: "{told}": {V1} or {V1BETA1} is expected')
         self.info = info
         if await self.find() != info:
-            raise Wrong("GetInfo: two answers differ")
+            raise ConformanceError("GetInfo: two answers differ")
 
     async def check_versions(self) -> None:
         """Every service that is announced is served."""
         for version in self.versions():
             if answers := await self.prepare(version=version):
-                raise Wrong(f"{version}: answers about claims nobody asked for: {sorted(answers)}")
+                raise ConformanceError(f"{version}: answers about claims nobody asked for: {sorted(answers)}")
             await self.unprepare(version=version)
 
     async def check_slices(self) -> None:
@@ -86,7 +86,7 @@ class Conformance(PlayedKubelet):
         selector = f"spec.driver={self.subject.driver},spec.nodeName={self.subject.node}"
         found = (await self.client.list(SLICES, field_selector=selector))["items"]
         if not found:
-            raise Wrong(f"no ResourceSlice of the driver has spec.nodeName {self.subject.node}")
+            raise ConformanceError(f"no ResourceSlice of the driver has spec.nodeName {self.subject.node}")
         pools: dict[str, list[Obj]] = {}
         for obj in found:
             pools.setdefault(obj["spec"]["pool"]["name"], []).append(obj["spec"])
@@ -94,10 +94,12 @@ class Conformance(PlayedKubelet):
             newest = max(spec["pool"]["generation"] for spec in specs)
             current = [spec for spec in specs if spec["pool"]["generation"] == newest]
             if len(current) != current[0]["pool"]["resourceSliceCount"]:
-                raise Wrong(f"pool {name}: {len(current)} slices, {current[0]['pool']['resourceSliceCount']} announced")
+                raise ConformanceError(
+                    f"pool {name}: {len(current)} slices, {current[0]['pool']['resourceSliceCount']} announced"
+                )
             names = [device["name"] for spec in current for device in spec.get("devices") or ()]
             if len(set(names)) != len(names):
-                raise Wrong(f"pool {name}: a device is listed twice")
+                raise ConformanceError(f"pool {name}: a device is listed twice")
             self.free += [(name, device) for device in names]
         held = await taken(self.client, self.subject.driver)
         self.free = [key for key in self.free if key not in held]
@@ -108,17 +110,17 @@ class Conformance(PlayedKubelet):
             devices = await self.devices(claim)
             if [(device.pool_name, device.device_name) for device in devices] != [self.free[0]]:
                 told = [f"{device.pool_name}/{device.device_name}" for device in devices]
-                raise Wrong(f"prepared {told}, allocated was {'/'.join(self.free[0])}")
+                raise ConformanceError(f"prepared {told}, allocated was {'/'.join(self.free[0])}")
             (device,) = devices
             if not set(device.request_names) <= {REQUEST}:
-                raise Wrong(f"request_names: {device.request_names}: {REQUEST} or nothing is expected")
+                raise ConformanceError(f"request_names: {device.request_names}: {REQUEST} or nothing is expected")
             for id_ in device.cdi_device_ids:
                 try:
                     split_id(id_)
                     if id_ not in CdiFiles(self.subject.cdi).ids():
-                        raise Wrong(f"cdi_device_ids: {id_}: no CDI file defines it")
+                        raise ConformanceError(f"cdi_device_ids: {id_}: no CDI file defines it")
                 except CdiError as error:
-                    raise Wrong(f"cdi_device_ids: {error}") from None
+                    raise ConformanceError(f"cdi_device_ids: {error}") from None
 
     async def check_prepare_twice(self) -> None:
         """The same again, in every version."""
@@ -127,7 +129,7 @@ class Conformance(PlayedKubelet):
             for version in [*self.versions(), *self.versions()]:
                 again = await self.devices(claim, version)
                 if [_essence(device) for device in again] != [_essence(device) for device in first]:
-                    raise Wrong(f"{version}: the second answer is another one: {again} in place of {first}")
+                    raise ConformanceError(f"{version}: the second answer is another one: {again} in place of {first}")
 
     async def check_wrong_claims(self) -> None:
         """A claim that is another one, or is not there, has an error, and harms no other claim of the call."""
@@ -138,11 +140,11 @@ class Conformance(PlayedKubelet):
             other = dra.Claim(namespace=claim.namespace, uid=str(uuid.uuid4()), name=claim.name)
             answers = await self.prepare(claim, other, missing)
             if answers[claim.uid].error:
-                raise Wrong(f"a good claim beside bad ones: {answers[claim.uid].error}")
+                raise ConformanceError(f"a good claim beside bad ones: {answers[claim.uid].error}")
             if not answers[other.uid].error:
-                raise Wrong("a claim whose UID is another one's is prepared")
+                raise ConformanceError("a claim whose UID is another one's is prepared")
             if not answers[missing.uid].error:
-                raise Wrong("a claim that is not there is prepared")
+                raise ConformanceError("a claim that is not there is prepared")
             await self.unprepare(other, missing)
 
     async def check_unprepare(self) -> None:
@@ -165,7 +167,7 @@ class Conformance(PlayedKubelet):
             self.info = await self.find()
             again = await self.devices(claim)
             if [_essence(device) for device in again] != [_essence(device) for device in first]:
-                raise Wrong(f"after a restart the answer is another one: {again} in place of {first}")
+                raise ConformanceError(f"after a restart the answer is another one: {again} in place of {first}")
             await restart()
             self.info = await self.find()
             await self.unprepare(claim)
@@ -188,12 +190,14 @@ class Conformance(PlayedKubelet):
             report = await self.reports(1)
             for told in report.devices:
                 if not told.device.device_name:
-                    raise Wrong("NodeWatchResources: a report without a device")
+                    raise ConformanceError("NodeWatchResources: a report without a device")
                 if told.health not in (0, 1, 2):
-                    raise Wrong(f"NodeWatchResources: health: {told.health}: 0, 1 or 2 is expected")
+                    raise ConformanceError(f"NodeWatchResources: health: {told.health}: 0, 1 or 2 is expected")
             known = {(told.device.pool_name, told.device.device_name) for told in report.devices}
             if lacking := [key for key in self.free if key not in known]:
-                raise Wrong(f"NodeWatchResources: the report lacks {'/'.join(lacking[0])}, which is published")
+                raise ConformanceError(
+                    f"NodeWatchResources: the report lacks {'/'.join(lacking[0])}, which is published"
+                )
         await self.check_versions()
 
 

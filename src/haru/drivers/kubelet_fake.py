@@ -1,7 +1,7 @@
-"""The kubelet, as `haru driver check` plays it: it finds a driver, makes claims on free devices, has them prepared.
+"""A fake kubelet for `haru driver check`: find a driver, allocate claims on free devices, have them prepared.
 
-Whatever the driver does that a kubelet does not expect is `Wrong`. Sources: KEP-4381, KEP-4680; the kubelet's APIs as
-`protocol` has them.
+What a driver does that a kubelet does not expect is a `ConformanceError`. Sources: KEP-4381, KEP-4680; the kubelet's
+APIs as `protocol` has them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECONDS: Final = 45.0
 _LOOK_SECONDS: Final = 0.1
 
 
-class Wrong(Exception):
+class ConformanceError(Exception):
     """The driver does something that a kubelet does not expect; the text says what, and what was expected."""
 
 
@@ -42,7 +42,7 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DriverUnderTest:
     """The driver to check, and where it is."""
 
     driver: str
@@ -55,10 +55,10 @@ class Subject:
     seconds: float = _SECONDS
 
 
-class PlayedKubelet:
-    """What checks are made of. `find` comes first."""
+class FakeKubelet:
+    """The calls that checks are made of. `find` comes first."""
 
-    def __init__(self, client: ApiClient, subject: Subject) -> None:
+    def __init__(self, client: ApiClient, subject: DriverUnderTest) -> None:
         self.client, self.subject = client, subject
         self.info = dra.PluginInfo()
         self.free: list[tuple[str, str]] = []
@@ -81,10 +81,10 @@ class PlayedKubelet:
                             await self._call(through, notify, status, dra.RegistrationStatusResponse, 5)
                             found: dra.PluginInfo = info
                             return found
-                except Wrong:
+                except ConformanceError:
                     continue
             await asyncio.sleep(_LOOK_SECONDS)
-        raise Wrong(f"{registry}: no socket answers GetInfo with the name {self.subject.driver}")
+        raise ConformanceError(f"{registry}: no socket answers GetInfo with the name {self.subject.driver}")
 
     async def _call(self, through: grpc.aio.Channel, path: str, request: Any, answer: Any, seconds: float) -> Any:
         import grpc.aio
@@ -92,7 +92,7 @@ class PlayedKubelet:
         try:
             return await call(through, path, answer)(request, timeout=seconds)
         except grpc.aio.AioRpcError as error:
-            raise Wrong(f"{path}: {error.code().name}: {error.details() or 'no reason given'}") from None
+            raise ConformanceError(f"{path}: {error.code().name}: {error.details() or 'no reason given'}") from None
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[grpc.aio.Channel]:
@@ -121,13 +121,13 @@ class PlayedKubelet:
         _complete(path, claims, answer.claims)
         for claim in claims:
             if error := answer.claims[claim.uid].error:
-                raise Wrong(f"{path}: claim {claim.uid}: {error}")
+                raise ConformanceError(f"{path}: claim {claim.uid}: {error}")
 
     async def devices(self, claim: dra.Claim, version: str = "") -> list[dra.Device]:
         """The devices of a claim that can be prepared."""
         answer = (await self.prepare(claim, version=version))[claim.uid]
         if answer.error:
-            raise Wrong(f"NodePrepareResources: claim {claim.uid}: {answer.error}")
+            raise ConformanceError(f"NodePrepareResources: claim {claim.uid}: {answer.error}")
         return sorted(answer.devices, key=lambda device: (device.pool_name, device.device_name))
 
     @asynccontextmanager
@@ -161,9 +161,9 @@ class PlayedKubelet:
                 for _ in range(count):
                     report = await watch.read()
                     if not isinstance(report, dra.NodeWatchResourcesResponse):
-                        raise Wrong("NodeWatchResources: the stream ends by itself")
+                        raise ConformanceError("NodeWatchResources: the stream ends by itself")
             except grpc.aio.AioRpcError as error:
-                raise Wrong(f"NodeWatchResources: {error.code().name}: {error.details()}") from None
+                raise ConformanceError(f"NodeWatchResources: {error.code().name}: {error.details()}") from None
             watch.cancel()
         return report
 
@@ -176,7 +176,9 @@ class PlayedKubelet:
 
 def _complete(path: str, claims: Sequence[dra.Claim], answers: Mapping[str, Any]) -> None:
     if set(answers) != {claim.uid for claim in claims}:
-        raise Wrong(f"{path}: the answer is about {sorted(answers)}, asked was {sorted(c.uid for c in claims)}")
+        raise ConformanceError(
+            f"{path}: the answer is about {sorted(answers)}, asked was {sorted(c.uid for c in claims)}"
+        )
 
 
 async def taken(client: ApiClient, driver: str) -> set[tuple[str, str]]:
@@ -190,7 +192,7 @@ async def taken(client: ApiClient, driver: str) -> set[tuple[str, str]]:
     return taken
 
 
-async def _allocated(client: ApiClient, subject: Subject, pool: str, device: str) -> Obj:
+async def _allocated(client: ApiClient, subject: DriverUnderTest, pool: str, device: str) -> Obj:
     """A claim that is allocated as a scheduler does it."""
     request = {"name": REQUEST, "exactly": {"deviceClassName": "haru-check"}}
     metadata = {"name": f"haru-check-{uuid.uuid4().hex[:8]}", "namespace": subject.namespace}

@@ -11,7 +11,7 @@ from haru.drivers.library import Allocated, ClaimError, ClaimToPrepare
 from haru.drivers.nvidia.host import Host
 from haru.drivers.nvidia.process import NvidiaOptions
 from haru.drivers.nvidia.recording import Recording
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml, recording_of
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml, recording_of
 from haru.drivers.simulated.profiles import load_profile
 
 Obj = dict[str, Any]
@@ -26,8 +26,8 @@ def recorded(profile: str, cards: int = 2) -> Recording:
     return replace(found, cards=found.cards[:cards])
 
 
-def played(profile: str, cards: int = 2) -> PlayedNvml:
-    return PlayedNvml(recorded(profile, cards))
+def played(profile: str, cards: int = 2) -> SimulatedNvml:
+    return SimulatedNvml(recorded(profile, cards))
 
 
 def claim(uid: str, *devices: str, parameters: Sequence[Obj] = (), named: bool = False) -> ClaimToPrepare:

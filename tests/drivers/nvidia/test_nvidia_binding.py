@@ -17,7 +17,7 @@ from haru.drivers.nvidia import binding
 from haru.drivers.nvidia.binding import NvmlMissing, PyNvml
 from haru.drivers.nvidia.nvml import Event, Instance, NvmlError, Readings
 from haru.drivers.nvidia.recording import record
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 
 _CARD, _PARTITION, _INSTANCE = 0x1000, 0x200000, 0x300000
 
@@ -33,7 +33,7 @@ def _put_handle(reference: Any, address: int) -> None:
 class Library:
     """libnvidia-ml's functions, by their names in C; the player answers."""
 
-    def __init__(self, nvml: PlayedNvml) -> None:
+    def __init__(self, nvml: SimulatedNvml) -> None:
         self.nvml = nvml
         self.events = False
 
@@ -249,8 +249,8 @@ class Library:
 
 
 @pytest.fixture
-def below(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[PlayedNvml], PyNvml]]:
-    def bound(nvml: PlayedNvml) -> PyNvml:
+def below(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[SimulatedNvml], PyNvml]]:
+    def bound(nvml: SimulatedNvml) -> PyNvml:
         monkeypatch.setattr(pynvml, "nvmlLib", Library(nvml))
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         places = {each.pci_bus_id: (each.pcie_root, each.numa_node) for each in nvml.cards()}
@@ -261,7 +261,7 @@ def below(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[PlayedNvml], Py
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "dgx-h100-mig-balanced", "a30-mig-balanced", "t4", "rtx-6000-ada"])
-def test_nvml_calls_return_recorded_data(profile: str, below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_nvml_calls_return_recorded_data(profile: str, below: Callable[[SimulatedNvml], PyNvml]) -> None:
     nvml = played(profile)
     asked, expected = record(below(nvml)), record(nvml)
     for card in (*asked.cards, *expected.cards):
@@ -269,7 +269,7 @@ def test_nvml_calls_return_recorded_data(profile: str, below: Callable[[PlayedNv
     assert asked == expected
 
 
-def test_mig_partition_is_created_and_destroyed_through_nvml(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_mig_partition_is_created_and_destroyed_through_nvml(below: Callable[[SimulatedNvml], PyNvml]) -> None:
     nvml = played("dgx-h100-mig")
     bound = below(nvml)
     (_, card) = nvml.cards()
@@ -289,12 +289,12 @@ def test_mig_partition_is_created_and_destroyed_through_nvml(below: Callable[[Pl
     assert nvml.instances(card.uuid) == [first]
 
 
-def test_mig_mode_change_that_needs_reset_returns_false(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_mig_mode_change_that_needs_reset_returns_false(below: Callable[[SimulatedNvml], PyNvml]) -> None:
     nvml = played("dgx-a100-40gb-mig", 1)
     assert below(nvml).set_mig_mode(nvml.cards()[0].uuid, True) is False
 
 
-def test_sensors_compute_modes_and_events_pass_through_nvml(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_sensors_compute_modes_and_events_pass_through_nvml(below: Callable[[SimulatedNvml], PyNvml]) -> None:
     nvml = played("t4")
     bound = below(nvml)
     (first, second) = (card.uuid for card in nvml.cards())

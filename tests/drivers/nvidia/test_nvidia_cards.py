@@ -11,7 +11,7 @@ from haru.drivers.library.pools import Publisher, slices_of
 from haru.drivers.nvidia.cards import take_inventory, version
 from haru.drivers.nvidia.nvml import CardFacts, SystemFacts
 from haru.drivers.nvidia.recording import RecordedCard, Recording
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml, recording_of
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml, recording_of
 from haru.drivers.simulated.plugin import pool_of
 from haru.drivers.simulated.profiles import load_profile, profile_names
 
@@ -25,7 +25,7 @@ _NEEDS_RESET = ("dgx-a100-40gb-mig", "dgx-a100-80gb-mig", "a30-mig")
 @pytest.mark.parametrize("name", [name for name in CARDS if name not in _NEEDS_RESET])
 def test_slices_equal_those_of_simulated_profile(name: str) -> None:
     profile = load_profile(name)
-    inventory = take_inventory(PlayedNvml(recording_of(profile, NODE)), dynamic=name.endswith("-mig"))
+    inventory = take_inventory(SimulatedNvml(recording_of(profile, NODE)), dynamic=name.endswith("-mig"))
     who = Publisher("gpu.nvidia.com", NODE, "uid")
     mine, simulated = (slices_of(who, NODE, pool, {}, 1) for pool in (inventory.pool, pool_of(profile, NODE)))
     assert [obj["spec"] for obj in mine] == [obj["spec"] for obj in simulated]
@@ -35,11 +35,11 @@ def test_slices_equal_those_of_simulated_profile(name: str) -> None:
 def test_card_needing_reset_is_published_in_its_current_mig_mode(name: str) -> None:
     """Nothing is published that a claim could not get: no partition with MIG off, no whole card with MIG on."""
     recording = recorded(name, 1)
-    off = take_inventory(PlayedNvml(recording), dynamic=True)
+    off = take_inventory(SimulatedNvml(recording), dynamic=True)
     assert off.pool.devices() == ["gpu-0"]
     (card,) = recording.cards
     card.facts = replace(card.facts, mig_mode=True)
-    on = take_inventory(PlayedNvml(recording), dynamic=True)
+    on = take_inventory(SimulatedNvml(recording), dynamic=True)
     (simulated,) = [
         one for one in pool_of(load_profile(name), NODE).slices if "gpu-0" in [d["name"] for d in one.devices]
     ]
@@ -64,7 +64,7 @@ def test_static_mig_card_publishes_its_partitions() -> None:
 
 def test_unknown_card_facts_are_not_published() -> None:
     facts = CardFacts(3, "GPU-x", "NVIDIA L4", "Nvidia", "Ada Lovelace", "8.9", (23034 << 20) + 1, "0000:01:00.0")
-    nvml = PlayedNvml(Recording(SystemFacts("550.54", 12040), [RecordedCard(facts)]))
+    nvml = SimulatedNvml(Recording(SystemFacts("550.54", 12040), [RecordedCard(facts)]))
     (device,) = take_inventory(nvml, dynamic=True).pool.slices[0].devices
     assert device == {
         "name": "gpu-3",

@@ -14,10 +14,10 @@ from dra_bench import CLAIMS, NODE, SLICES, Bench, bench, pod, result
 from nvidia_bench import GROUP, VERSION, Written, machine, options, played
 
 from haru.drivers.cdi.reader import CdiFiles
-from haru.drivers.conformance import Conformance, Subject
+from haru.drivers.conformance import Conformance, DriverUnderTest
 from haru.drivers.nvidia.nvml import Event, Readings
 from haru.drivers.nvidia.process import serve
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.kube.meta import uid_of
@@ -37,7 +37,7 @@ async def here() -> AsyncIterator[Bench]:
 class Running:
     """A driver that can be stopped and started again."""
 
-    def __init__(self, here: Bench, nvml: PlayedNvml, *gates: str, **more: Any) -> None:
+    def __init__(self, here: Bench, nvml: SimulatedNvml, *gates: str, **more: Any) -> None:
         self.here, self.nvml, self.written = here, nvml, Written()
         files = here.root / "machine"
         host = machine(files) if not files.exists() else None
@@ -70,7 +70,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(here: Bench, nvml: PlayedNvml, *gates: str, **more: Any) -> AsyncIterator[Running]:
+async def running(here: Bench, nvml: SimulatedNvml, *gates: str, **more: Any) -> AsyncIterator[Running]:
     driver = Running(here, nvml, *gates, **more)
     await driver.start()
     try:
@@ -207,7 +207,7 @@ async def test_driver_passes_conformance_script(here: Bench, profile: str, gates
             await driver.kill()
             await driver.start()
 
-        subject = Subject(DRIVER, NODE, here.kubelet, [here.cdi], restart=restart)
+        subject = DriverUnderTest(DRIVER, NODE, here.kubelet, [here.cdi], restart=restart)
         found = await Conformance(here.api, subject).run()
         assert {one.name: one.message for one in found if one.verdict != "passed"} == {}
         assert len(found) == 10
@@ -223,7 +223,7 @@ async def test_driver_with_partitions_only_passes_conformance_script(here: Bench
             await driver.kill()
             await driver.start()
 
-        subject = Subject(DRIVER, NODE, here.kubelet, [here.cdi], restart=restart)
+        subject = DriverUnderTest(DRIVER, NODE, here.kubelet, [here.cdi], restart=restart)
         found = await Conformance(here.api, subject).run()
         assert {one.name: one.message for one in found if one.verdict != "passed"} == {}
         (pool,) = [obj["spec"] for obj in await here.slices() if obj["spec"].get("devices")]

@@ -27,7 +27,7 @@ from haru.drivers.nvidia.nvml import Event, Instance, NvmlError
 from haru.drivers.nvidia.partitions import Partitions
 from haru.drivers.nvidia.plugin import NvidiaCards
 from haru.drivers.nvidia.process import assemble
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Crash(BaseException):
     """The process is gone."""
 
 
-class CrashingNvml(PlayedNvml):
+class CrashingNvml(SimulatedNvml):
     """Ends the process before or after one of the next calls that change something."""
 
     calls_left: int | None = None
@@ -186,7 +186,7 @@ def test_random_prepares_and_crashes_leave_no_leak_in_500_runs() -> None:
     run_state_machine_as_test(Node, settings=settings(max_examples=500, stateful_step_count=40, deadline=None))
 
 
-def driver(root: Path, nvml: PlayedNvml, *gates: str) -> tuple[Partitions, NvidiaCards]:
+def driver(root: Path, nvml: SimulatedNvml, *gates: str) -> tuple[Partitions, NvidiaCards]:
     _, partitions, cards = assemble(nvml, options(root, *gates, command=Written()), root / "data")
     return partitions, cards
 

@@ -13,7 +13,7 @@ from nvidia_bench import NODE, recorded
 from haru.cli.main import main
 from haru.drivers.nvidia.cards import take_inventory
 from haru.drivers.nvidia.recording import RecordingError, dump, load, record
-from haru.drivers.nvidia.simulated_nvml import PlayedNvml
+from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 
 FILE = Path(__file__).parents[2] / "data" / "nvml" / "two-h100-of-the-player.json"
 """Made by the player of the profile dgx-h100, not by a card: its first member says so."""
@@ -21,15 +21,15 @@ FILE = Path(__file__).parents[2] / "data" / "nvml" / "two-h100-of-the-player.jso
 
 def test_stored_recording_equals_recording_of_the_player() -> None:
     assert load(FILE).made == "played: simulated dgx-h100"
-    assert dump(record(PlayedNvml(recorded("dgx-h100")), "played: simulated dgx-h100")) == FILE.read_bytes()
+    assert dump(record(SimulatedNvml(recorded("dgx-h100")), "played: simulated dgx-h100")) == FILE.read_bytes()
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100-mig-balanced", "a30-mig-balanced", "t4"])
 def test_recording_round_trips_through_file(profile: str, tmp_path: Path) -> None:
-    nvml = PlayedNvml(recorded(profile))
+    nvml = SimulatedNvml(recorded(profile))
     path = tmp_path / "nvml.json"
     path.write_bytes(dump(record(nvml)))
-    again = PlayedNvml(load(path))
+    again = SimulatedNvml(load(path))
     assert take_inventory(again, False).pool == take_inventory(nvml, False).pool
     assert dump(record(again)) == path.read_bytes()
 

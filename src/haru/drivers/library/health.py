@@ -34,7 +34,7 @@ class Health:
             raise ValueError(f'health: "{self.state}": write one of {", ".join(STATES)}')
 
 
-class HealthBoard:
+class DeviceHealthStore:
     """The health of all devices of a driver: (pool, device) -> health."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

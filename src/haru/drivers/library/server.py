@@ -26,7 +26,7 @@ from haru.client.api import ApiClient
 from haru.drivers.library import pools
 from haru.drivers.library.claim_service import DriverFiles, Plugin, Preparer
 from haru.drivers.library.errors import ClaimError
-from haru.drivers.library.health import Health, HealthBoard
+from haru.drivers.library.health import DeviceHealthStore, Health
 from haru.drivers.library.pools import Pool
 from haru.drivers.library.publisher import FOREIGN_SECONDS, SlicePublisher
 from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, SERVICES, V1, V1BETA1
@@ -85,7 +85,7 @@ class DriverServer:
         self._preparer = Preparer(plugin, options.name, client, files)
         who = pools.Publisher(options.name, options.node_name, options.node_uid)
         self._publisher = SlicePublisher(client, who, options.foreign_seconds)
-        self._board = HealthBoard()
+        self._health = DeviceHealthStore()
         self._pools: dict[str, Pool] = {}
         self._given: dict[tuple[str, str], Health] = {}
         self._servers: list[grpc.aio.Server] = []
@@ -142,8 +142,8 @@ class DriverServer:
 
     async def _show(self) -> None:
         keys = [(name, device) for name, pool in self._pools.items() for device in pool.devices()]
-        await self._board.replace({key: self._given.get(key, Health()) for key in keys})
-        taints = self._board.taints()
+        await self._health.replace({key: self._given.get(key, Health()) for key in keys})
+        taints = self._health.taints()
         for name in self._pools:
             self._publisher.taint(name, taints.get(name, {}))
 
@@ -204,7 +204,7 @@ class DriverServer:
         return answer
 
     async def _watch(self, _: dra.NodeWatchResourcesRequest, __: Any) -> AsyncIterator[dra.NodeWatchResourcesResponse]:
-        async for report in self._board.reports():
+        async for report in self._health.reports():
             yield report
 
     async def _info(self, _: dra.InfoRequest, __: Any) -> dra.PluginInfo:

@@ -104,7 +104,7 @@ def _profiles(card: Card) -> list[InstanceProfile]:
     return found
 
 
-class PlayedNvml:
+class SimulatedNvml:
     """Plays a recording's cards."""
 
     def __init__(self, recording: Recording) -> None:

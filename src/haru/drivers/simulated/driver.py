@@ -32,6 +32,7 @@ Obj = dict[str, Any]
 
 COMPONENT: Final = "simulated-driver"
 DRIVERS: Final = (NVIDIA_DRIVER, "tpu.google.com")
+WORKERS: Final = 16
 _BY_NODE: Final = "node"
 
 
@@ -93,14 +94,12 @@ class SimulatedDriver:
         *,
         recorder: EventRecorder | None = None,
         clock: Clock = SYSTEM,
-        workers: int = 16,
         resync_seconds: float = 30.0,
     ) -> None:
         self._client = client
         self._slim = client.metadata_only()
         self._catalogue = Catalogue(profile for profile, _ in nodes)
         self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)
-        self._workers = workers
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
         self._known = _KnownNodes()
@@ -127,7 +126,7 @@ class SimulatedDriver:
             await self._slices.wait_synced()
             self._unpublished |= self._known.profiles.keys()
             self._settled("")
-            group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
+            group.create_task(self._queue.run(self.sync, WORKERS), name=COMPONENT)
             group.create_task(self._looking.run(self._identify), name=f"{COMPONENT} strays")
 
     async def _install_classes(self) -> None:

@@ -40,7 +40,7 @@ from haru.node.podworker.userns import Ranges, UserNamespaceError, has_user, poo
 from haru.node.podworker.worker import PodWorker
 from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.status.pod_status import TERMINAL
-from haru.node.volumes.places import Places
+from haru.node.volumes.pod_volumes import PodVolumes
 from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
@@ -130,7 +130,7 @@ class Agent:
             machine=machine,
             addresses=list(options.addresses) or [own_address()],
             recorder=EventRecorder(self._client, "kubelet", instance=options.name),
-            places=Places(options.root),
+            volumes=PodVolumes(options.root),
             objects=Objects(self._client, self._objects_changed),
             handler_runner=HandlerRunner(runtime),
             devices=self._devices,
@@ -147,11 +147,11 @@ class Agent:
                 await _patiently(registration.register, "the node was not registered")
             with contextlib.suppress(CriError, OSError):
                 await registration.report(force=True)
-            group.create_task(registration.keep(), name="node status")
+            group.create_task(registration.run(), name="node status")
             starter = ContainerStarter(context)
             pods.add_handler(
-                lambda pod: self._heard(context, starter, pod),
-                lambda _, pod: self._heard(context, starter, pod),
+                lambda pod: self._pod_changed(context, starter, pod),
+                lambda _, pod: self._pod_changed(context, starter, pod),
                 self._removed,
             )
             group.create_task(pods.run(), name="pods of the node")
@@ -163,17 +163,17 @@ class Agent:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _heard(self, context: Context, starter: ContainerStarter, pod: Obj) -> None:
+    def _pod_changed(self, context: Context, starter: ContainerStarter, pod: Obj) -> None:
         uid = pod["metadata"]["uid"]
         worker = self.worker(uid)
         if worker is None:
-            worker = self._employ(context, starter, uid)
+            worker = self._start_worker(context, starter, uid)
             if problem := self._problem(pod):
                 context.recorder.event(pod, "Warning", *problem)
                 worker.reject(*problem)
         worker.update(pod)
 
-    def _employ(self, context: Context, starter: ContainerStarter, uid: str) -> PodWorker:
+    def _start_worker(self, context: Context, starter: ContainerStarter, uid: str) -> PodWorker:
         assert self._group is not None and self.pods is not None
         worker = PodWorker(context, starter, uid, self.pods.observe)
         task = self._group.create_task(worker.run(), name=f"pod {uid}")
@@ -220,7 +220,7 @@ class Agent:
                 answered = False
                 _log.log(logging.WARNING if answers else logging.DEBUG, "relist: %s", error)
             if answered != answers and self._registration is not None:
-                self._registration.look()
+                self._registration.report_soon()
             answers = answered
             await asyncio.sleep(self._options.intervals.relist_seconds)
 
@@ -232,12 +232,12 @@ class Agent:
             uid = one.labels.get(POD_UID)
             if uid:
                 seen.setdefault(uid, {})[one.id] = one.state
-        for uid in {*seen, *self._seen, *await asyncio.to_thread(context.places.known)}:
+        for uid in {*seen, *self._seen, *await asyncio.to_thread(context.volumes.known)}:
             worker = self.worker(uid)
             if worker is None:
-                self._employ(context, starter, uid).removed()
+                self._start_worker(context, starter, uid).removed()
             elif seen.get(uid) != self._seen.get(uid):
-                worker.poke()
+                worker.wake()
         self._seen = seen
         self.relisted = time.monotonic()
         if self.is_ready:

@@ -21,7 +21,7 @@ from haru.node.cri.client import RuntimeClient
 from haru.node.dra.devices import Devices
 from haru.node.podworker.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
 from haru.node.probes.probe_exec import HandlerRunner
-from haru.node.volumes.places import Places
+from haru.node.volumes.pod_volumes import PodVolumes
 
 Obj = dict[str, Any]
 
@@ -57,7 +57,7 @@ class Context:
     machine: Machine
     addresses: Sequence[str]
     recorder: EventRecorder
-    places: Places
+    volumes: PodVolumes
     objects: Objects
     handler_runner: HandlerRunner
     devices: Devices

@@ -15,7 +15,7 @@ from typing import Any
 from haru.client.events import EventRecorder
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.podworker.environment import Sources, secret_data
+from haru.node.podworker.environment import ReferencedObjects, secret_data
 from haru.node.podworker.restarts import CrashLoop
 from haru.proto import cri_pb2 as cri
 
@@ -80,7 +80,7 @@ class ImageManager:
         self._failed: dict[str, float] = {}
 
     async def ensure(
-        self, pod: Obj, container: Mapping[str, Any], sources: Sources, sandbox: cri.PodSandboxConfig
+        self, pod: Obj, container: Mapping[str, Any], sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
     ) -> cri.Image:
         """The image of a container, pulled if its policy says so. Raises `StartError`."""
         name, policy = container["image"], pull_policy(container)
@@ -104,7 +104,7 @@ class ImageManager:
                 raise StartError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
             raise StartError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
 
-    async def _pull(self, pod: Obj, name: str, sources: Sources, sandbox: cri.PodSandboxConfig) -> cri.Image:
+    async def _pull(self, pod: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig) -> cri.Image:
         key, now = f"{pod['metadata']['uid']}_{name}", time.time()
         wait, _ = self._pauses.wait(key, self._failed.get(key, 0.0), now)
         if wait > 0:

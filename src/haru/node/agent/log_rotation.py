@@ -44,14 +44,14 @@ class ContainerLogManager:
         """Look again and again until cancelled."""
         while True:
             await asyncio.sleep(SECONDS)
-            await self.look()
+            await self.rotate_all()
 
-    async def look(self) -> None:
+    async def rotate_all(self) -> None:
         """Rotate what has grown too large."""
         for one in list(self._running()):
-            path = Path(one.log_path)
+            path = Path(one.files.log)
             try:
-                if one.log_path and await asyncio.to_thread(_size, path) > self._max_bytes:
+                if one.files.log and await asyncio.to_thread(_size, path) > self._max_bytes:
                     await self._rotate(one, path)
             except (OSError, CriError) as error:
                 _log.warning("the log of container %s can not be rotated: %s", one.name, error)

@@ -18,7 +18,7 @@ from haru.client.informer import Informer, Selection
 from haru.clock import utc_now
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.names import parse_time
-from haru.node.podworker.environment import Sources
+from haru.node.podworker.environment import ReferencedObjects
 from haru.node.podworker.fields import ConfigError
 from haru.node.volumes.payload import references, token_requests
 
@@ -55,7 +55,7 @@ class Objects:
         self._watched: dict[tuple[Kind, str, str], _Watched] = {}
         self._tokens: dict[str, dict[str, _Token]] = {}
 
-    async def want(self, pod: Obj) -> Sources:
+    async def want(self, pod: Obj) -> ReferencedObjects:
         """Have everything that a pod refers to here; it is watched until `forget`. Raises `ConfigError`."""
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         config_maps, secrets = references(pod)
@@ -75,7 +75,7 @@ class Objects:
             late = [k for k in keys if not self._watched[k].informer.has_synced]
             text = ", ".join(f"{kind.plural}/{name}" for kind, _, name in late)
             raise ConfigError(f"failed to sync {text} cache: timed out waiting for the condition") from None
-        return Sources(
+        return ReferencedObjects(
             lambda name: self._get(CONFIG_MAPS, namespace, name), lambda name: self._get(SECRETS, namespace, name)
         )
 

@@ -59,8 +59,8 @@ class Registration:
         self._look = asyncio.Event()
         self.is_ready = False
 
-    def look(self) -> None:
-        """Something has happened to the machine: report now."""
+    def report_soon(self) -> None:
+        """Report now: something has happened to the machine."""
         self._look.set()
 
     async def register(self) -> Obj:
@@ -126,15 +126,15 @@ class Registration:
         )
         return wanted
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Renew the Lease and report until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                self._again(self._options.intervals.lease_seconds / 4, self.renew, "lease", asyncio.Event())
+                self._repeat(self._options.intervals.lease_seconds / 4, self.renew, "lease", asyncio.Event())
             )
-            group.create_task(self._again(self._options.intervals.status_seconds, self.report, "status", self._look))
+            group.create_task(self._repeat(self._options.intervals.status_seconds, self.report, "status", self._look))
 
-    async def _again(self, seconds: float, work: Any, what: str, sooner: asyncio.Event) -> None:
+    async def _repeat(self, seconds: float, work: Any, what: str, sooner: asyncio.Event) -> None:
         while True:
             try:
                 await work()

@@ -14,16 +14,16 @@ from haru.node.agent.context import Context
 from haru.node.agent.machine import own_address
 from haru.node.agent.node_status import KUBELET_VERSION
 from haru.node.agent.options import NodeOptions
-from haru.node.api.handlers import Shown
+from haru.node.api.handlers import KubeletSources
 from haru.node.api.http import HttpError
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.options import ServerOptions
 from haru.node.api.runtime_streams import RuntimeStreams
-from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
+from haru.node.api.sources import ContainerRef, LogOptions, Obj, StreamOptions, StreamRequest
 from haru.node.cgroups.tree import SystemdTree
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
-from haru.node.stats.kubelet.collector import Collector, Places
+from haru.node.stats.kubelet.collector import Collector, HostPaths
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.proto import cri_pb2 as cri
 from haru.upgrade_proxy import UpgradeResponse
@@ -86,15 +86,17 @@ class AgentView:
         """A container's log. Raises `HttpError`."""
         return await self._streams().read(pod, container, options)
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: StreamRequest) -> UpgradeResponse:
         """A command in a container. Raises `HttpError`, OSError."""
         return await self._streams().open_exec(container, options, asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_attach(
+        self, container: ContainerRef, options: StreamOptions, asked: StreamRequest
+    ) -> UpgradeResponse:
         """A container's own process. Raises `HttpError`, OSError."""
         return await self._streams().open_attach(container, options, asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: StreamRequest) -> UpgradeResponse:
         """Ports of a pod. Raises `HttpError`, OSError."""
         return await self._streams().open_ports(container, ports, asked)
 
@@ -130,21 +132,21 @@ class AgentView:
         while self.agent is None or self.agent.context is None or self.agent.pods is None:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)  # the agent asks its runtime first
         context, options = self.agent.context, self._options
-        places = Places(
+        paths = HostPaths(
             context.cgroups.hierarchies,
             options.root,
             options.logs,
             cgroup_root=options.cgroups.root,
             driver="systemd" if isinstance(context.cgroups.tree, SystemdTree) else "cgroupfs",
         )
-        self._collector = Collector(options.name, places, self.all, RuntimeStats(context.runtime).uses)
+        self._collector = Collector(options.name, paths, self.all, RuntimeStats(context.runtime).uses)
         await self._collector.run()
 
     def of_devices(self) -> Sequence[str]:
         """What /metrics says of devices."""
         return self.agent.devices.lines() if self.agent is not None else ()
 
-    def unwell(self) -> str:
+    def health_problem(self) -> str:
         """Why the agent's main loop is not well; nothing if it is."""
         agent = self.agent
         if agent is None or not agent.relisted:
@@ -216,7 +218,7 @@ async def serve(
     """Serve the API of an agent that is then given to the view; and the port. Raises OSError, ValueError."""
     view = AgentView(node)
     told = {name: str(value) for name, value in flags.items()}
-    shown = Shown(
+    shown = KubeletSources(
         view,
         view,
         view,
@@ -225,7 +227,7 @@ async def serve(
         flags=told,
         version=KUBELET_VERSION,
         gates=node.gates,
-        unwell=view.unwell,
+        health_problem=view.health_problem,
         probes=view.probes,
         more=(view.of_devices,),
     )

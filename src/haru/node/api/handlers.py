@@ -29,9 +29,9 @@ def _nothing() -> str:
 
 
 @dataclass(slots=True)
-class Shown:
+class KubeletSources:
     """What the API of one node shows. `configuration` is KubeletConfiguration's fields, `flags` those of the command
-    line; `unwell` says why the main loop is not well, or nothing; `more` are expositions for /metrics."""
+    line; `health_problem` says why the main loop is not well, or nothing; `more` are expositions for /metrics."""
 
     pods: Pods
     statistics: Statistics
@@ -41,7 +41,7 @@ class Shown:
     flags: Mapping[str, str] = field(default_factory=dict)
     version: str = "v1.36.0"
     gates: FeatureGates = field(default_factory=FeatureGates)
-    unwell: Callable[[], str] = _nothing
+    health_problem: Callable[[], str] = _nothing
     probes: Callable[[], str] = _nothing
     more: Sequence[Callable[[], Sequence[str]]] = ()
 
@@ -51,7 +51,7 @@ class Handlers:
 
     def __init__(
         self,
-        shown: Shown,
+        shown: KubeletSources,
         options: ServerOptions,
         counters: Counters,
         now: Callable[[], datetime] = utc_now,
@@ -130,7 +130,7 @@ class Handlers:
 
     async def healthz(self, request: Request) -> Answer:
         """Whether the agent is well."""
-        checks = {"ping": "", "log": "", "syncloop": self._shown.unwell()}
+        checks = {"ping": "", "log": "", "syncloop": self._shown.health_problem()}
         rest = request.parts[1:]
         if rest and (len(rest) > 1 or rest[0] not in checks):
             raise HttpError(404, "404 page not found")

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from haru.client.api import ApiClient
 from haru.node.api.access import Access, AlwaysAllow, WebhookAccess
 from haru.node.api.app import KubeletApp
+from haru.node.api.attributes import cleaned
 from haru.node.api.certificates import ensure_certificate
-from haru.node.api.handlers import Handlers, Shown
-from haru.node.api.health import HealthApp
+from haru.node.api.handlers import Handlers, KubeletSources
+from haru.node.api.http import Answer, HttpError, Receive, Request, Send, send_answer, text_answer
 from haru.node.api.identity import Authenticator
 from haru.node.api.listener import Listener, TlsFiles
 from haru.node.api.metrics import Counters
 from haru.node.api.options import ServerOptions
 from haru.node.api.reviews import ApiReviewer, Reviewer
+
+
+class HealthApp:
+    """`/healthz` and nothing else."""
+
+    def __init__(self, healthz: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._healthz = healthz
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        request = Request(scope, receive)
+        try:
+            if request.method not in ("GET", "HEAD") or request.path != cleaned(request.path):
+                raise HttpError(404, "404 page not found")
+            if request.parts[0] != "healthz":
+                raise HttpError(404, "404 page not found")
+            answer = await self._healthz(request)
+        except HttpError as error:
+            answer = text_answer(f"{error}\n", error.status)
+        await send_answer(answer, send, request.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +55,7 @@ class KubeletServer:
     def __init__(
         self,
         node: ServedNode,
-        shown: Shown,
+        shown: KubeletSources,
         options: ServerOptions,
         *,
         client: ApiClient | None,

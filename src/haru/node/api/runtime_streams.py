@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from haru.node.api.http import HttpError
 from haru.node.api.log_files import read_log
-from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
+from haru.node.api.sources import ContainerRef, LogOptions, Obj, StreamOptions, StreamRequest
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
@@ -68,7 +68,7 @@ class RuntimeStreams:
 
     # -- ways into containers -----------------------------------------------------------------------------------------
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: StreamRequest) -> UpgradeResponse:
         """A command in a container. Raises `HttpError`, OSError."""
         request = cri.ExecRequest(
             container_id=await self._running(container),
@@ -80,7 +80,9 @@ class RuntimeStreams:
         )
         return await _open(await self._url(self._runtime.exec_url(request)), asked)
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_attach(
+        self, container: ContainerRef, options: StreamOptions, asked: StreamRequest
+    ) -> UpgradeResponse:
         """A container's own process. Raises `HttpError`, OSError."""
         id_ = await self._running(container)
         tty = any(
@@ -94,7 +96,7 @@ class RuntimeStreams:
         )
         return await _open(await self._url(self._runtime.attach_url(request)), asked)
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: StreamRequest) -> UpgradeResponse:
         """Ports of a pod. Raises `HttpError`, OSError."""
         try:
             found = await self._runtime.sandboxes({POD_UID: container.pod["metadata"]["uid"]})
@@ -156,7 +158,7 @@ def _why(pod: Obj, container: str) -> str:
     return "ContainerCreating"
 
 
-async def _open(url: str, asked: Asked) -> UpgradeResponse:
+async def _open(url: str, asked: StreamRequest) -> UpgradeResponse:
     parts = urlsplit(url)
     host, tls = parts.hostname or "", None
     if parts.scheme == "https":

@@ -49,13 +49,15 @@ class Logs(Protocol):
 class Streams(Protocol):
     """Ways into containers. All raise `HttpError`, and OSError where the runtime can not be reached."""
 
-    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: StreamRequest) -> UpgradeResponse:
         """A command in a container."""
 
-    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> UpgradeResponse:
+    async def open_attach(
+        self, container: ContainerRef, options: StreamOptions, asked: StreamRequest
+    ) -> UpgradeResponse:
         """A container's own process."""
 
-    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> UpgradeResponse:
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: StreamRequest) -> UpgradeResponse:
         """Ports of a pod."""
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
@@ -85,7 +87,7 @@ class StreamOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StreamRequest:
     """The request for another protocol, as it is passed on."""
 
     method: str

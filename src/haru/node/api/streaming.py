@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from haru.node.api.http import Answer, HttpError, Request, json_answer, text_answer
-from haru.node.api.sources import Asked, ContainerRef, StreamOptions, Streams
+from haru.node.api.sources import ContainerRef, StreamOptions, StreamRequest, Streams
 from haru.upgrade_proxy import ByteStream, UpgradeResponse, splice, wants_upgrade
 
 Find = Callable[[str, str, str, str | None], ContainerRef]
@@ -76,7 +76,9 @@ class Streaming:
             raise HttpError(404, "404 page not found")
         return self._find(parts[0], parts[1], parts[2] if len(parts) == 4 else "", parts[-1])
 
-    async def _connect(self, request: Request, opening: Callable[[Asked], Awaitable[UpgradeResponse]]) -> Answer:
+    async def _connect(
+        self, request: Request, opening: Callable[[StreamRequest], Awaitable[UpgradeResponse]]
+    ) -> Answer:
         if not wants_upgrade(request.scope["headers"]):
             raise HttpError(400, "Upgrade request required")
         if self._open >= self._most:
@@ -106,9 +108,9 @@ class Streaming:
         return Answer(101, upgraded=upgraded)
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: Request) -> StreamRequest:
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]]
-    return Asked(request.method, [(name, value) for name, value in headers if name not in _NOT_PASSED])
+    return StreamRequest(request.method, [(name, value) for name, value in headers if name not in _NOT_PASSED])
 
 
 def stream_options(request: Request) -> StreamOptions:

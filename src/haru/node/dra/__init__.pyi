@@ -1,5 +1,5 @@
 from .adapters import AgentPods as AgentPods
-from .adapters import run_beside as run_beside
+from .adapters import run_with_devices as run_with_devices
 from .devices import DevicesError as DevicesError
 from .devices import Prepared as Prepared
 from .errors import ClaimRefused as ClaimRefused

@@ -24,7 +24,7 @@ class AgentPods:
         return list(informer.store.values()) if informer is not None and informer.has_synced else None
 
 
-async def run_beside(agent: Agent, devices: NodeDevices) -> None:
+async def run_with_devices(agent: Agent, devices: NodeDevices) -> None:
     """Until cancelled, or one of both ends: its error is raised."""
     works = [agent.run(), devices.run(), _follow(agent, devices)]
     tasks = [asyncio.create_task(work, name=f"haru node {number}") for number, work in enumerate(works)]
@@ -43,4 +43,4 @@ async def _follow(agent: Agent, devices: NodeDevices) -> None:
     while True:
         worker = agent.worker(await devices.pod_to_update())
         if worker is not None:
-            worker.poke()
+            worker.wake()

@@ -75,7 +75,7 @@ def _dynamic(uses: Iterable[Use], find: Find) -> list[podresources.DynamicResour
     return told
 
 
-class Bucket:
+class TokenBucket:
     """So many calls at once, and so many a second after that."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,13 +102,13 @@ class PodResourcesServer:
         find: Find,
         metrics: DraMetrics,
         allocatable: Callable[[], podresources.AllocatableResourcesResponse] = all_cpus,
-        bucket: Bucket | None = None,
+        bucket: TokenBucket | None = None,
     ) -> None:
         self._pods = pods
         self._find = find
         self._metrics = metrics
         self._allocatable = allocatable
-        self._bucket = bucket or Bucket(RATE, BURST)
+        self._bucket = bucket or TokenBucket(RATE, BURST)
         self._server: grpc.aio.Server | None = None
         self._path: Path | None = None
 

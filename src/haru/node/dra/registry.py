@@ -32,7 +32,7 @@ _LONGEST_NAME: Final = 63
 Identity = tuple[int, int, int]
 
 
-class Refused(Exception):
+class RegistrationRefused(Exception):
     """A plugin cannot be registered; the text is what it is told."""
 
 
@@ -102,7 +102,7 @@ class PluginRegistry:
         while True:
             try:
                 instance = await self._register(path)
-            except Refused as error:
+            except RegistrationRefused as error:
                 _LOG.warning("%s: %s", path, error)
                 return
             except (OSError, MessageError) as error:
@@ -126,7 +126,7 @@ class PluginRegistry:
                 await asyncio.shield(instance.close())
 
     async def _register(self, path: Path) -> Instance:
-        """Ask, judge, tell. Raises `Refused`; OSError while nobody answers."""
+        """Ask, judge, tell. Raises `RegistrationRefused`; OSError while nobody answers."""
         import grpc.aio
 
         async with channel(path) as through:
@@ -136,7 +136,7 @@ class PluginRegistry:
                 tell = call(through, method(REGISTRATION, "NotifyRegistrationStatus"), dra.RegistrationStatusResponse)
                 try:
                     instance = self._judge(path, info)
-                except Refused as error:
+                except RegistrationRefused as error:
                     await tell(dra.RegistrationStatus(error=str(error)), timeout=_ASK_SECONDS)
                     raise
                 try:
@@ -150,19 +150,21 @@ class PluginRegistry:
 
     def _judge(self, path: Path, info: dra.PluginInfo) -> Instance:
         if info.type != PLUGIN_TYPE:
-            raise Refused(f'type: "{info.type}": only {PLUGIN_TYPE} is registered here')
+            raise RegistrationRefused(f'type: "{info.type}": only {PLUGIN_TYPE} is registered here')
         if len(info.name) > _LONGEST_NAME or is_dns1123_subdomain(info.name):
-            raise Refused(f'name: "{info.name}": no name of a driver: write a DNS subdomain of at most 63 characters')
+            raise RegistrationRefused(
+                f'name: "{info.name}": no name of a driver: write a DNS subdomain of at most 63 characters'
+            )
         endpoint = info.endpoint or str(path.absolute())
         if not endpoint.startswith("/"):
-            raise Refused(f'endpoint: "{endpoint}": write an absolute path')
+            raise RegistrationRefused(f'endpoint: "{endpoint}": write an absolute path')
         version = negotiate(info.supported_versions)
         if not version:
             told = ", ".join(info.supported_versions) or "none"
-            raise Refused(f"supported_versions: {told}: name v1.DRAPlugin or v1beta1.DRAPlugin")
+            raise RegistrationRefused(f"supported_versions: {told}: name v1.DRAPlugin or v1beta1.DRAPlugin")
         for other_path, other in self._instances.items():
             if other.endpoint == endpoint and other_path != path:
-                raise Refused(f'endpoint: "{endpoint}": registered by {other_path.name}')
+                raise RegistrationRefused(f'endpoint: "{endpoint}": registered by {other_path.name}')
         return Instance(info.name, endpoint, version, HEALTH in info.supported_versions, path, self._metrics)
 
 

@@ -15,8 +15,8 @@ from haru.node.cri.errors import CriError
 from haru.node.dra import cdi
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
-from haru.node.podworker.environment import Sources, command_of, environment, expand
-from haru.node.podworker.fields import ConfigError, Place
+from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
+from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
@@ -31,8 +31,8 @@ _HOOK_SECONDS = 3600.0
 class PodInputs:
     """What the containers of a pod are made from: objects, addresses, devices."""
 
-    sources: Sources
-    place: Place
+    sources: ReferencedObjects
+    facts: DownwardFacts
     prepared: Prepared = field(default_factory=Prepared)
 
 
@@ -55,7 +55,7 @@ class ContainerStarter:
         self._context = context
         self._images = ImageManager(context.runtime, context.recorder)
 
-    async def volumes(self, pod: Obj, sources: Sources, place: Place) -> bool:
+    async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
         """Have the pod's volumes ready and up to date; whether one changed. Raises `ConfigError`, OSError."""
         try:
             token = await self._context.objects.tokens(pod)
@@ -64,8 +64,8 @@ class ContainerStarter:
         changed = False
         for volume in pod["spec"].get("volumes") or ():
             try:
-                files = files_of(pod, volume, sources, place, token)
-                changed |= await asyncio.to_thread(self._context.places.make, pod, volume, files)
+                files = files_of(pod, volume, sources, facts, token)
+                changed |= await asyncio.to_thread(self._context.volumes.make, pod, volume, files)
             except (ConfigError, ValueError, OSError) as error:
                 raise ConfigError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
         return changed
@@ -94,14 +94,14 @@ class ContainerStarter:
             self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
             raise StartError("RunContainerError", error.details) from error
         self._tell(pod, "Normal", "Started", f"Started container {container['name']}")
-        await self._after_start(pod, container, id_, request.inputs.place)
+        await self._after_start(pod, container, id_, request.inputs.facts)
         return id_
 
-    async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, place: Place) -> None:
+    async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, facts: DownwardFacts) -> None:
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
             return
-        address = next(iter(place.pod_ips), "")
+        address = next(iter(facts.pod_ips), "")
         answer = await self._context.handler_runner.run(hook, container, id_, address, _HOOK_SECONDS)
         if answer.well:
             return
@@ -111,10 +111,10 @@ class ContainerStarter:
 
     def _config(self, request: ContainerStart, image_ref: str) -> cri.ContainerConfig:
         pod, container, inputs = request.pod, request.container, request.inputs
-        values = environment(pod, container, inputs.sources, inputs.place)
+        values = environment(pod, container, inputs.sources, inputs.facts)
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
-        mounts = self._mounts(pod, container, inputs.place, lambda text: expand(text, known))
+        mounts = self._mounts(pod, container, inputs.facts, lambda text: expand(text, known))
         mounts += inputs.prepared.mounts.get(container["name"], ())
         users = self._context.users(pod)
         mapping = cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None
@@ -143,14 +143,14 @@ class ContainerStarter:
         return message
 
     def _mounts(
-        self, pod: Obj, container: Mapping[str, Any], place: Place, expanded: Callable[[str], str]
+        self, pod: Obj, container: Mapping[str, Any], facts: DownwardFacts, expanded: Callable[[str], str]
     ) -> list[cri.Mount]:
-        places = self._context.places
-        mounts = [places.mount(pod, mount, expanded) for mount in container.get("volumeMounts") or ()]
-        own = places.pod(pod["metadata"]["uid"])
+        volumes = self._context.volumes
+        mounts = [volumes.mount(pod, mount, expanded) for mount in container.get("volumeMounts") or ()]
+        own = volumes.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
         if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):
-            hosts = _hosts_file(own / "etc-hosts", pod, place)
+            hosts = _hosts_file(own / "etc-hosts", pod, facts)
             mounts.append(cri.Mount(container_path="/etc/hosts", host_path=str(hosts)))
         # Each start has a file of its own for its last words.
         path = container.get("terminationMessagePath") or "/dev/termination-log"
@@ -167,7 +167,7 @@ class ContainerStarter:
         self._context.recorder.event(pod, kind, reason, message)
 
 
-def _hosts_file(file: Path, pod: Obj, place: Place) -> Path:
+def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts) -> Path:
     """The pod's /etc/hosts: itself, and the aliases that it asks for."""
     meta, spec = pod["metadata"], pod["spec"]
     if uses_host_network(pod):
@@ -183,7 +183,7 @@ def _hosts_file(file: Path, pod: Obj, place: Place) -> Path:
             "fe00::1\tip6-allnodes",
             "fe00::2\tip6-allrouters",
         ]
-        lines += [f"{ip}\t{hostname}" for ip in place.pod_ips]
+        lines += [f"{ip}\t{hostname}" for ip in facts.pod_ips]
     if spec.get("hostAliases"):
         lines += ["", "# Entries added by HostAliases."]
         lines += ["\t".join([alias["ip"], *alias.get("hostnames", ())]) for alias in spec["hostAliases"]]

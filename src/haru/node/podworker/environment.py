@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
+from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 
 Obj = dict[str, Any]
 Lookup = Callable[[str], Obj | None]
@@ -19,7 +19,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ReferencedObjects:
     """Objects of the pod's namespace by name; None for one that does not exist."""
 
     config_map: Lookup
@@ -38,7 +38,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def environment(
-    pod: Obj, container: Mapping[str, Any], sources: Sources, place: Place, given: Sequence[tuple[str, str]] = ()
+    pod: Obj,
+    container: Mapping[str, Any],
+    sources: ReferencedObjects,
+    facts: DownwardFacts,
+    given: Sequence[tuple[str, str]] = (),
 ) -> dict[str, bytes]:
     """Name to value, in order; `given` are variables that the pod may override. Raises `ConfigError`."""
     values: dict[str, bytes] = {name: value.encode() for name, value in given}
@@ -47,7 +51,7 @@ def environment(
     for variable in container.get("env") or ():
         known = {name: value.decode(errors="replace") for name, value in values.items()}
         if variable.get("valueFrom"):
-            found = _referenced(pod, container, variable, sources, place)
+            found = _referenced(pod, container, variable, sources, facts)
             if found is not None:
                 values[variable["name"]] = found
         else:
@@ -73,7 +77,7 @@ def secret_data(secret: Obj) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
 
-def _whole(pod: Obj, source: Mapping[str, Any], sources: Sources) -> dict[str, bytes]:
+def _whole(pod: Obj, source: Mapping[str, Any], sources: ReferencedObjects) -> dict[str, bytes]:
     """All keys of an envFrom source, with its prefix."""
     prefix = source.get("prefix", "")
     if ref := source.get("configMapRef"):
@@ -88,14 +92,18 @@ def _whole(pod: Obj, source: Mapping[str, Any], sources: Sources) -> dict[str, b
 
 
 def _referenced(
-    pod: Obj, container: Mapping[str, Any], variable: Mapping[str, Any], sources: Sources, place: Place
+    pod: Obj,
+    container: Mapping[str, Any],
+    variable: Mapping[str, Any],
+    sources: ReferencedObjects,
+    facts: DownwardFacts,
 ) -> bytes | None:
     """The value of a reference; None for an optional one that is not there."""
     origin = variable["valueFrom"]
     if ref := origin.get("fieldRef"):
-        return field_value(pod, ref["fieldPath"], place).encode()
+        return field_value(pod, ref["fieldPath"], facts).encode()
     if ref := origin.get("resourceFieldRef"):
-        return resource_value(pod, container, ref, place).encode()
+        return resource_value(pod, container, ref, facts).encode()
     if ref := origin.get("configMapKeyRef"):
         return _key(pod, "ConfigMap", ref, _object(pod, "configmap", ref, sources.config_map), config_map_data)
     if ref := origin.get("secretKeyRef"):

@@ -23,7 +23,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DownwardFacts:
     """Where a pod is: addresses, and what the node has for pods."""
 
     host_ips: Sequence[str] = ()
@@ -31,7 +31,7 @@ class Place:
     allocatable: Mapping[str, str] = field(default_factory=dict)
 
 
-def field_value(pod: Obj, path: str, place: Place) -> str:
+def field_value(pod: Obj, path: str, facts: DownwardFacts) -> str:
     """The text of a fieldRef. Raises `ConfigError`."""
     meta, spec = pod["metadata"], pod["spec"]
     if found := _SUBSCRIPT.fullmatch(path):
@@ -44,10 +44,10 @@ def field_value(pod: Obj, path: str, place: Place) -> str:
         "spec.nodeName": spec.get("nodeName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
         "spec.restartPolicy": spec.get("restartPolicy", ""),
-        "status.hostIP": next(iter(place.host_ips), ""),
-        "status.hostIPs": ",".join(place.host_ips),
-        "status.podIP": next(iter(place.pod_ips), ""),
-        "status.podIPs": ",".join(place.pod_ips),
+        "status.hostIP": next(iter(facts.host_ips), ""),
+        "status.hostIPs": ",".join(facts.host_ips),
+        "status.podIP": next(iter(facts.pod_ips), ""),
+        "status.podIPs": ",".join(facts.pod_ips),
         "metadata.labels": _lines(labels_of(pod)),
         "metadata.annotations": _lines(annotations_of(pod)),
     }
@@ -56,7 +56,7 @@ def field_value(pod: Obj, path: str, place: Place) -> str:
     return str(simple[path])
 
 
-def resource_value(pod: Obj, container: Mapping[str, Any], ref: Mapping[str, Any], place: Place) -> str:
+def resource_value(pod: Obj, container: Mapping[str, Any], ref: Mapping[str, Any], facts: DownwardFacts) -> str:
     """The number of a resourceFieldRef, rounded up to its divisor; without a limit it is what the node has."""
     asked = ref.get("containerName") or container["name"]
     named = [c for c in (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())) if c["name"] == asked]
@@ -67,7 +67,7 @@ def resource_value(pod: Obj, container: Mapping[str, Any], ref: Mapping[str, Any
     listed = resources.get(part) or {}
     text = listed.get(resource)
     if text is None and part == "limits":
-        text = place.allocatable.get(resource, "0")
+        text = facts.allocatable.get(resource, "0")
     divisor = parse_quantity(ref.get("divisor") or "0")
     amount = parse_quantity(text or "0")
     return str(_divided(amount, divisor))

@@ -46,6 +46,22 @@ class SeenSandbox:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenImage:
+    """The image of a container: as its pod names it, and as the runtime does."""
+
+    name: str = ""
+    ref: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFiles:
+    """Paths on this machine: the log of a container, and the file for its termination message."""
+
+    log: str = ""
+    termination_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SeenContainer:
     """One start of a container of a pod. Times are nanoseconds since the epoch."""
 
@@ -59,15 +75,10 @@ class SeenContainer:
     exit_code: int = 0
     reason: str = ""
     message: str = ""
-    image: str = ""
-    image_ref: str = ""
-    hash: str = ""
+    image: SeenImage = field(default_factory=lambda: SeenImage())
     sandbox: str = ""
     user: Mapping[str, Any] | None = None
-    log_path: str = ""
-    """On this machine."""
-    message_file: str = ""
-    """On this machine: where the container leaves its last words."""
+    files: ContainerFiles = field(default_factory=lambda: ContainerFiles())
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -91,15 +102,19 @@ class SeenContainer:
             exit_code=status.exit_code,
             reason=status.reason,
             message=status.message,
-            image=status.image.user_specified_image or status.image.image,
-            image_ref=status.image_ref,
-            hash=noted.get(HASH, ""),
+            image=SeenImage(status.image.user_specified_image or status.image.image, status.image_ref),
             sandbox=sandbox,
             user=user,
-            log_path=status.log_path,
-            message_file=next((one.host_path for one in status.mounts if one.container_path == where), ""),
+            files=ContainerFiles(
+                status.log_path, next((one.host_path for one in status.mounts if one.container_path == where), "")
+            ),
             annotations=noted,
         )
+
+    @property
+    def hash(self) -> str:
+        """The hash of the definition that it was made from; empty if nobody noted it."""
+        return self.annotations.get(HASH, "")
 
     @property
     def runs(self) -> bool:

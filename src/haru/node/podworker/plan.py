@@ -21,7 +21,7 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResults:
     """What the probes of one running container said last; None: nothing yet, or there is no such probe."""
 
     startup: bool | None = None
@@ -77,7 +77,9 @@ def uses_host_network(pod: Obj) -> bool:
 
 
 class _Planner:
-    def __init__(self, pod: Obj, seen: SeenPod, probed: Mapping[str, Probed], loop: CrashLoop, now: float) -> None:
+    def __init__(
+        self, pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], loop: CrashLoop, now: float
+    ) -> None:
         self.pod, self.seen, self.probed, self.loop, self.now = pod, seen, probed, loop, now
         self.kills: list[Kill] = []
         self.starts: list[str] = []
@@ -96,7 +98,7 @@ class _Planner:
 
     def failed_probe(self, seen: SeenContainer) -> str:
         """Which probe asks for the end of a running container."""
-        said = self.probed.get(seen.id, Probed())
+        said = self.probed.get(seen.id, ProbeResults())
         return "startup" if said.startup is False else "liveness" if said.liveness is False else ""
 
     def kill(self, container: Mapping[str, Any], seen: SeenContainer, probe: str, *, again: bool) -> None:
@@ -105,7 +107,7 @@ class _Planner:
         tail = ", will be restarted" if again else ""
         self.kills.append(Kill(seen.id, name, f"Container {name} {why}{tail}", probe))
 
-    def end_doubles(self) -> None:
+    def kill_duplicates(self) -> None:
         """End whatever runs beside a newer container of its name."""
         spec = self.pod["spec"]
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
@@ -148,7 +150,7 @@ class _Planner:
         if probe := self.failed_probe(last):
             self.kill(container, last, probe, again=True)
             return False
-        said = self.probed.get(last.id, Probed())
+        said = self.probed.get(last.id, ProbeResults())
         return not container.get("startupProbe") or said.startup is True
 
     def containers(self) -> bool:
@@ -170,14 +172,14 @@ class _Planner:
         return kept
 
 
-def decide(pod: Obj, seen: SeenPod, probed: Mapping[str, Probed], loop: CrashLoop, now: float) -> Plan:
+def decide(pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], loop: CrashLoop, now: float) -> Plan:
     """What a pod that is not being deleted needs now. `probed` is by container id; `now` is seconds since the epoch."""
     usable, attempt = _sandbox(pod, seen)
     planner = _Planner(pod, seen, probed, loop, now)
     if not usable:
         return _without_sandbox(pod, seen, planner, attempt)
     sandbox = seen.sandboxes[0].id
-    planner.end_doubles()
+    planner.kill_duplicates()
     through = planner.init(sandbox)
     if through is None:
         return Plan(end_pod=True, is_over=True)

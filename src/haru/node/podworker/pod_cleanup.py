@@ -28,7 +28,7 @@ class PodCleanup:
     async def note(self, pod: Obj) -> None:
         """Write down whose things will be here. Raises OSError."""
         if not self._noted:
-            await asyncio.to_thread(self._context.places.note, pod)
+            await asyncio.to_thread(self._context.volumes.note, pod)
             self._noted = True
 
     async def give_back(self, pod: Obj | None) -> None:
@@ -38,7 +38,7 @@ class PodCleanup:
         """
         await self._context.devices.unprepare(self._uid)
         await asyncio.to_thread(self._context.ranges.release, self._uid)
-        await asyncio.to_thread(self._context.places.empty, self._uid)
+        await asyncio.to_thread(self._context.volumes.empty, self._uid)
         if pod := pod or await self._known():
             await self._sandboxes.remove_group(pod)
 
@@ -52,9 +52,9 @@ class PodCleanup:
         if pod := pod or await self._known():
             logs = log_directory(str(self._context.options.logs), pod)
             await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
-        await asyncio.to_thread(self._context.places.remove, self._uid)
+        await asyncio.to_thread(self._context.volumes.remove, self._uid)
         self._noted = False
 
     async def _known(self) -> Obj | None:
         """As much of the pod as was noted."""
-        return await asyncio.to_thread(self._context.places.noted, self._uid)
+        return await asyncio.to_thread(self._context.volumes.noted, self._uid)

@@ -21,7 +21,7 @@ _MOST_LOG_LINES = 80
 
 
 class RuntimeStatus:
-    """Looks at one pod. What has ended stays as it was seen.
+    """Observes one pod in the runtime. What has ended stays as it was seen.
 
     A list may be behind what was just made. So whatever was seen alive, was made here or is told of in the pod's status
     is asked for by its id when a list leaves it out: what is believed to be gone is started again beside itself.
@@ -37,7 +37,7 @@ class RuntimeStatus:
         """A container was made."""
         self._alive[id_] = sandbox
 
-    async def look(self, told: Iterable[str] = ()) -> SeenPod:
+    async def observe(self, told: Iterable[str] = ()) -> SeenPod:
         """The pod as it is now; `told` are ids of containers that should be there. Raises `CriError`."""
         labels = {POD_UID: self._uid}
         sandboxes, containers = await asyncio.gather(self._runtime.sandboxes(labels), self._runtime.containers(labels))
@@ -70,21 +70,21 @@ class RuntimeStatus:
             self._gone.add(id_)
             return None
         if seen.state == EXITED:
-            return replace(seen, message=await asyncio.to_thread(last_words, seen))
+            return replace(seen, message=await asyncio.to_thread(termination_message, seen))
         return seen
 
 
-def last_words(seen: SeenContainer) -> str:
+def termination_message(seen: SeenContainer) -> str:
     """What a container that has ended left behind, else what the runtime says."""
     text = ""
-    if seen.message_file:
+    if seen.files.termination_message:
         try:
-            with Path(seen.message_file).open("rb") as file:
+            with Path(seen.files.termination_message).open("rb") as file:
                 text = file.read(_MOST_MESSAGE).decode(errors="replace")
         except OSError:
             text = ""
     if not text and seen.exit_code and seen.annotations.get(MESSAGE_POLICY) == "FallbackToLogsOnError":
-        text = _log_end(Path(seen.log_path))
+        text = _log_end(Path(seen.files.log))
     return text or seen.message
 
 

@@ -27,7 +27,7 @@ from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
-from haru.node.podworker.fields import ConfigError, Place
+from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Plan, container_hash, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
@@ -36,7 +36,7 @@ from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.probes.prober import Prober
-from haru.node.status.container_status import Known, by_name, has_run, living_ids
+from haru.node.status.container_status import StatusInputs, by_name, has_run, living_ids
 from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
@@ -51,6 +51,7 @@ OVERDUE = "Pod was active on the node longer than the specified deadline"
 class _State:
     """What a worker has decided of its pod."""
 
+    pauses: CrashLoop
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By container that waits: a reason and a message."""
     retry_at: dict[str, float] = field(default_factory=dict)
@@ -67,20 +68,19 @@ class PodWorker:
     """Keeps one pod as it should be. `written(pod)` is called with what the API answered to a written status."""
 
     def __init__(self, context: Context, starter: ContainerStarter, uid: str, written: Callable[[Obj], None]) -> None:
-        options = context.options
         self._context, self._starter, self.uid, self._written = context, starter, uid, written
         self.pod: Obj | None = None
         self.seen = SeenPod()
         self._wake = asyncio.Event()
         self._runtime_status = RuntimeStatus(context.runtime, uid)
-        self._killer = ContainerKiller(context, self.poke)
-        self._prober = Prober(context.handler_runner, context.recorder, self.poke)
+        self._killer = ContainerKiller(context, self.wake)
+        self._prober = Prober(context.handler_runner, context.recorder, self.wake)
         self._status_manager = StatusManager(context)
         self._sandboxes = Sandboxes(context)
         self._cleanup = PodCleanup(context, self._sandboxes, uid)
-        self._pauses = CrashLoop(options.intervals.crash_first_seconds, options.intervals.crash_longest_seconds)
         self._backoff = Backoff(base=1.0, cap=20.0)
-        self._state = _State()
+        intervals = context.options.intervals
+        self._state = _State(CrashLoop(intervals.crash_first_seconds, intervals.crash_longest_seconds))
 
     # -- what others say ----------------------------------------------------------------------------------------------
 
@@ -89,23 +89,23 @@ class PodWorker:
         if self.pod is not None and self.pod["metadata"].get("generation") != pod["metadata"].get("generation"):
             self._state.retry_at.clear()
         self.pod = pod
-        self.poke()
+        self.wake()
 
     def removed(self) -> None:
         """The pod is no longer in the API, or never was."""
         self._state.is_gone = True
-        self.poke()
+        self.wake()
 
     def objects_changed(self) -> None:
         """Something that the pod refers to has changed: what failed for the want of it is tried again."""
         self._state.retry_at.clear()
-        self.poke()
+        self.wake()
 
     def reject(self, reason: str, message: str) -> None:
         """The node does not take the pod."""
         self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Look again."""
         self._wake.set()
 
@@ -138,27 +138,29 @@ class PodWorker:
     async def _sync(self) -> float | None:
         """One round; seconds until the next one, or None if there is none."""
         pod = self.pod
-        seen = self.seen = await self._look(pod)
+        seen = self.seen = await self._observe(pod)
         if pod is None:
             return (
-                await self._end(None, seen) if self._state.is_gone else self._context.options.intervals.resync_seconds
+                await self._sync_deleted(None, seen)
+                if self._state.is_gone
+                else self._context.options.intervals.resync_seconds
             )
         if self._state.is_gone or pod["metadata"].get("deletionTimestamp"):
-            return await self._end(pod, seen)
+            return await self._sync_deleted(pod, seen)
         if (pod.get("status") or {}).get("phase") in TERMINAL:
-            return await self._rest(pod, seen)
+            return await self._sync_terminal(pod, seen)
         left = self._check_deadline(pod)
         if self._state.is_over:
-            if not await self._all_ended(pod, seen):
-                await self._tell(pod, seen)
+            if not await self._kill_all(pod, seen):
+                await self._write_status(pod, seen)
                 return self._context.options.intervals.resync_seconds
-            await self._tell(pod, await self._look(pod))
+            await self._write_status(pod, await self._observe(pod))
             return 0.0
-        wait = await self._keep(pod, seen)
+        wait = await self._sync_active(pod, seen)
         return wait if left is None else min(wait, left)
 
-    async def _look(self, pod: Obj | None) -> SeenPod:
-        return await self._runtime_status.look(living_ids(pod) if pod is not None else ())
+    async def _observe(self, pod: Obj | None) -> SeenPod:
+        return await self._runtime_status.observe(living_ids(pod) if pod is not None else ())
 
     def _check_deadline(self, pod: Obj) -> float | None:
         """Seconds until the pod has been active for too long; it is over from then on."""
@@ -173,30 +175,30 @@ class PodWorker:
 
     # -- a pod that is to run -----------------------------------------------------------------------------------------
 
-    async def _keep(self, pod: Obj, seen: SeenPod) -> float:
-        place = self._place(pod, seen)
-        self._watch_probes(pod, seen, place)
-        plan = decide(pod, seen, self._prober.results(), self._pauses, time.time())
-        self._note(plan, seen)
+    async def _sync_active(self, pod: Obj, seen: SeenPod) -> float:
+        facts = self._facts(pod, seen)
+        self._watch_probes(pod, seen, facts)
+        plan = decide(pod, seen, self._prober.results(), self._state.pauses, time.time())
+        self._note_crashing(plan, seen)
         self._state.is_over = self._state.is_over or plan.is_over
-        pod = await self._tell(pod, seen)
+        pod = await self._write_status(pod, seen)
         if plan.end_pod:
-            if not await self._all_ended(pod, seen):
+            if not await self._kill_all(pod, seen):
                 return self._context.options.intervals.resync_seconds
             return 0.0
         if plan.is_over:
             return 0.0
         for kill in plan.kills:
-            self._kill(pod, seen, kill, place)
+            self._kill(pod, seen, kill, facts)
         await self._cleanup.note(pod)
-        inputs = await self._prepare(pod, place)
+        inputs = await self._prepare(pod, facts)
         if inputs is None:
             return _RETRY_SECONDS
         if plan.make_sandbox:
             return 0.0 if await self._make_sandbox(pod, plan.attempt, seen) else self._backoff.next()
         return await self._start_all(pod, seen, plan, inputs)
 
-    def _note(self, plan: Plan, seen: SeenPod) -> None:
+    def _note_crashing(self, plan: Plan, seen: SeenPod) -> None:
         """What is told of containers that wait."""
         for name in list(self._state.reasons):
             last = seen.newest(name)
@@ -205,15 +207,15 @@ class PodWorker:
         for name, message in plan.crashing.items():
             self._state.reasons[name] = "CrashLoopBackOff", message
 
-    async def _prepare(self, pod: Obj, place: Place) -> PodInputs | None:
+    async def _prepare(self, pod: Obj, facts: DownwardFacts) -> PodInputs | None:
         """What the pod refers to and its volumes; None if something is missing, which is told."""
         try:
             sources = await self._context.objects.want(pod)
-            await self._starter.volumes(pod, sources, place)
+            await self._starter.volumes(pod, sources, facts)
         except ConfigError as error:
             self._context.recorder.event(pod, "Warning", "FailedMount", str(error))
             return None
-        return PodInputs(sources, place)
+        return PodInputs(sources, facts)
 
     async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
         for sandbox in seen.sandboxes:
@@ -260,7 +262,7 @@ class PodWorker:
                 pause = _RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
                 self._state.retry_at[name] = time.time() + pause
                 wait = min(wait, pause)
-                self.poke()
+                self.wake()
             except DevicesError as error:
                 self._context.recorder.event(pod, "Warning", error.reason, str(error))
                 wait = min(wait, _RETRY_SECONDS)
@@ -270,9 +272,9 @@ class PodWorker:
         history, sandbox = seen.history(spec["name"]), seen.sandbox
         assert sandbox is not None
         attempt = self._attempt(pod, spec["name"], seen)
-        await self._clear_way(history)
+        await self._remove_earlier_starts(history)
         if history and history[0].state == EXITED:
-            self._pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
+            self._state.pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
         config = self._sandboxes.config(pod, sandbox.attempt)
         request = ContainerStart(pod, spec, attempt, sandbox, config, inputs)
         await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
@@ -280,9 +282,9 @@ class PodWorker:
         for old in history[1:]:
             await self._context.runtime.remove_container(old.id)
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(Path(old.log_path).unlink)
+                await asyncio.to_thread(Path(old.files.log).unlink)
 
-    async def _clear_way(self, history: Sequence[SeenContainer]) -> None:
+    async def _remove_earlier_starts(self, history: Sequence[SeenContainer]) -> None:
         """Make sure that no earlier start of a container runs or comes to run: nothing runs twice. Raises `StartError`.
 
         One that is only made may be on its way to run, if a call for that took longer than anybody waited, or its
@@ -313,7 +315,7 @@ class PodWorker:
                     return int(one.get("restartCount", 0)) + has_run(one)
         return 0
 
-    def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, place: Place) -> None:
+    def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, facts: DownwardFacts) -> None:
         container = next(one for one in seen.containers if one.id == kill.id)
         spec = next(
             one
@@ -322,9 +324,9 @@ class PodWorker:
         )
         own = (spec.get(f"{kill.probe}Probe") or {}).get("terminationGracePeriodSeconds") if kill.probe else None
         grace = grace_of(pod) if own is None else float(own)
-        self._killer.kill(KillTarget(container, pod, spec, next(iter(place.pod_ips), "")), grace, kill.message)
+        self._killer.kill(KillTarget(container, pod, spec, next(iter(facts.pod_ips), "")), grace, kill.message)
 
-    def _watch_probes(self, pod: Obj, seen: SeenPod, place: Place) -> None:
+    def _watch_probes(self, pod: Obj, seen: SeenPod, facts: DownwardFacts) -> None:
         specs = {one["name"]: one for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])}
         before = {**by_name(pod, "containerStatuses"), **by_name(pod, "initContainerStatuses")}
         running = [one for one in seen.containers if one.runs and not self._killer.is_killing(one.id)]
@@ -335,17 +337,17 @@ class PodWorker:
                 continue
             had = before.get(one.name)
             same = had is not None and str(had.get("containerID", "")).endswith(f"//{one.id}")
-            self._prober.watch(pod, spec, one, next(iter(place.pod_ips), "127.0.0.1"), had if same else None)
+            self._prober.watch(pod, spec, one, next(iter(facts.pod_ips), "127.0.0.1"), had if same else None)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    async def _all_ended(self, pod: Obj | None, seen: SeenPod) -> bool:
+    async def _kill_all(self, pod: Obj | None, seen: SeenPod) -> bool:
         """End containers, then sandboxes; whether nothing of the pod runs."""
         if self._state.kill_began is None:
             self._state.kill_began = time.monotonic()
-        place = self._place(pod, seen) if pod is not None else Place()
+        facts = self._facts(pod, seen) if pod is not None else DownwardFacts()
         grace = grace_of(pod, seen)
-        if not self._killer.kill_all(pod, seen, self._state.kill_began, grace, next(iter(place.pod_ips), "")):
+        if not self._killer.kill_all(pod, seen, self._state.kill_began, grace, next(iter(facts.pod_ips), "")):
             return False
         for sandbox in seen.sandboxes:
             if sandbox.ready:
@@ -353,23 +355,23 @@ class PodWorker:
         self._state.kill_began = None
         return True
 
-    async def _rest(self, pod: Obj, seen: SeenPod) -> float:
+    async def _sync_terminal(self, pod: Obj, seen: SeenPod) -> float:
         """A pod that is over and told so: nothing runs, devices and volumes are given back; its logs stay."""
         self._state.is_over = True
-        if await self._all_ended(pod, seen) and not self._state.is_cleaned:
+        if await self._kill_all(pod, seen) and not self._state.is_cleaned:
             await self._cleanup.give_back(pod)
             self._state.is_cleaned = True
         return self._context.options.intervals.resync_seconds
 
-    async def _end(self, pod: Obj | None, seen: SeenPod) -> float | None:
+    async def _sync_deleted(self, pod: Obj | None, seen: SeenPod) -> float | None:
         """A pod that is deleted: everything of it goes, then itself."""
         self._state.is_over = True
-        if not await self._all_ended(pod, seen):
+        if not await self._kill_all(pod, seen):
             if pod is not None and not self._state.is_gone:
-                await self._tell(pod, seen)
+                await self._write_status(pod, seen)
             return self._context.options.intervals.resync_seconds
         if pod is not None and not self._state.is_gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
-            pod = await self._tell(pod, await self._look(pod))
+            pod = await self._write_status(pod, await self._observe(pod))
         await self._cleanup.remove(pod, seen)
         if pod is not None and not self._state.is_gone:
             await self._delete(pod)
@@ -385,13 +387,13 @@ class PodWorker:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def _place(self, pod: Obj, seen: SeenPod) -> Place:
+    def _facts(self, pod: Obj, seen: SeenPod) -> DownwardFacts:
         addresses = self._context.addresses
-        return Place(addresses, pod_ips(pod, seen, addresses), self._context.allocatable)
+        return DownwardFacts(addresses, pod_ips(pod, seen, addresses), self._context.allocatable)
 
-    async def _tell(self, pod: Obj, seen: SeenPod) -> Obj:
+    async def _write_status(self, pod: Obj, seen: SeenPod) -> Obj:
         """Write the status if it has changed; the pod as it is then."""
-        known = Known(
+        known = StatusInputs(
             runtime=self._context.runtime_info.name,
             reasons=dict(self._state.reasons),
             probed=self._prober.results(),

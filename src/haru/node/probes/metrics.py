@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _TYPES = {"liveness": "Liveness", "readiness": "Readiness", "startup": "Startup"}
-Probed = tuple[str, str, str, str, str]
+ProbeResults = tuple[str, str, str, str, str]
 """Type of the probe, container, namespace, pod, its UID."""
 
 
-def probed(pod: Mapping[str, Any], container: str, name: str) -> Probed:
+def probed(pod: Mapping[str, Any], container: str, name: str) -> ProbeResults:
     """What is counted together."""
     meta = pod["metadata"]
     return _TYPES[name], container, meta["namespace"], meta["name"], meta["uid"]
@@ -24,13 +24,13 @@ class ProbeCounts:
     """The counts of one node; those of a probe go when it ends."""
 
     def __init__(self) -> None:
-        self._counts: dict[Probed, Counter[str]] = {}
+        self._counts: dict[ProbeResults, Counter[str]] = {}
 
-    def count(self, what: Probed, well: bool) -> None:
+    def count(self, what: ProbeResults, well: bool) -> None:
         """A probe was answered."""
         self._counts.setdefault(what, Counter())["successful" if well else "failed"] += 1
 
-    def forget(self, what: Probed) -> None:
+    def forget(self, what: ProbeResults) -> None:
         """It asks no more."""
         self._counts.pop(what, None)
 

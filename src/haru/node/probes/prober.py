@@ -14,10 +14,10 @@ from typing import Any
 
 from haru.client.events import EventRecorder
 from haru.node.podworker.observed import SeenContainer
-from haru.node.podworker.plan import Probed
+from haru.node.podworker.plan import ProbeResults
 from haru.node.probes.metrics import probed
 from haru.node.probes.probe_exec import HandlerRunner
-from haru.node.probes.schedule import FIELDS, ProbeName, Streak
+from haru.node.probes.schedule import FIELDS, ProbeName, ProbeState
 
 Obj = dict[str, Any]
 
@@ -28,12 +28,12 @@ class Prober:
     def __init__(self, handler_runner: HandlerRunner, recorder: EventRecorder, changed: Callable[[], None]) -> None:
         self._handler_runner, self._recorder, self._changed = handler_runner, recorder, changed
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
-        self._streaks: dict[str, dict[ProbeName, Streak]] = {}
+        self._streaks: dict[str, dict[ProbeName, ProbeState]] = {}
 
-    def results(self) -> dict[str, Probed]:
+    def results(self) -> dict[str, ProbeResults]:
         """By container id."""
         return {
-            id_: Probed(**{name: streak.result for name, streak in streaks.items()})
+            id_: ProbeResults(**{name: streak.result for name, streak in streaks.items()})
             for id_, streaks in self._streaks.items()
         }
 
@@ -43,7 +43,7 @@ class Prober:
         """Probe a running container, if it is not probed yet. `before` is the status that it had, if it is its own."""
         if seen.id in self._streaks:
             return
-        streaks = {name: Streak(container[field], name) for name, field in FIELDS.items() if container.get(field)}
+        streaks = {name: ProbeState(container[field], name) for name, field in FIELDS.items() if container.get(field)}
         if before is not None:
             if "startup" in streaks and before.get("started"):
                 streaks["startup"].result = True
@@ -66,7 +66,7 @@ class Prober:
         self.keep_only(set())
 
     async def _probe(
-        self, pod: Obj, container: Mapping[str, Any], seen: SeenContainer, address: str, streak: Streak
+        self, pod: Obj, container: Mapping[str, Any], seen: SeenContainer, address: str, streak: ProbeState
     ) -> None:
         wait = streak.delay(seen.started_at / 1e9, time.time())
         if time.time() - seen.started_at / 1e9 > streak.period:
@@ -90,6 +90,6 @@ class Prober:
         finally:
             counts.forget(counted)
 
-    def _is_due(self, id_: str, streak: Streak) -> bool:
+    def _is_due(self, id_: str, streak: ProbeState) -> bool:
         startup = self._streaks.get(id_, {}).get("startup")
         return streak.name == "startup" or startup is None or startup.result is True

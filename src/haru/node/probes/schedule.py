@@ -19,7 +19,7 @@ FIELDS: Mapping[ProbeName, str] = {
 
 
 @dataclass(slots=True)
-class Streak:
+class ProbeState:
     """Results of one probe of one running container."""
 
     probe: Mapping[str, Any]

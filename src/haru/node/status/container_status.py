@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from haru.kube.names import format_time
 from haru.node.podworker.observed import EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
-from haru.node.podworker.plan import Probed
+from haru.node.podworker.plan import ProbeResults
 from haru.node.podworker.restarts import is_sidecar, should_restart
 
 Obj = dict[str, Any]
@@ -20,14 +20,14 @@ LOST_EXIT_CODE: Final = 137
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StatusInputs:
     """What the agent knows of a pod beside the runtime."""
 
     runtime: str = "containerd"
     """Its name, which is part of container ids."""
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """By container: why it was not started, as a reason and a message."""
-    probed: Mapping[str, Probed] = field(default_factory=dict)
+    probed: Mapping[str, ProbeResults] = field(default_factory=dict)
     """By container id."""
     host_ips: Sequence[str] = ()
     is_over: bool = False
@@ -59,13 +59,13 @@ def has_run(status: Mapping[str, Any]) -> bool:
     return "waiting" not in (status.get("state") or {}) or ended.get("containerID") == status.get("containerID")
 
 
-def container_statuses(pod: Obj, seen: SeenPod, known: Known, *, init: bool) -> list[Obj]:
+def container_statuses(pod: Obj, seen: SeenPod, known: StatusInputs, *, init: bool) -> list[Obj]:
     """Statuses in the order of the spec."""
     listed = pod["spec"].get("initContainers" if init else "containers") or ()
     return [_status(pod, container, seen, known, init=init) for container in listed]
 
 
-def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known, *, init: bool) -> Obj:
+def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: StatusInputs, *, init: bool) -> Obj:
     history = seen.history(container["name"])
     if not history:
         return _unseen(pod, container, known, init=init)
@@ -75,7 +75,7 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known,
     reason = known.reasons.get(container["name"])
     if "terminated" in state and reason and not known.is_over and should_restart(pod, container, newest, init=init):
         last, state = state, {"waiting": _waiting(*reason)}
-    said = known.probed.get(newest.id, Probed())
+    said = known.probed.get(newest.id, ProbeResults())
     started, ready = _started_and_ready(container, newest, said, init=init)
     status: Obj = {
         "name": container["name"],
@@ -83,8 +83,8 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known,
         "lastState": last or {},
         "ready": ready,
         "restartCount": newest.attempt,
-        "image": newest.image or container.get("image", ""),
-        "imageID": newest.image_ref,
+        "image": newest.image.name or container.get("image", ""),
+        "imageID": newest.image.ref,
         "containerID": f"{known.runtime}://{newest.id}",
         "started": started,
     }
@@ -94,7 +94,7 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known,
     return status | _volume_mounts(container)
 
 
-def _unseen(pod: Obj, container: Mapping[str, Any], known: Known, *, init: bool) -> Obj:
+def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, *, init: bool) -> Obj:
     """Of a container that the runtime does not know: it has not begun, or was removed."""
     before = by_name(pod, "initContainerStatuses" if init else "containerStatuses").get(container["name"])
     status: Obj = {
@@ -140,7 +140,7 @@ def _waiting(reason: str, message: str) -> Obj:
     return {"reason": reason, "message": message} if message else {"reason": reason}
 
 
-def _state(seen: SeenContainer, known: Known, pod: Obj, container: Mapping[str, Any], *, init: bool) -> Obj:
+def _state(seen: SeenContainer, known: StatusInputs, pod: Obj, container: Mapping[str, Any], *, init: bool) -> Obj:
     if seen.state == RUNNING:
         return {"running": {"startedAt": time_text(seen.started_at)}}
     if seen.state == EXITED:
@@ -156,7 +156,7 @@ def _state(seen: SeenContainer, known: Known, pod: Obj, container: Mapping[str, 
     return {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))}
 
 
-def _ended(seen: SeenContainer, known: Known) -> Obj:
+def _ended(seen: SeenContainer, known: StatusInputs) -> Obj:
     state: Obj = {
         "exitCode": seen.exit_code,
         "reason": seen.reason or ("Completed" if seen.exit_code == 0 else "Error"),
@@ -170,7 +170,7 @@ def _ended(seen: SeenContainer, known: Known) -> Obj:
 
 
 def _started_and_ready(
-    container: Mapping[str, Any], seen: SeenContainer, said: Probed, *, init: bool
+    container: Mapping[str, Any], seen: SeenContainer, said: ProbeResults, *, init: bool
 ) -> tuple[bool, bool]:
     if init and not is_sidecar(container):
         return False, seen.state == EXITED and seen.exit_code == 0

@@ -13,13 +13,13 @@ from haru.kube.meta import get_condition
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.restarts import is_sidecar
-from haru.node.status.container_status import Known, container_statuses
+from haru.node.status.container_status import StatusInputs, container_statuses
 
 Obj = dict[str, Any]
 TERMINAL = ("Succeeded", "Failed")
 
 
-def pod_status(pod: Obj, seen: SeenPod, known: Known, now: str) -> Obj:
+def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     """The whole status that follows; what others write (other conditions, nominations) is not in it."""
     before = pod.get("status") or {}
     init = container_statuses(pod, seen, known, init=True)
@@ -58,7 +58,7 @@ def pod_ips(pod: Obj, seen: SeenPod, host_ips: Sequence[str]) -> list[str]:
 # -- phase ------------------------------------------------------------------------------------------------------------
 
 
-def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, known: Known) -> str:
+def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, known: StatusInputs) -> str:
     before = (pod.get("status") or {}).get("phase") or "Pending"
     if before in TERMINAL:
         return str(before)
@@ -70,7 +70,7 @@ def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, kn
     return _phase_of(pod, init, main, known)
 
 
-def _phase_of(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], known: Known) -> str:
+def _phase_of(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], known: StatusInputs) -> str:
     specs = {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
     never = pod["spec"].get("restartPolicy") == "Never"
     ordinary = [status for status in init if not is_sidecar(specs[status["name"]])]
@@ -84,7 +84,7 @@ def _phase_of(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], known: Known) 
     return _phase_of_containers(pod, main, known)
 
 
-def _phase_of_containers(pod: Obj, main: Sequence[Obj], known: Known) -> str:
+def _phase_of_containers(pod: Obj, main: Sequence[Obj], known: StatusInputs) -> str:
     waiting = sum(1 for status in main if "waiting" in status["state"] and not status["lastState"])
     running = sum(1 for status in main if "running" in status["state"])
     ended = len(main) - waiting - running

@@ -10,7 +10,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.names import format_time
 from haru.node.agent.context import Context
 from haru.node.podworker.observed import SeenPod
-from haru.node.status.container_status import Known
+from haru.node.status.container_status import StatusInputs
 from haru.node.status.pod_status import pod_status, status_patch
 
 Obj = dict[str, Any]
@@ -23,7 +23,7 @@ class StatusManager:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def update(self, pod: Obj, seen: SeenPod, known: Known) -> Obj | None:
+    async def update(self, pod: Obj, seen: SeenPod, known: StatusInputs) -> Obj | None:
         """Write a pod's status; the pod as the API has it then, None if nothing was written or there is no such pod.
 
         Raises `StatusError`, OSError.

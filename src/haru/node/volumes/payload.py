@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from haru.node.podworker.environment import Sources, config_map_data, secret_data
-from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
+from haru.node.podworker.environment import ReferencedObjects, config_map_data, secret_data
+from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 
 Obj = dict[str, Any]
 DEFAULT_MODE = 0o644
@@ -32,16 +32,18 @@ Token = Callable[[Mapping[str, Any]], str]
 """The token for a `serviceAccountToken` projection, which is there already."""
 
 
-def files_of(pod: Obj, volume: Mapping[str, Any], sources: Sources, place: Place, token: Token) -> Files | None:
+def files_of(
+    pod: Obj, volume: Mapping[str, Any], sources: ReferencedObjects, facts: DownwardFacts, token: Token
+) -> Files | None:
     """The files of a volume; None for one that is not made from objects. Raises `ConfigError`."""
     if source := volume.get("configMap"):
         return _config_map(source, source.get("name", ""), sources, _mode(source))
     if source := volume.get("secret"):
         return _secret(source, source.get("secretName", ""), sources, _mode(source))
     if "downwardAPI" in volume:
-        return _downward(pod, volume["downwardAPI"] or {}, place, _mode(volume["downwardAPI"] or {}))
+        return _downward(pod, volume["downwardAPI"] or {}, facts, _mode(volume["downwardAPI"] or {}))
     if "projected" in volume:
-        return _projected(pod, volume["projected"] or {}, sources, place, token)
+        return _projected(pod, volume["projected"] or {}, sources, facts, token)
     return None
 
 
@@ -88,14 +90,14 @@ def _mode(source: Mapping[str, Any]) -> int:
     return DEFAULT_MODE if mode is None else int(mode)
 
 
-def _config_map(source: Mapping[str, Any], name: str, sources: Sources, mode: int) -> Files:
+def _config_map(source: Mapping[str, Any], name: str, sources: ReferencedObjects, mode: int) -> Files:
     found = sources.config_map(name)
     if found is None:
         return _absent(source, f'configmap "{name}" not found')
     return _selected(source, config_map_data(found), mode, f'configmap "{name}"')
 
 
-def _secret(source: Mapping[str, Any], name: str, sources: Sources, mode: int) -> Files:
+def _secret(source: Mapping[str, Any], name: str, sources: ReferencedObjects, mode: int) -> Files:
     found = sources.secret(name)
     if found is None:
         return _absent(source, f'secret "{name}" not found')
@@ -121,20 +123,22 @@ def _selected(source: Mapping[str, Any], data: Mapping[str, bytes], mode: int, w
     return files
 
 
-def _downward(pod: Obj, source: Mapping[str, Any], place: Place, mode: int) -> Files:
+def _downward(pod: Obj, source: Mapping[str, Any], facts: DownwardFacts, mode: int) -> Files:
     files: Files = {}
     for item in source.get("items") or ():
         own = mode if item.get("mode") is None else item["mode"]
         if ref := item.get("fieldRef"):
-            text = field_value(pod, ref["fieldPath"], place)
+            text = field_value(pod, ref["fieldPath"], facts)
         else:
             ref = item["resourceFieldRef"]
-            text = resource_value(pod, {"name": ref.get("containerName", "")}, ref, place)
+            text = resource_value(pod, {"name": ref.get("containerName", "")}, ref, facts)
         files[item["path"]] = File(text.encode(), own)
     return files
 
 
-def _projected(pod: Obj, volume: Mapping[str, Any], sources: Sources, place: Place, token: Token) -> Files:
+def _projected(
+    pod: Obj, volume: Mapping[str, Any], sources: ReferencedObjects, facts: DownwardFacts, token: Token
+) -> Files:
     mode = _mode(volume)
     files: Files = {}
     for source in volume.get("sources") or ():
@@ -143,7 +147,7 @@ def _projected(pod: Obj, volume: Mapping[str, Any], sources: Sources, place: Pla
         elif one := source.get("secret"):
             files |= _secret(one, one.get("name", ""), sources, mode)
         elif "downwardAPI" in source:
-            files |= _downward(pod, source["downwardAPI"] or {}, place, mode)
+            files |= _downward(pod, source["downwardAPI"] or {}, facts, mode)
         elif one := source.get("serviceAccountToken"):
             user = _only_user(pod)
             files[one["path"]] = File(token(one).encode(), TOKEN_MODE if user is not None else mode, user)

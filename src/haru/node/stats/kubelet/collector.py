@@ -34,7 +34,7 @@ _log = logging.getLogger("haru.node")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class HostPaths:
     """Where things are on the machine that is measured."""
 
     hierarchies: Hierarchies
@@ -60,7 +60,7 @@ class Collector:
     """`Statistics` of one node. `now` is the wall clock."""
 
     node: str
-    places: Places
+    paths: HostPaths
     pods: Callable[[], Sequence[Obj]]
     uses: Callable[[], Any] | None = None
     """What the runtime tells of containers, awaited; None where it tells nothing."""
@@ -110,7 +110,7 @@ class Collector:
         self._last = await asyncio.to_thread(self._measured, pods, uses)
 
     def _measured(self, pods: Sequence[Obj], uses: Mapping[str, ContainerUse]) -> Snapshot:
-        p, measurement = self.places, _Measurement(self.now(), uses)
+        p, measurement = self.paths, _Measurement(self.now(), uses)
         if self._pressure is None:
             # Once: a kernel that does not account pressure is not asked for each group, and told of once.
             self._pressure = psi.is_available(p.hierarchies.unified)
@@ -142,7 +142,7 @@ class Collector:
 
     def _group(self, path: str, measurement: _Measurement) -> Reading | None:
         try:
-            reading = r.read_group(self.places.hierarchies, path, pressure=bool(self._pressure))
+            reading = r.read_group(self.paths.hierarchies, path, pressure=bool(self._pressure))
         except (OSError, psi.PsiError) as error:
             _log.warning("%s was not read: %s", path, error)
             return None
@@ -160,7 +160,7 @@ class Collector:
         return replace(reading, nano_cores=int((reading.cpu - before[1]) / (time - before[0]).total_seconds()))
 
     def _pod(self, pod: Obj, measurement: _Measurement) -> PodFigures | None:
-        p, meta, status = self.places, pod["metadata"], pod.get("status") or {}
+        p, meta, status = self.paths, pod["metadata"], pod.get("status") or {}
         qos: QosClass = status.get("qosClass") or qos_class(pod.get("spec") or {})  # type: ignore[assignment]
         path = pod_cgroup(kubepods(p.cgroup_root), qos, meta["uid"]).path(p.driver)
         reading = self._group(path, measurement)
@@ -202,7 +202,7 @@ class Collector:
         if reading is None:
             return None
         meta = pod["metadata"]
-        folder = self.places.logs / f"{meta['namespace']}_{meta['name']}_{meta['uid']}" / status["name"]
+        folder = self.paths.logs / f"{meta['namespace']}_{meta['name']}_{meta['uid']}" / status["name"]
         logs = FileSystem(*r.size_of(folder))
         rootfs = use.rootfs if use is not None else None
         started = _time(running.get("startedAt"))

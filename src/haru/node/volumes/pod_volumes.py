@@ -46,7 +46,7 @@ _TESTS: Mapping[str, Callable[[int], bool]] = {
 }
 
 
-class Places:
+class PodVolumes:
     """The volumes under a directory of the agent's own."""
 
     def __init__(self, root: Path) -> None:
