@@ -168,15 +168,6 @@ def test_cgroup_version_and_controllers_are_detected(tmp_path: Path) -> None:
     assert one.mode == "legacy" and "no hierarchy of version 2" in host.lacking(one, "memory")
 
 
-@pytest.mark.parametrize(
-    ("release", "version"),
-    [("6.18.44-generic", (6, 18)), ("5.9.0", (5, 9)), ("5.10", (5, 10)), ("4.18.0-553.el8", (4, 18)), ("what", (0, 0))],
-)
-def test_kernel_versions_are_compared_as_numbers(release: str, version: tuple[int, int]) -> None:
-    assert host.kernel_version(release) == version
-    assert (host.MEMORY_HIGH_KERNEL < (5, 10)) and (host.MEMORY_HIGH_KERNEL > (4, 18))
-
-
 def test_huge_page_sizes_are_listed(tmp_path: Path) -> None:
     for size in (2048, 1048576, 64):
         (tmp_path / f"hugepages-{size}kB").mkdir()

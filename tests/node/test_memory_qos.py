@@ -12,7 +12,6 @@ import pytest
 from haru.kube.gates import FeatureGates
 from haru.kube.strategy import qos_class
 from haru.node.agent.options import NodeOptions
-from haru.node.cgroups import memory_qos
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.memory_qos import MemoryQos, configured, container_values, high_mark, node_values, pod_values
 from haru.node.cgroups.qos_groups import rule_of
@@ -116,7 +115,7 @@ def test_memory_qos_off_writes_nothing() -> None:
     made = pod(container(request="100Mi", limit="200Mi"))
     assert container_values(rule, made, made["spec"]["containers"][0], 1000) == {}
     assert pod_values(rule, made) == {}
-    assert (dict(node_values(rule, [made]).root), memory_qos.reserved_value(rule, "1Gi", True)) == ({}, {})
+    assert dict(node_values(rule, [made]).root) == {}
 
 
 @pytest.mark.parametrize(
@@ -145,8 +144,6 @@ def test_parent_cgroups_protect_sum_of_pods() -> None:
     assert dict(found.root) == {"memory.min": str(8 * MI)}
     assert dict(found.of_burstable) == {"memory.low": str(3 * MI)}
     assert (found.guaranteed, found.burstable) == (5 * MI, 3 * MI)
-    assert memory_qos.reserved_value(ON, "1Gi", True) == {"memory.min": str(1 << 30)}
-    assert memory_qos.reserved_value(ON, "1Gi", False) == {}
 
 
 @pytest.mark.parametrize("value", [0, -0.1, 1.01, float("nan")])

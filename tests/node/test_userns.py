@@ -221,13 +221,6 @@ def test_missing_subid_configuration_gives_default() -> None:
     assert userns.has_user("root") and not userns.has_user("haru-nobody")
 
 
-@pytest.mark.parametrize("value", [0, -65536, 65535, 1 << 32])
-def test_ids_per_pod_must_be_multiple_of_65536(value: int) -> None:
-    with pytest.raises(ValueError, match=f"idsPerPod: Invalid value: {value}"):
-        userns.checked_ids_per_pod(value)
-    assert userns.checked_ids_per_pod(131072) == 131072
-
-
 def test_id_range_length_must_match_configuration() -> None:
     with pytest.raises(ValueError, match="has to be 131072"):
         parse_file(json.dumps(IdRange(65536, 65536).json()).encode(), 131072)

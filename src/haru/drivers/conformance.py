@@ -37,7 +37,7 @@ class Result:
 
 
 class Conformance(FakeKubelet):
-    """All checks, in the order in which they make sense."""
+    """All checks, in order."""
 
     async def run(self) -> list[Result]:
         """Try everything. Raises `StatusError` and OSError if the API server does not play along."""
@@ -82,7 +82,7 @@ class Conformance(FakeKubelet):
             await self.unprepare(version=version)
 
     async def check_slices(self) -> None:
-        """The pools of the node are complete and say where they are."""
+        """The pools of the node are complete."""
         selector = f"spec.driver={self.subject.driver},spec.nodeName={self.subject.node}"
         found = (await self.client.list(SLICES, field_selector=selector))["items"]
         if not found:
@@ -173,7 +173,7 @@ class Conformance(FakeKubelet):
             await self.unprepare(claim)
 
     async def check_restart_in_the_middle(self) -> None:
-        """A driver that is killed while it prepares, or gives back, can do so afterwards."""
+        """A driver that is killed while it prepares or unprepares can repeat that afterwards."""
         restart = self.restart()
         async with self.claim() as claim:
             for work in (self.devices, self.unprepare):

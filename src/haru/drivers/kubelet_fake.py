@@ -38,7 +38,7 @@ class ConformanceError(Exception):
 
 
 class NotApplicable(Exception):
-    """There is nothing to try; the text says why."""
+    """A check does not apply; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FakeKubelet:
         """(pool, device) of all that nobody has."""
 
     async def find(self) -> dra.PluginInfo:
-        """What the driver says at its registrar, once it answers."""
+        """Wait for the driver's registrar and return its info."""
         deadline = asyncio.get_running_loop().time() + self.subject.seconds
         registry = self.subject.kubelet / "plugins_registry"
         while asyncio.get_running_loop().time() < deadline:
@@ -132,7 +132,7 @@ class FakeKubelet:
 
     @asynccontextmanager
     async def claim(self) -> AsyncIterator[dra.Claim]:
-        """An allocated claim on a device that nobody has; it is given back and deleted."""
+        """Allocate a claim on a free device; unprepare and delete it at the end."""
         if not self.free:
             raise NotApplicable("no device of the driver is published on the node and free")
         pool, device = self.free[0]

@@ -106,7 +106,7 @@ async def _start(server: grpc.aio.Server, path: Path, services: Mapping[str, Map
 
 
 def remove(path: Path) -> None:
-    """Take a socket away, which may be gone."""
+    """Remove a socket; a missing one is no error."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
 

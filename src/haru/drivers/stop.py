@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What `work` comes to; None, and `work` is cancelled, when `stop` is set before."""
+    """Await `work`; None, with `work` cancelled, if `stop` is set first."""
     task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)

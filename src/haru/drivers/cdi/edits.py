@@ -1,4 +1,4 @@
-"""What a CDI specification says: devices, and what each adds to a container. Pure.
+"""CDI specifications: devices, and what each adds to a container. Pure.
 
 Source: the CDI specification (`cdiVersion`, `kind`, `devices`, `containerEdits`).
 """

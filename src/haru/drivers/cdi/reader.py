@@ -1,4 +1,4 @@
-"""The CDI files of a machine, and what ids in them come to: for runtimes that know no CDI.
+"""The CDI files of a machine, resolved for runtimes without CDI.
 
 Files of a later directory win over those of an earlier one; two files of one directory that define the same device make
 that device unusable. A file that cannot be read harms only its own devices. Hooks are refused: whatever they set up

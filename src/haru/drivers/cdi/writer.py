@@ -38,7 +38,7 @@ class ClaimFiles:
         return self._path(claim_uid).exists()
 
     def remove(self, claim_uid: str) -> None:
-        """Remove a claim's file, which may be gone."""
+        """Remove a claim's file; a missing one is no error."""
         self._path(claim_uid).unlink(missing_ok=True)
 
     def claims(self) -> list[str]:

@@ -111,7 +111,7 @@ class Preparer:
             return _devices_of(made)
 
     async def unprepare(self, asked: dra.Claim) -> None:
-        """Give a claim back; one that is not known was given back before. Raises `ClaimError`."""
+        """Unprepare a claim; an unknown one was unprepared before. Raises `ClaimError`."""
         async with self._lock:
             entry = self._book.get(asked.uid)
             if entry is None:
@@ -164,7 +164,7 @@ class Preparer:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Whatever goes wrong becomes a `ClaimError`, so that other claims of the call are not harmed."""
+    """Turn every failure into a `ClaimError`, so that other claims of the call go on."""
     try:
         yield
     except (ClaimError, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Why a claim cannot be prepared or given back: the text of the error becomes the claim's, and then the pod's event.
+"""Errors of prepare and unprepare; their texts become the pod's event.
 
     ClaimError
     ├── ClaimChanged     the claim is not the one that was asked for, or has no devices of this driver
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 
 class ClaimError(Exception):
-    """A claim cannot be prepared or given back; the text says why."""
+    """A claim cannot be prepared or unprepared; the text says why."""
 
 
 class ClaimChanged(ClaimError):
-    """The claim is not the one that was asked for, or has no devices of this driver."""
+    """The claim is another one, or has no devices of this driver."""
 
 
 class ConfigError(ClaimError):
@@ -37,4 +37,4 @@ class DeviceError(ClaimError):
 
 
 class ClaimUnreadable(ClaimError):
-    """The API server does not say what the claim is."""
+    """The claim cannot be read from the API server."""

@@ -1,4 +1,4 @@
-"""How the devices of a driver are: told to the kubelet as a stream, and to the scheduler as taints.
+"""Device health: a stream to the kubelet, taints for the scheduler.
 
 Every report lists all devices, at once when something changes and now and then otherwise, so that it stays fresh.
 Source: KEP-4680 (service `v1alpha1.DRAResourceHealth`), KEP-5055.

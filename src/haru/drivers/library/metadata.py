@@ -100,7 +100,7 @@ class MetadataFiles:
         path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in written))
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
-        """Remove the files of a claim, which may be gone."""
+        """Remove the files of a claim; missing ones are no error."""
         shutil.rmtree(self._directory(namespace, name), ignore_errors=True)
         for path in self._cdi.glob(f"{self._driver}_metadata_{uid}_*.json"):
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Pools as a driver declares them, and the ResourceSlices that say so. Pure.
+"""Pools that a driver declares, and their ResourceSlices. Pure.
 
 Source: KEP-4381, KEP-4815; k8s.io/dynamic-resource-allocation `resourceslice`, as behaviour.
 """

@@ -39,7 +39,7 @@ class _Written(NamedTuple):
 
 
 class SlicePublisher:
-    """Publishes pools: `declare` says what ought to be there, `run` brings it about."""
+    """Publishes pools: `declare` sets the desired state, `run` reconciles."""
 
     def __init__(self, client: ApiClient, who: pools.Publisher, foreign_seconds: float = FOREIGN_SECONDS) -> None:
         self._client = client
@@ -104,7 +104,7 @@ class SlicePublisher:
         return self._taints.get(name, {})
 
     def _changed(self, obj: Obj) -> None:
-        """Somebody wrote or deleted a slice: unless it was we, it is put right after a while."""
+        """A slice was written or deleted: reconcile after a while, unless it was our own write."""
         if not self._is_mine(obj):
             return
         name = obj["spec"]["pool"]["name"]

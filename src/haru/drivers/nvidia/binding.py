@@ -54,7 +54,7 @@ _COMPUTE_PROFILES: Final = {1: 0, 2: 1, 3: 2, 4: 3, 6: 6, 7: 4, 8: 5}
 
 
 class NvmlMissing(HaruError):
-    """There is no NVML here; the text says what is missing."""
+    """NVML is missing; the text says which part."""
 
 
 class PyNvml:
@@ -264,7 +264,7 @@ class PyNvml:
         )
 
     def watch(self, uuid: str) -> bool:
-        """Let events of a card be told."""
+        """Enable events of a card."""
         nvml = self._nvml
         with self._told():
             card = self._card(uuid)

@@ -87,7 +87,7 @@ def _taint(key: str, effect: str, value: str = "") -> Obj:
 
 
 class Monitor:
-    """Watches the cards and says how they are; `run` ends only when it is cancelled."""
+    """Monitors the cards and reports their health; `run` ends only when it is cancelled."""
 
     def __init__(
         self, partitions: Partitions, condition: Condition, pool: str, look_seconds: float = LOOK_SECONDS

@@ -1,4 +1,4 @@
-"""What the driver asks of NVML, as narrow as it can be, so that a recording or a simulation can take its place.
+"""The part of NVML that the driver uses; recordings and simulations implement it too.
 
 All calls block and may come from several threads; cards are named by their UUID. Every method raises `NvmlError`.
 Source: the NVML API reference.
@@ -11,7 +11,6 @@ from typing import Final, Protocol
 
 SUCCESS: Final = 0
 NOT_SUPPORTED: Final = 3
-NO_PERMISSION: Final = 4
 NOT_FOUND: Final = 6
 GPU_LOST: Final = 15
 IN_USE: Final = 19
@@ -147,7 +146,7 @@ class Nvml(Protocol):
         """The sensors of a card."""
 
     def watch(self, uuid: str) -> bool:
-        """Let events of a card be told; False if it has none."""
+        """Enable events of a card; False if it has none."""
 
     def wait(self, seconds: float) -> Event | None:
         """The next event, None if there is none within the time."""

@@ -49,7 +49,7 @@ class NvidiaCards:
         self._one_at_a_time = threading.Lock()
 
     def recover(self, claims: Collection[str]) -> None:
-        """After a start: undo what is of claims that are not prepared, remove partitions of nobody. Blocks."""
+        """After a start: undo unprepared claims, remove orphaned partitions. Blocks."""
         with self._one_at_a_time:
             for claim in set(self._sharing.claims()) - set(claims):
                 self._sharing.release(claim)

@@ -38,7 +38,7 @@ GATES: Final = {
 
 
 class GatesError(InputError):
-    """`--driver-gates` makes no sense; the text says why."""
+    """Invalid `--driver-gates`; the text says why."""
 
 
 def read_gates(text: str) -> frozenset[str]:
@@ -58,7 +58,7 @@ def read_gates(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class NvidiaOptions:
-    """What the process is told."""
+    """Options of the process."""
 
     node_name: str
     kubelet: Path

@@ -36,7 +36,7 @@ class RecordingError(InputError):
 
 @dataclass(slots=True)
 class RecordedCard:
-    """All that was asked about a card."""
+    """All recorded answers about a card."""
 
     facts: CardFacts
     profiles: list[InstanceProfile] = field(default_factory=list)

@@ -239,7 +239,7 @@ class SimulatedNvml:
             return card.readings
 
     def watch(self, uuid: str) -> bool:
-        """Let events be told."""
+        """Enable events."""
         with self._card(uuid) as card:
             if card.has_events:
                 self._watched.add(uuid)

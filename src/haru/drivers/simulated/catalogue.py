@@ -1,4 +1,4 @@
-"""Which profile a node is of: its own objects say so, so that any node that carries the label can be adopted.
+"""The profile of each simulated node, found by its label.
 
 The label `simulated.haru.dev/profile` names the profile. The annotation `simulated.haru.dev/profile-spec` describes one
 that is not built in, as YAML or JSON; nodes that were made from a file carry it, and so are known after a restart too.

@@ -1,4 +1,4 @@
-"""Simulated cards on a real node: what containers get of them, and how the node says that some are ill.
+"""Simulated cards on a real node: container edits, and health by annotation.
 
 A container gets the environment variable `HARU_DEVICE_<NAME>` with what the device is (its UUID, or its pool and name)
 and a plain file with its description at `/dev/haru/<name>`. Annotations of the Node speak for the hardware:

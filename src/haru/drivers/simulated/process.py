@@ -29,7 +29,7 @@ _FAREWELL_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SimulatedOptions:
-    """What the process is told."""
+    """Options of the process."""
 
     profile: Profile
     node_name: str

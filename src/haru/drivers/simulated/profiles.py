@@ -35,7 +35,7 @@ _MAX_CARDS: Final = 64
 
 
 class ProfileError(ValueError):
-    """There is no such profile, or its file makes no sense; the message says what would."""
+    """An unknown or invalid profile; the message names valid ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

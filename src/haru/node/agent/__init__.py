@@ -1,4 +1,4 @@
-"""The agent as a whole: options, registration, images, logs of this machine."""
+"""The node agent: options, registration, images, log rotation."""
 
 import lazy_loader
 

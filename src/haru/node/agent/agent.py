@@ -49,7 +49,7 @@ PODS = known_kind("v1", "Pod")
 
 
 class NodeError(HaruError):
-    """This machine can not be a node as it is asked to; the text says why, and what to do."""
+    """This machine cannot be the configured node; the text says why and what to do."""
 
 
 class Agent:
@@ -78,7 +78,7 @@ class Agent:
 
     @property
     def devices(self) -> Devices:
-        """Who prepares devices here."""
+        """What prepares devices."""
         return self._devices
 
     def worker(self, uid: str) -> PodWorker | None:
@@ -87,7 +87,7 @@ class Agent:
         return found[0] if found is not None else None
 
     async def run(self) -> None:
-        """Be a node until cancelled. Raises `NodeError`, StatusError."""
+        """Run the node until cancelled. Raises `NodeError`, StatusError."""
         options = self._options
         found = hierarchies()
         if problem := refusal(found, fail_cgroup_v1=options.cgroups.fail_v1):
@@ -210,7 +210,7 @@ class Agent:
     # -- the runtime --------------------------------------------------------------------------------------------------
 
     async def _relist(self, context: Context, starter: ContainerStarter) -> None:
-        """Ask the runtime for everything again and again: who has changed is looked at, who is nobody's is ended."""
+        """List everything in the runtime at the interval: sync changed pods, end unknown ones."""
         answers = True
         while True:
             answered = True
@@ -245,7 +245,7 @@ class Agent:
 
 
 def _memory_qos(options: NodeOptions, found: Hierarchies) -> MemoryQos:
-    """What the gate, the options and this machine come to. Raises `NodeError`."""
+    """Memory QoS by gate, options and machine. Raises `NodeError`."""
     try:
         return rule_of(options, found)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What the workers of all pods share."""
+"""The shared context of all pod workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cgroups:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the container runtime says of itself."""
+    """Name, version and features of the container runtime."""
 
     name: str = "containerd"
     version: str = ""
@@ -49,7 +49,7 @@ class RuntimeInfo:
 
 @dataclass(slots=True)
 class Context:
-    """One node, as its pods' workers see it."""
+    """One node, for the workers of its pods."""
 
     client: ApiClient
     runtime: RuntimeClient

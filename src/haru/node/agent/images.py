@@ -1,4 +1,4 @@
-"""Whether a container's image is here, by its pull policy; pulls wait longer after each failure.
+"""Image pulls by imagePullPolicy, with back-off after failures.
 
 Source: imagePullPolicy and the reasons ErrImageNeverPull, ErrImagePull, ImagePullBackOff and InvalidImageName, as
 documented; pull secrets of the types dockerconfigjson and dockercfg.
@@ -32,7 +32,7 @@ class StartError(Exception):
 
 
 def pull_policy(container: Mapping[str, Any]) -> str:
-    """As said, or by the tag: latest is pulled always."""
+    """The container's imagePullPolicy; without one Always for the tag latest."""
     policy = container.get("imagePullPolicy")
     if policy:
         return str(policy)

@@ -41,7 +41,7 @@ class ContainerLogManager:
         self._max_bytes, self._max_files = max_bytes, max_files
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Rotate at the interval until cancelled."""
         while True:
             await asyncio.sleep(SECONDS)
             await self.rotate_all()

@@ -1,4 +1,4 @@
-"""What this machine is: its size, its addresses, its kernel. Read from /proc and /sys; nothing is changed."""
+"""Facts of this machine (size, addresses, kernel), read from /proc and /sys."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def read_machine(root: Path, proc: Path = Path("/proc"), sys: Path = Path("/sys"
 
 
 def available_memory(proc: Path = Path("/proc")) -> int:
-    """Bytes that could be given to somebody now."""
+    """Bytes of memory that are available now."""
     return _memory(proc / "meminfo").get("MemAvailable", 0)
 
 
 def own_address() -> str:
-    """The address that others reach this machine by: that of its default route, else loopback."""
+    """The address of the default route, else loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Nothing is sent: the kernel only says which address it would take.

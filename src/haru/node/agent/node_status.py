@@ -24,7 +24,7 @@ LOW_DISK_SHARE = 0.10
 
 
 def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:
-    """Labels that say what the machine is, and those it was told to have."""
+    """The well-known labels of the machine, and the configured ones."""
     known = {
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
@@ -108,7 +108,7 @@ def _image(image: cri.Image) -> Obj:
 
 
 def runtime_fields(answer: cri.StatusResponse) -> Obj:
-    """What the runtime's handlers can do."""
+    """Features of the runtime's handlers."""
     fields: Obj = {}
     if answer.runtime_handlers:
         fields["runtimeHandlers"] = [

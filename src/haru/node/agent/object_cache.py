@@ -105,7 +105,7 @@ class Objects:
             del self._watched[key]
 
     def forget(self, uid: str) -> None:
-        """The pod has gone."""
+        """Drop a deleted pod."""
         for key in [key for key, entry in self._watched.items() if uid in entry.users]:
             self._leave(key, uid)
         self._tokens.pop(uid, None)

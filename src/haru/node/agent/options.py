@@ -1,4 +1,4 @@
-"""What `haru node` can be told, with the kubelet's names and defaults."""
+"""Options of `haru node`, with the kubelet's names and defaults."""
 
 from __future__ import annotations
 

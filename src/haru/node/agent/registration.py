@@ -1,4 +1,4 @@
-"""The Node object and the Lease of this machine: made at the start, kept fresh.
+"""The Node object and the Lease of this machine: created at the start, renewed.
 
 Source: kubelets report a status that changed at once, one that did not every 5 minutes, and renew their Lease every
 quarter of its 40 s.

@@ -25,17 +25,17 @@ class Forbidden(Exception):
 
 
 class Access(Protocol):
-    """Who decides."""
+    """An authorizer."""
 
     async def require(self, user: User, method: str, path: str) -> None:
         """Raises `Forbidden`, and `ReviewFailed` where nobody could say."""
 
 
 class AlwaysAllow:
-    """Everybody who is known may do everything."""
+    """Authorizes every authenticated user."""
 
     async def require(self, user: User, method: str, path: str) -> None:
-        """Nothing to ask."""
+        """Allow the request."""
 
 
 class WebhookAccess:

@@ -57,7 +57,7 @@ class AgentView:
         return pods.get(name, namespace) if pods is not None else None
 
     async def running(self) -> Sequence[Obj]:
-        """What the runtime runs. Raises OSError."""
+        """Pods that run in the runtime. Raises OSError."""
         runtime = self._context().runtime
         try:
             sandboxes, containers = await asyncio.gather(runtime.sandboxes(), runtime.containers())
@@ -101,7 +101,7 @@ class AgentView:
         return await self._streams().open_ports(container, ports, asked)
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
-        """What a command says. Raises `HttpError`, OSError."""
+        """Run a command and return its output. Raises `HttpError`, OSError."""
         return await self._streams().run(container, command)
 
     async def checkpoint(self, container: ContainerRef, seconds: int) -> str:
@@ -143,11 +143,11 @@ class AgentView:
         await self._collector.run()
 
     def of_devices(self) -> Sequence[str]:
-        """What /metrics says of devices."""
+        """The lines of /metrics about devices."""
         return self.agent.devices.lines() if self.agent is not None else ()
 
     def health_problem(self) -> str:
-        """Why the agent's main loop is not well; nothing if it is."""
+        """Why the agent's main loop is unhealthy; empty if it is healthy."""
         agent = self.agent
         if agent is None or not agent.relisted:
             return ""

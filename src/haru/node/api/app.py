@@ -1,4 +1,4 @@
-"""The kubelet API as an ASGI application: who asks, whether they may, then the answer.
+"""The kubelet API as an ASGI application: authentication, authorization, handlers.
 
 A path that is not clean is sent to its clean form before anything else, so that the authorizer and the handlers look at
 the same text. What is switched off is told only to who may ask.

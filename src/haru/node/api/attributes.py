@@ -1,4 +1,4 @@
-"""What a request asks for, as the authorizer is told it. Pure.
+"""Authorizer attributes of a request. Pure.
 
 Source: KEP-2862 (KubeletFineGrainedAuthz, GA in 1.36) and the kubelet's table of paths, as behaviour.
 """
@@ -26,7 +26,7 @@ def verb_of(method: str) -> str:
 
 
 def subresources_of(path: str) -> Sequence[str]:
-    """The subresources of `nodes` by which a path may be allowed, in the order in which they are asked for."""
+    """The subresources of `nodes` that allow a path, in the order of the checks."""
     for prefix, name in _ALONE:
         if is_below(path, prefix):
             return (name,)

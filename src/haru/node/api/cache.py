@@ -13,7 +13,7 @@ MOST_ENTRIES = 4096
 
 
 class Cache(Generic[Value]):
-    """Answers by key; who asks for what is being asked already waits for that answer. `monotonic` is in seconds."""
+    """Expiring answers by key; concurrent calls for one key share one request. `monotonic` is in seconds."""
 
     def __init__(self, monotonic: Callable[[], float], most: int = MOST_ENTRIES) -> None:
         self._kept: TLRUCache[Hashable, tuple[Value, float], float] = TLRUCache(most, _expires, monotonic)

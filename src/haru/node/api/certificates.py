@@ -19,7 +19,7 @@ _BACKDATED = timedelta(minutes=5)
 
 
 def ensure_certificate(directory: Path, name: str, addresses: Sequence[str], now: datetime) -> tuple[Path, Path]:
-    """`kubelet.crt` and `kubelet.key`, made if they are not there or about to run out. Raises OSError."""
+    """Create or renew `kubelet.crt` and `kubelet.key`. Raises OSError."""
     certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
     if not _serves(certificate, key, now):
         made, made_key = self_signed(name, addresses, now)

@@ -98,7 +98,7 @@ class Handlers:
             raise HttpError(500, f"the runtime does not answer: {error}") from error
 
     def container(self, namespace: str, name: str, uid: str, container: str | None) -> ContainerRef:
-        """A container, or with None a pod, that is here. 404 for what is not."""
+        """Find a container, or with None a pod, of this node; 404 if there is none."""
         pod = self._shown.pods.find(namespace, name)
         if pod is None or (uid and pod["metadata"].get("uid") != uid):
             raise HttpError(404, "pod does not exist")

@@ -1,4 +1,4 @@
-"""Whose a request is: by a client certificate, by a bearer token, or nobody's.
+"""Authentication: client certificates, bearer tokens, anonymous.
 
 Source: delegated authentication of the kubelet, as behaviour. Certificates: the common name is the user, organizations
 are groups, the subject's attribute 1.3.6.1.4.1.57683.2 is the UID.
@@ -25,7 +25,7 @@ _UID = "1.3.6.1.4.1.57683.2"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     groups: Sequence[str] = ()
@@ -37,11 +37,11 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Unauthenticated(Exception):
-    """Nobody that is known: 401."""
+    """No valid credentials: 401."""
 
 
 class Authenticator:
-    """Finds out who asks. Without a reviewer tokens are nobody's; `monotonic` is in seconds."""
+    """Authenticates requests. Without a reviewer no token is valid; `monotonic` is in seconds."""
 
     def __init__(
         self,

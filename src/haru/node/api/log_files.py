@@ -1,4 +1,4 @@
-"""Reading a container's log: its end, all of it, and what is written to it while somebody reads.
+"""Container logs: tail, whole, follow.
 
 A file is read in pieces, in a thread; a follower looks again after a short while, and goes on in the new file when the
 runtime was told to write one.

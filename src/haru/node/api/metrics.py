@@ -20,7 +20,7 @@ Labels = tuple[str, str]
 
 
 def root_of(path: str) -> str:
-    """What a path is counted under; bounded by what is served, not by what is asked for."""
+    """The label of a path; the number of labels is bounded by the served paths."""
     parts = path.strip("/").split("/")
     root = "/".join(parts[:2]) if parts[0] == "metrics" else parts[0]
     return root if root in _ROOTS else "other"
@@ -58,7 +58,7 @@ class Counters:
         self._web_sockets[root_of(path)] += 1
 
     def reviewed(self, kind: str, code: str) -> None:
-        """The API server was asked for a review of a kind."""
+        """Count a review by the API server."""
         self._reviews[kind, code] += 1
 
     def lines(self) -> list[str]:

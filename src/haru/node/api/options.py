@@ -1,4 +1,4 @@
-"""What the kubelet API is told, with the names and defaults of KubeletConfiguration."""
+"""Options of the kubelet API, with the names and defaults of KubeletConfiguration."""
 
 from __future__ import annotations
 

@@ -25,18 +25,18 @@ _BUSY = frozenset({429, 500, 502, 503, 504})
 
 
 class ReviewFailed(Exception):
-    """The API server could not be asked; nothing is allowed for that."""
+    """A review failed; the request is not allowed."""
 
 
 class Reviewer(Protocol):
-    """Who is asked."""
+    """Makes reviews."""
 
     async def review(self, kind: Kind, spec: Obj) -> Obj:
         """The status of a review of `spec`. Raises `ReviewFailed`."""
 
 
 class ApiReviewer:
-    """Asks an API server. `sleep` is in seconds; `observe` is told of every attempt: authn or authz, and its code."""
+    """Makes reviews by an API server. `observe` gets authn or authz and the code of each attempt."""
 
     def __init__(
         self,

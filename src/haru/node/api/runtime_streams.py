@@ -1,4 +1,4 @@
-"""Logs of containers and ways into them, by what the runtime says of them."""
+"""Container logs, exec, attach and port-forward by the runtime."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class RuntimeStreams:
         return await _open(await self._url(self._runtime.port_forward_url(request)), asked)
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
-        """What a command says, when it has ended. Raises `HttpError`."""
+        """Run a command to its end and return its output. Raises `HttpError`."""
         try:
             answer = await self._runtime.exec_sync(await self._running(container), list(command), 0)
         except CriError as error:

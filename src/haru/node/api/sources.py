@@ -1,4 +1,4 @@
-"""What the kubelet API shows, as it wants it from whoever has it."""
+"""Interfaces of what the kubelet API serves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Streams(Protocol):
         """Ports of a pod."""
 
     async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
-        """What a command says, when it has ended."""
+        """Run a command to its end and return its output."""
 
     async def checkpoint(self, container: ContainerRef, seconds: int) -> str:
         """Write a container's state to a file; its path."""

@@ -46,7 +46,7 @@ class Streaming:
         return await self._connect(request, lambda asked: self._streams.open_ports(found, ports, asked))
 
     async def run(self, request: Request) -> Answer:
-        """A command in a container, to its end; what it says, on both streams."""
+        """Run a command in a container to its end; its output on both streams."""
         found = self._container(request)
         command = (request.query.get("cmd") or [""])[0].split(" ")
         if not command[0]:
@@ -114,7 +114,7 @@ def _asked(request: Request) -> StreamRequest:
 
 
 def stream_options(request: Request) -> StreamOptions:
-    """What a query says of streams. 400 where it asks for none."""
+    """Parse the streams of a query; 400 without any."""
     stdin, stdout, stderr, tty = (request.param(name) == "1" for name in ("input", "output", "error", "tty"))
     if not (stdin or stdout or stderr):
         raise HttpError(400, "you must specify at least 1 of stdin, stdout, stderr")

@@ -1,4 +1,4 @@
-"""Control groups: where pods have theirs, what is written there, and how the kernel is asked to treat memory.
+"""Cgroups of pods: paths, values, memory QoS.
 
 `paths`, `memory_qos` and `amounts` are rules without input or output; `host` looks at the machine, `tree` writes.
 """

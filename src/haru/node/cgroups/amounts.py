@@ -67,7 +67,7 @@ class NodeMemory:
 
 
 def container_amounts(pod: Obj, container: Obj, node: NodeMemory) -> Amounts:
-    """What a runtime is told for a container on a node."""
+    """The resources of a container for the runtime."""
     resources = container.get("resources") or {}
     requests, limits = _parsed(resources.get("requests")), _parsed(resources.get("limits"))
     asked = requests.get("cpu", limits.get("cpu"))
@@ -98,7 +98,7 @@ def pod_amounts(pod: Obj) -> Amounts:
 
 
 def oom_score(pod: Obj, container: Obj, capacity: int) -> int:
-    """`oom_score_adj`: who asked for much is killed late, who asked for nothing first.
+    """`oom_score_adj`: higher requests are killed later, BestEffort first.
 
     A sidecar is not killed before what it serves.
     """

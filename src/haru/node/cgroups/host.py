@@ -5,8 +5,6 @@ The root directories are arguments, so that a recorded tree can stand for a mach
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,6 @@ from typing import Literal
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 HUGE_PAGES = Path("/sys/kernel/mm/hugepages")
-MEMORY_HIGH_KERNEL = (5, 9)
-"""Older ones can leave a task at `memory.high` neither going on nor killed."""
 Mode = Literal["unified", "hybrid", "legacy"]
 
 
@@ -55,13 +51,6 @@ def lacking(found: Hierarchies, controller: str) -> str:
     if controller not in found.controllers:
         return f"{found.unified}/cgroup.controllers does not list {controller}: it is a controller of version 1 here"
     return ""
-
-
-def kernel_version(release: str | None = None) -> tuple[int, int]:
-    """Major and minor number out of `uname -r`, as numbers; (0, 0) if there are none."""
-    text = re.split(r"[^0-9.]", os.uname().release if release is None else release, maxsplit=1)[0]
-    numbers = [int(part) for part in text.split(".") if part][:2]
-    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
 
 
 def page_sizes(directory: Path = HUGE_PAGES) -> list[str]:

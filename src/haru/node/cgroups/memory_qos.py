@@ -1,4 +1,4 @@
-"""How the kernel is asked to treat the memory of pods: what is protected, and from where on it is reclaimed.
+"""Memory QoS: which memory of pods is protected, and where reclaim starts.
 
 Source: KEP-2570 as of 1.36 (gate MemoryQoS, off by default), formulas and keys as published. Sizes are bytes.
 """
@@ -21,7 +21,7 @@ DEFAULT_FACTOR = 0.9
 
 @dataclass(frozen=True, slots=True)
 class MemoryQos:
-    """What the configuration and the machine come to: whether anything is written, and whether it protects.
+    """The effective memory QoS: whether values are written, and whether they protect.
 
     `as_in_1_36_0` leaves containers without request and limit unthrottled, as that release does; the KEP says
     otherwise, and later releases do.
@@ -108,18 +108,6 @@ def node_values(rule: MemoryQos, pods: Iterable[Obj]) -> NodeValues:
         return NodeValues({}, {}, 0, 0)
     root = {"memory.min": str(guaranteed + burstable)}
     return NodeValues(root, {"memory.low": str(burstable)}, guaranteed, burstable)
-
-
-def leftovers() -> NodeValues:
-    """What neutralises the values of a time when the gate was on."""
-    return NodeValues({"memory.min": "0"}, {"memory.low": "0"}, 0, 0)
-
-
-def reserved_value(rule: MemoryQos, amount: str, enforced: bool) -> dict[str, str]:
-    """The key for the group of `kubeReservedCgroup` or `systemReservedCgroup`, where that reservation is enforced."""
-    if not (rule.enforces and enforced):
-        return {}
-    return {"memory.min": str(parse_quantity(amount).value() if rule.protects and amount else 0)}
 
 
 def requested_memory(pod: Obj) -> int:

@@ -34,7 +34,7 @@ class CgroupName:
         return str(PurePosixPath("/", *slices))
 
     def parent_for_runtime(self, driver: Driver) -> str:
-        """What a runtime is told as `cgroup_parent`: the whole path, or the name of the last slice."""
+        """The `cgroup_parent` for a runtime: the whole path, or the name of the last slice."""
         path = self.path(driver)
         return path if driver == "cgroupfs" else PurePosixPath(path).name
 

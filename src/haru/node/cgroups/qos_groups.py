@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 
 def rule_of(options: NodeOptions, found: Hierarchies) -> MemoryQos:
-    """What the gate, the options and the machine come to; a machine that lacks the controller is told of.
+    """Memory QoS by gate, options and machine; a missing controller is logged.
 
     Raises ValueError for options that contradict each other.
     """

@@ -41,7 +41,7 @@ class Tree(Protocol):
         ...
 
     def remove(self, name: CgroupName) -> None:
-        """Remove a group and those in it, and end who is still there; one that is not there is fine.
+        """Remove a group with its children and kill its processes; a missing one is no error.
 
         Nothing of the pod is to run any more: a runtime that was killed in the middle of a start may have left a
         process that it has forgotten. Raises CgroupError.
@@ -107,7 +107,7 @@ class FileTree:
                 raise CgroupError(f"{place / file}: {error.strerror}{hint}: {value} was not written") from error
 
     def remove(self, name: CgroupName) -> None:
-        """Remove a group and those in it, in every hierarchy. Who is still in them is ended."""
+        """Remove a group with its children in every hierarchy, and kill its processes."""
         path = name.path("cgroupfs").lstrip("/")
         unified = [self._found.unified] if self._found.unified is not None else []
         legacy = [] if self._found.mode == "unified" else [e for e in self._found.root.iterdir() if e.is_dir()]
@@ -165,7 +165,7 @@ def legacy_values(amounts: Amounts) -> dict[str, dict[str, str]]:
 
 
 def processes(place: Path) -> list[int]:
-    """Who is in a group, those in groups within it included; nobody in one that is gone."""
+    """Processes of a group and of groups within it; none if it is gone."""
     found: set[int] = set()
     for listed in _walk(place, "cgroup.procs"):
         with contextlib.suppress(OSError):
@@ -181,7 +181,7 @@ def _walk(place: Path, file: str) -> Iterable[Path]:
 
 
 def _end_processes(places: Sequence[Path]) -> None:
-    """Kill until nobody is left, or it takes too long. What is frozen hears of it once it is not any more."""
+    """Kill until no process is left, or a timeout; frozen ones die when they are thawed."""
     deadline = time.monotonic() + END_SECONDS
     while left := {pid for place in places for pid in processes(place)}:
         for place in places:

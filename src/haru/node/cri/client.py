@@ -78,7 +78,7 @@ class RuntimeClient:
     # -- the runtime --------------------------------------------------------------------------------------------------
 
     async def version(self) -> cri.VersionResponse:
-        """Who answers."""
+        """Read name and version of the runtime."""
         request = cri.VersionRequest(version="0.1.0")
         return await self._call("version", RUNTIME + "Version", request, cri.VersionResponse)
 
@@ -87,7 +87,7 @@ class RuntimeClient:
         return await self._call("status", RUNTIME + "Status", cri.StatusRequest(), cri.StatusResponse)
 
     async def cgroup_driver(self) -> int | None:
-        """How it names cgroups; None where it does not say (containerd before 2.0)."""
+        """The runtime's cgroup driver; None if it reports none (containerd before 2.0)."""
         try:
             method, request = RUNTIME + "RuntimeConfig", cri.RuntimeConfigRequest()
             answer = await self._call("runtime_config", method, request, cri.RuntimeConfigResponse)
@@ -107,17 +107,17 @@ class RuntimeClient:
         return answer.pod_sandbox_id
 
     async def stop_sandbox(self, sandbox: str) -> None:
-        """End what runs in it and take its network down; it may be gone."""
+        """Stop a sandbox with its containers and network; a missing one is no error."""
         request = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox)
         await self._gone_is_well("stop_podsandbox", RUNTIME + "StopPodSandbox", request)
 
     async def remove_sandbox(self, sandbox: str) -> None:
-        """Remove it and its containers; it may be gone."""
+        """Remove a sandbox with its containers; a missing one is no error."""
         request = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox)
         await self._gone_is_well("remove_podsandbox", RUNTIME + "RemovePodSandbox", request)
 
     async def sandbox_status(self, sandbox: str) -> cri.PodSandboxStatus:
-        """What it is now; NOT_FOUND if it is gone."""
+        """Read its status; NOT_FOUND if it is gone."""
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
         method = RUNTIME + "PodSandboxStatus"
         answer = await self._call("podsandbox_status", method, request, cri.PodSandboxStatusResponse)
@@ -139,22 +139,22 @@ class RuntimeClient:
         return answer.container_id
 
     async def start_container(self, container: str) -> None:
-        """Let it run."""
+        """Start a container."""
         request = cri.StartContainerRequest(container_id=container)
         await self._call("start_container", RUNTIME + "StartContainer", request, cri.StartContainerResponse)
 
     async def stop_container(self, container: str, grace: int) -> None:
-        """Ask it to end, and end it after `grace` seconds (0: now); it may be gone."""
+        """Stop a container, with SIGKILL after `grace` seconds (0: now); a missing one is no error."""
         request = cri.StopContainerRequest(container_id=container, timeout=grace)
         await self._gone_is_well("stop_container", RUNTIME + "StopContainer", request, self._seconds + grace)
 
     async def remove_container(self, container: str) -> None:
-        """Remove it; it may be gone."""
+        """Remove a container; a missing one is no error."""
         request = cri.RemoveContainerRequest(container_id=container)
         await self._gone_is_well("remove_container", RUNTIME + "RemoveContainer", request)
 
     async def container_status(self, container: str) -> cri.ContainerStatus:
-        """What it is now; NOT_FOUND if it is gone."""
+        """Read its status; NOT_FOUND if it is gone."""
         request = cri.ContainerStatusRequest(container_id=container)
         method = RUNTIME + "ContainerStatus"
         answer = await self._call("container_status", method, request, cri.ContainerStatusResponse)
@@ -178,7 +178,7 @@ class RuntimeClient:
         return await self._call("exec_sync", RUNTIME + "ExecSync", request, cri.ExecSyncResponse, limit)
 
     async def update_container(self, container: str, resources: cri.LinuxContainerResources) -> None:
-        """Change what it may use."""
+        """Change the resources of a container."""
         request = cri.UpdateContainerResourcesRequest(container_id=container, linux=resources)
         method = RUNTIME + "UpdateContainerResources"
         await self._call("update_container", method, request, cri.UpdateContainerResourcesResponse)
@@ -196,27 +196,27 @@ class RuntimeClient:
         await self._call("checkpoint_container", method, request, cri.CheckpointContainerResponse, seconds)
 
     async def exec_url(self, request: cri.ExecRequest) -> str:
-        """Where a command in a container can be spoken to."""
+        """The URL of the streams of a command in a container."""
         return (await self._call("exec", RUNTIME + "Exec", request, cri.ExecResponse)).url
 
     async def attach_url(self, request: cri.AttachRequest) -> str:
-        """Where a container's process can be spoken to."""
+        """The URL of the streams of a container's process."""
         return (await self._call("attach", RUNTIME + "Attach", request, cri.AttachResponse)).url
 
     async def port_forward_url(self, request: cri.PortForwardRequest) -> str:
-        """Where a sandbox's ports can be reached."""
+        """The URL of a sandbox's forwarded ports."""
         return (await self._call("port_forward", RUNTIME + "PortForward", request, cri.PortForwardResponse)).url
 
     # -- images -------------------------------------------------------------------------------------------------------
 
     async def image(self, name: str) -> cri.Image | None:
-        """An image that is here, or None."""
+        """Find an image on this machine."""
         request = cri.ImageStatusRequest(image=cri.ImageSpec(image=name))
         answer = await self._call("image_status", IMAGES + "ImageStatus", request, cri.ImageStatusResponse)
         return answer.image if answer.HasField("image") else None
 
     async def pull(self, name: str, auth: cri.AuthConfig | None, pod: cri.PodSandboxConfig) -> str:
-        """Bring an image here; what names it from then on."""
+        """Pull an image; its reference."""
         request = cri.PullImageRequest(image=cri.ImageSpec(image=name), auth=auth, sandbox_config=pod)
         method = IMAGES + "PullImage"
         return (await self._call("pull_image", method, request, cri.PullImageResponse, PULL_SECONDS)).image_ref

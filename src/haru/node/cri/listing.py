@@ -82,7 +82,7 @@ class Calls(Protocol):
 
 
 class Lister:
-    """Lists of one runtime. With `streaming` (the gate CRIListStreaming) it is asked for streams."""
+    """Lists of one runtime, as streams with `streaming` (the gate CRIListStreaming)."""
 
     def __init__(self, calls: Calls, *, streaming: bool) -> None:
         self._calls = calls
@@ -98,7 +98,7 @@ class Lister:
         self._unsupported.clear()
 
     def streams(self, listing: Listing[Item]) -> bool:
-        """Whether the next list of this kind is asked for as a stream."""
+        """Whether the next list of this kind is requested as a stream."""
         return self._streaming and listing.operation not in self._unsupported
 
     async def all(self, listing: Listing[Item], request: Message) -> list[Item]:
@@ -138,7 +138,7 @@ class Lister:
 
 
 def _once(listing: Listing[Item], found: list[Item]) -> list[Item]:
-    """Each item once, as it came last: a runtime that breaks this part of the contract is told of."""
+    """Each item once, as it came last; duplicates are logged."""
     by_key = {listing.key(item): item for item in found}
     if len(by_key) == len(found):
         return found

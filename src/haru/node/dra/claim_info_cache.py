@@ -33,7 +33,7 @@ class PreparedDevice:
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """A claim on this node. `drivers` has a driver from the moment on in which it may have been asked."""
+    """A claim on this node. A driver is in `drivers` as soon as it may have been called."""
 
     namespace: str
     name: str
@@ -106,7 +106,7 @@ class ClaimInfos:
         self._infos[key].is_prepared = True
 
     def release(self, key: str, pod_uid: str) -> ClaimInfo | None:
-        """A pod needs a claim no longer; the claim if that was the last one, and it is to be given back.
+        """Remove a pod from a claim; the claim, if it is to be unprepared.
 
         The last pod stays noted until `forget`.
         """

@@ -1,4 +1,4 @@
-"""Which devices each container of a pod gets, and what its status says of their health. Pure.
+"""Devices of each container of a pod, and their health in its status. Pure.
 
 Source: kubelet `cm/dra` (GetResources, UpdateAllocatedResourcesStatus), as behaviour; KEP-4381, KEP-5004, KEP-4680.
 """
@@ -97,7 +97,7 @@ def health_status(
 
 
 def with_health(status: Sequence[Obj], health: Mapping[str, list[Obj]]) -> list[Obj]:
-    """Container statuses that say how their devices are, in place of what they said before."""
+    """Container statuses with the current health of their devices."""
     told = []
     for one in status:
         rest = {key: value for key, value in one.items() if key != "allocatedResourcesStatus"}

@@ -1,4 +1,4 @@
-"""What the agent asks of whoever prepares devices, and what it does where nobody does.
+"""The interface to whatever prepares devices, and a node without devices.
 
 A pod's devices are prepared before its first container is made, and given back after its last one ended.
 """
@@ -43,7 +43,7 @@ class Devices(Protocol):
         """By container name: `allocatedResourcesStatus` of its status; empty where nothing is known."""
 
     def lines(self) -> Sequence[str]:
-        """What /metrics says of devices, as lines."""
+        """The lines of /metrics about devices."""
 
 
 class NoDevices:

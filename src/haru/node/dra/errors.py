@@ -21,7 +21,7 @@ class DriverMissing(DevicesError):
 
 
 class DriverFailed(DevicesError):
-    """A driver could not be asked, or refused."""
+    """A call of a driver failed."""
 
 
 class DriverAway(DriverFailed):

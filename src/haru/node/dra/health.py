@@ -1,4 +1,4 @@
-"""How the devices of this node are, as their drivers report it: streams that are read, reports that grow stale.
+"""Device health on this node: streams of the drivers, reports that expire.
 
 A report holds for the device's own timeout, or 30 s; what is not reported in time, and everything of a driver whose
 stream ended, is Unknown. The pods that use a device whose state changed are named, so that their status follows.
@@ -123,7 +123,7 @@ class HealthWatcher:
             self._watching.clear()
 
     def changed(self, driver: str) -> None:
-        """A driver was registered, was deregistered, or another instance of it is to be asked."""
+        """Follow a driver anew: it was registered or deregistered, or has another instance."""
         if self._registry is None:
             return
         instance = self._registry.find(driver)

@@ -42,7 +42,7 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 class DeviceManager:
-    """Prepares and gives back over the drivers of a registry, on the node `node_name`. `load` comes first.
+    """Prepares and unprepares claims with the registered drivers, on the node `node_name`. `load` comes first.
 
     What it has to remember is in `directory`.
     """
@@ -113,7 +113,7 @@ class DeviceManager:
         return claim
 
     async def _check_node(self, claim: Obj) -> None:
-        """Raises `ClaimRefused` for a claim that is for other nodes. Labels are asked for only where they count."""
+        """Raises `ClaimRefused` for a claim allocated on other nodes; reads the Node's labels only if needed."""
         selector = claim["status"]["allocation"].get("nodeSelector")
         if not selector or node_selector_matches(selector, self._node_name, {}):
             return
@@ -185,7 +185,7 @@ class DeviceManager:
         self._write()
 
     async def reconcile(self, pod_uids: Collection[str]) -> list[DevicesError]:
-        """Give back what pods had that this node does not know any more; what could not be done, to be told."""
+        """Unprepare claims of pods that this node no longer has; the errors."""
         failures = []
         for pod_uid in self._infos.pods() - set(pod_uids):
             try:
@@ -195,7 +195,7 @@ class DeviceManager:
         return failures
 
     async def _ask(self, driver: str, call: Callable[[Instance], Awaitable[T]]) -> T:
-        """Ask a driver, again if it was away for a moment: whoever is killed comes back as another instance."""
+        """Call a driver, and again if it is restarting."""
         for attempt in range(ATTEMPTS):
             try:
                 return await call(self._registry.get(driver))
@@ -221,7 +221,7 @@ class DeviceManager:
 
     @contextlib.asynccontextmanager
     async def _locked(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        """Nobody else works on these claims. Always in the same order, so that nobody waits in a circle."""
+        """Lock claims, always in the same order, so that no deadlock arises."""
         wanted = sorted(set(keys))
         for key in wanted:
             lock, users = self._locks.get(key, (asyncio.Lock(), 0))

@@ -88,11 +88,11 @@ class NodeDevices:
             await self._server.close()
 
     async def prepare(self, pod: Obj) -> Prepared:
-        """Make everything ready that the pod's claims give it. Raises `DevicesError`."""
+        """Prepare the pod's claims. Raises `DevicesError`."""
         return await self.manager.prepare(pod)
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Give back what the pod had. Raises `DevicesError`."""
+        """Unprepare the pod's claims. Raises `DevicesError`."""
         await self.manager.unprepare(pod_uid)
 
     def status(self, pod: Obj) -> dict[str, list[Obj]]:
@@ -102,7 +102,7 @@ class NodeDevices:
         return health_status(pod, self.manager.find, self.health.of)
 
     def lines(self) -> list[str]:
-        """What /metrics says of devices."""
+        """The lines of /metrics about devices."""
         return self.metrics.lines()
 
     async def pod_to_update(self) -> str:
@@ -114,7 +114,7 @@ class NodeDevices:
         self._cleaner.changed(driver)
 
     async def _reconcile(self) -> None:
-        """What a lost event or a crash left behind is given back."""
+        """Unprepare claims that a lost event or a crash left behind."""
         while True:
             await asyncio.sleep(self._reconcile_seconds)
             pods = self._pods()

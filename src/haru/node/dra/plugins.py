@@ -35,7 +35,7 @@ def negotiate(versions: Sequence[str]) -> str:
 
 @dataclass(eq=False)
 class Instance:
-    """A driver's instance behind a socket; of several the one that registered last is asked."""
+    """An instance of a driver behind a socket; of several the last registered one is called."""
 
     driver: str
     endpoint: str
@@ -60,7 +60,7 @@ class Instance:
         return {uid: list(answer.claims[uid].devices) for uid in answer.claims}
 
     async def unprepare(self, claims: Sequence[dra.Claim]) -> None:
-        """Give claims back. Raises `DriverFailed`."""
+        """Unprepare claims. Raises `DriverFailed`."""
         request = dra.NodeUnprepareResourcesRequest(claims=claims)
         answer: dra.NodeUnprepareResourcesResponse = await self._ask(
             "NodeUnprepareResources", request, dra.NodeUnprepareResourcesResponse
@@ -74,7 +74,7 @@ class Instance:
             yield report
 
     async def connection_changed(self) -> None:
-        """Wait until the driver can be reached no longer, or can be again; `connected` says which."""
+        """Wait until the connection is lost or back; `connected` says which."""
         import grpc
 
         while True:

@@ -1,4 +1,4 @@
-"""Finds DRA drivers: sockets come and go in the registry directory; each is asked who it is and told what became of it.
+"""Discovery of DRA drivers by the sockets in the registry directory.
 
 The directory is looked at twice a second. A socket that was made anew (a driver that was killed and came back) is
 another socket, whatever it is called. Source: kubelet `pluginmanager` and `cm/dra/plugin`, as behaviour; the API
@@ -33,7 +33,7 @@ Identity = tuple[int, int, int]
 
 
 class RegistrationRefused(Exception):
-    """A plugin cannot be registered; the text is what it is told."""
+    """A plugin cannot be registered; it gets the text."""
 
 
 class PluginRegistry:
@@ -126,7 +126,7 @@ class PluginRegistry:
                 await asyncio.shield(instance.close())
 
     async def _register(self, path: Path) -> Instance:
-        """Ask, judge, tell. Raises `RegistrationRefused`; OSError while nobody answers."""
+        """Get the info, check it, notify the plugin. Raises `RegistrationRefused`; OSError without an answer."""
         import grpc.aio
 
         async with channel(path) as through:

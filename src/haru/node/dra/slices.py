@@ -1,4 +1,4 @@
-"""Removes the ResourceSlices of drivers that are gone from this node: nobody can prepare what they promise.
+"""Removal of the ResourceSlices of drivers that left this node.
 
 A driver has 30 s to come (back); slices that are not of this node are left alone. Source: kubelet `cm/dra/plugin`, as
 behaviour; where it deletes all slices of its node at a start, those of drivers that come stay (docs/differences.md).

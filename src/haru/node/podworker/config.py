@@ -1,4 +1,4 @@
-"""Sandboxes and containers as the runtime is told of them.
+"""CRI messages for the sandbox and the containers of a pod.
 
 Source: the kubelet's conversion of a pod to CRI messages, as behaviour; labels and annotations are those that other
 tools read.
@@ -135,13 +135,13 @@ def container_config(pod: Obj, container: Mapping[str, Any], inputs: ContainerIn
 
 
 def pod_labels_only(pod: Obj) -> dict[str, str]:
-    """Who a container's pod is."""
+    """The labels of a container that name its pod."""
     meta = pod["metadata"]
     return {names.POD_NAME: meta["name"], names.POD_NAMESPACE: meta["namespace"], names.POD_UID: meta["uid"]}
 
 
 def resources_message(amounts: Amounts | None) -> cri.LinuxContainerResources | None:
-    """Amounts as the runtime takes them."""
+    """Turn amounts into the CRI's resources."""
     if amounts is None:
         return None
     return cri.LinuxContainerResources(
@@ -156,7 +156,7 @@ def resources_message(amounts: Amounts | None) -> cri.LinuxContainerResources | 
 
 
 def namespaces(pod: Obj, *, users: cri.IDMapping | None = None) -> cri.NamespaceOption:
-    """Which namespaces a pod has for itself: it shares processes only if it says so."""
+    """The namespaces of a pod's sandbox; processes are shared only with shareProcessNamespace."""
     spec = pod["spec"]
     pid = cri.NODE if spec.get("hostPID") else cri.POD if spec.get("shareProcessNamespace") else cri.CONTAINER
     return cri.NamespaceOption(

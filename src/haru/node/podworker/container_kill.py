@@ -52,7 +52,7 @@ class ContainerKiller:
         return id_ in self._tasks and not self._tasks[id_][1].done()
 
     def kill(self, target: KillTarget, grace: float, why: str) -> None:
-        """Kill a container within `grace` seconds; asked again it only ever ends sooner."""
+        """Kill a container within `grace` seconds; a second call can only shorten that."""
         seen, deadline = target.seen, time.monotonic() + grace
         known = self._tasks.get(seen.id)
         if known is not None and not known[1].done():
@@ -90,7 +90,7 @@ class ContainerKiller:
             self._context.recorder.event(pod, "Warning", "FailedPreStopHook", f"PreStopHook failed: {answer.text}")
 
     def kill_all(self, pod: Obj | None, seen: SeenPod, began: float, grace: float, address: str = "") -> bool:
-        """Kill what runs, in the order of pods; whether nothing runs any more. `began` is when this was first asked."""
+        """Kill running containers, sidecars last; whether none is left. `began` is the time of the first call."""
         running = [one for one in seen.containers if one.state in (RUNNING, UNKNOWN)]
         if not running:
             return not self.is_busy
@@ -114,7 +114,7 @@ class ContainerKiller:
 
 
 def grace_of(pod: Obj | None, seen: SeenPod | None = None) -> float:
-    """Seconds that the containers of a pod have to end; what is no longer in the API said so when it was made."""
+    """The grace period of a pod in seconds; for one that the API lacks, from its containers' annotations."""
     if pod is None:
         noted = [one.annotations.get(GRACE_PERIOD, "") for one in (seen.containers if seen is not None else ())]
         return float(next((text for text in noted if text.isdigit()), _ORPHAN_SECONDS))

@@ -56,7 +56,7 @@ class ContainerStarter:
         self._images = ImageManager(context.runtime, context.recorder)
 
     async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
-        """Have the pod's volumes ready and up to date; whether one changed. Raises `ConfigError`, OSError."""
+        """Set up and update the pod's volumes; whether one changed. Raises `ConfigError`, OSError."""
         try:
             token = await self._context.objects.tokens(pod)
         except StatusError as error:
@@ -168,7 +168,7 @@ class ContainerStarter:
 
 
 def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts) -> Path:
-    """The pod's /etc/hosts: itself, and the aliases that it asks for."""
+    """Write the pod's /etc/hosts with its own name and its hostAliases."""
     meta, spec = pod["metadata"], pod["spec"]
     if uses_host_network(pod):
         lines = ["# Kubernetes-managed hosts file (host network).", Path("/etc/hosts").read_text().rstrip("\n")]

@@ -19,7 +19,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 class ConfigError(Exception):
-    """A container or a volume can not be made as its pod says: the text names what is missing."""
+    """A container or volume that cannot be made; the text names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)

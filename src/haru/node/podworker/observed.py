@@ -1,4 +1,4 @@
-"""What the runtime says about one pod, as values that decisions are made from."""
+"""The observed state of one pod in the runtime, as values."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SeenContainer:
 
     @property
     def hash(self) -> str:
-        """The hash of the definition that it was made from; empty if nobody noted it."""
+        """The hash of the definition that it was made from; empty if it was not noted."""
         return self.annotations.get(HASH, "")
 
     @property

@@ -1,4 +1,4 @@
-"""What a pod needs next: which sandbox, which containers are started, which are ended. A decision, not the deed.
+"""What a pod needs next: a sandbox, containers to start, containers to kill. Pure.
 
 The order of things is the kubelet's: a sandbox; ordinary init containers one after the other, each to its success;
 sidecars among them, each until it has started (its startup probe, if it has one); then the containers together. What
@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """What the probes of one running container said last; None: nothing yet, or there is no such probe."""
+    """The last results of a running container's probes; None: no result yet, or no such probe."""
 
     startup: bool | None = None
     liveness: bool | None = None
@@ -61,7 +61,7 @@ class Plan:
 
 
 def container_hash(container: Mapping[str, Any]) -> str:
-    """What tells two definitions of a container apart, as far as a change asks for a restart."""
+    """Hash the fields of a container whose change restarts it."""
     text = f"{container['name']}\0{container.get('image', '')}"
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -97,7 +97,7 @@ class _Planner:
         self.starts.append(container["name"])
 
     def failed_probe(self, seen: SeenContainer) -> str:
-        """Which probe asks for the end of a running container."""
+        """The failed probe for which a running container is killed."""
         said = self.probed.get(seen.id, ProbeResults())
         return "startup" if said.startup is False else "liveness" if said.liveness is False else ""
 

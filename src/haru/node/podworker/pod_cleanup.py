@@ -1,4 +1,4 @@
-"""What a pod leaves on the machine, and how it goes: devices, users, volumes, containers, control group, logs.
+"""Cleanup after a pod: devices, user ranges, volumes, containers, cgroup, logs.
 
 Before any of it is made the pod is noted on the disk, and the note goes last: whoever finds one of a pod that the API
 does not know any more, after a crash, knows what to look for.
@@ -19,20 +19,20 @@ Obj = dict[str, Any]
 
 
 class PodCleanup:
-    """Of one pod. Every step may be repeated until all are through."""
+    """Cleans up after one pod; every step may be repeated."""
 
     def __init__(self, context: Context, sandboxes: Sandboxes, uid: str) -> None:
         self._context, self._sandboxes, self._uid = context, sandboxes, uid
         self._noted = False
 
     async def note(self, pod: Obj) -> None:
-        """Write down whose things will be here. Raises OSError."""
+        """Note the pod on the disk before anything of it is made. Raises OSError."""
         if not self._noted:
             await asyncio.to_thread(self._context.volumes.note, pod)
             self._noted = True
 
     async def give_back(self, pod: Obj | None) -> None:
-        """Nothing of the pod runs: what it held goes, but its ended containers and their logs stay to be read.
+        """Release what a pod without running containers held; ended containers and logs stay.
 
         `pod` is None for one that the API does not know. Raises `DevicesError`, `CgroupError`, OSError.
         """
@@ -43,7 +43,7 @@ class PodCleanup:
             await self._sandboxes.remove_group(pod)
 
     async def remove(self, pod: Obj | None, seen: SeenPod) -> None:
-        """Everything goes. Raises `DevicesError`, `CriError`, `CgroupError`, OSError."""
+        """Remove everything of the pod. Raises `DevicesError`, `CriError`, `CgroupError`, OSError."""
         await self.give_back(pod)
         for container in seen.containers:
             await self._context.runtime.remove_container(container.id)

@@ -1,4 +1,4 @@
-"""Who is started again after an end, and how long that waits.
+"""Restart policy and crash-loop back-off.
 
 Source: restart policies of pods and of containers (KEP-753 sidecars, KEP-5307 rules per container); the crash loop's
 pause of the kubelet: none for the first restart, then 10 s, doubled up to 5 minutes, forgotten after twice that.

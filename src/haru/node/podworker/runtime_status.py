@@ -1,4 +1,4 @@
-"""What the runtime has of a pod, with the last words that its containers left on this machine.
+"""What the runtime reports of a pod, and the termination messages of its containers.
 
 Source: terminationMessagePath and terminationMessagePolicy as documented: 4096 bytes of a file, or the end of the log
 (80 lines, 2048 bytes) of a container that failed and said nothing.
@@ -38,7 +38,7 @@ class RuntimeStatus:
         self._alive[id_] = sandbox
 
     async def observe(self, told: Iterable[str] = ()) -> SeenPod:
-        """The pod as it is now; `told` are ids of containers that should be there. Raises `CriError`."""
+        """List the pod's sandboxes and containers; `told` are ids that should be among them. Raises `CriError`."""
         labels = {POD_UID: self._uid}
         sandboxes, containers = await asyncio.gather(self._runtime.sandboxes(labels), self._runtime.containers(labels))
         seen_sandboxes = await asyncio.gather(*(self._sandbox(one.id) for one in sandboxes))
@@ -75,7 +75,7 @@ class RuntimeStatus:
 
 
 def termination_message(seen: SeenContainer) -> str:
-    """What a container that has ended left behind, else what the runtime says."""
+    """The termination message of a container, else the runtime's message."""
     text = ""
     if seen.files.termination_message:
         try:

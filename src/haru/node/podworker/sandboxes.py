@@ -30,7 +30,7 @@ class Sandboxes:
         return pod_cgroup(kubepods(self._context.options.cgroups.root), qos, pod["metadata"]["uid"])
 
     def config(self, pod: Obj, attempt: int) -> cri.PodSandboxConfig:
-        """How the runtime is told of the sandbox. Raises `UserNamespaceError`."""
+        """The PodSandboxConfig of a pod. Raises `UserNamespaceError`."""
         options = self._context.options
         users = self._context.users(pod)
         driver: Any = options.cgroups.driver
@@ -53,13 +53,13 @@ class Sandboxes:
         return await self._context.runtime.run_sandbox(config, handler)
 
     async def remove_group(self, pod: Obj) -> None:
-        """The pod's control group goes. Raises `CgroupError`."""
+        """Remove the pod's cgroup. Raises `CgroupError`."""
         if self._context.cgroups.tree is not None:
             await asyncio.to_thread(self._context.cgroups.tree.remove, self.group(pod))
 
 
 def dns_of(pod: Obj, servers: list[str], domain: str, resolv: Path = Path("/etc/resolv.conf")) -> cri.DNSConfig:
-    """What is written into the pod's resolv.conf."""
+    """The content of the pod's resolv.conf."""
     spec = pod["spec"]
     policy, own = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
     if policy == "ClusterFirst" and uses_host_network(pod):

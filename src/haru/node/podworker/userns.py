@@ -1,4 +1,4 @@
-"""User namespaces: a range of the host's ids for each pod that wants one, its own and nobody else's, kept on disk.
+"""User namespaces: each pod that wants one gets its own range of the host's ids, kept on disk.
 
 A pod with `hostUsers: false` has its ids from 0 on mapped to a slot of `idsPerPod` ids of the host. The slot is written
 down before a sandbox is made and freed when no container of the pod can run any more. There is no way back to the
@@ -148,7 +148,7 @@ class Ranges:
 
 
 def parse_file(data: bytes, length: int) -> IdRange:
-    """The range in a pod's file. Raises ValueError: a range that is not as it was given is nobody's."""
+    """Parse the range in a pod's file. Raises ValueError for a range that was not allocated here."""
     found = json.loads(data)
     users, groups = (found.get(key) if isinstance(found, dict) else None for key in ("uidMappings", "gidMappings"))
     if not isinstance(users, list) or len(users) != 1:
@@ -173,18 +173,8 @@ def wants_namespace(pod: Mapping[str, Any]) -> bool:
     return (pod.get("spec") or {}).get("hostUsers") is False
 
 
-def checked_ids_per_pod(value: int) -> int:
-    """`userNamespaces.idsPerPod`. Raises ValueError."""
-    if value <= 0 or value % ALIGNMENT or value >= 1 << 32:
-        raise ValueError(
-            f"userNamespaces.idsPerPod: Invalid value: {value}: must be a multiple of {ALIGNMENT}, more than 0 and "
-            f"less than {1 << 32}"
-        )
-    return value
-
-
 def default_pool(max_pods: int, length: int = ALIGNMENT) -> Pool:
-    """Where nobody has configured a range for the user kubelet: from the first slot that is not the host's on."""
+    """The pool without a configured range for the user kubelet: after the host's own ids."""
     return Pool(max(ALIGNMENT, length), max_pods, length)
 
 

@@ -65,7 +65,7 @@ class _State:
 
 
 class PodWorker:
-    """Keeps one pod as it should be. `written(pod)` is called with what the API answered to a written status."""
+    """Syncs one pod. `written(pod)` is called with what the API answered to a written status."""
 
     def __init__(self, context: Context, starter: ContainerStarter, uid: str, written: Callable[[Obj], None]) -> None:
         self._context, self._starter, self.uid, self._written = context, starter, uid, written
@@ -97,7 +97,7 @@ class PodWorker:
         self.wake()
 
     def objects_changed(self) -> None:
-        """Something that the pod refers to has changed: what failed for the want of it is tried again."""
+        """Retry what failed: an object that the pod refers to has changed."""
         self._state.retry_at.clear()
         self.wake()
 
@@ -106,13 +106,13 @@ class PodWorker:
         self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
 
     def wake(self) -> None:
-        """Look again."""
+        """Sync the pod soon."""
         self._wake.set()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the pod has gone from the API and from this machine."""
+        """Sync the pod until it is deleted from the API and from this machine."""
         try:
             while True:
                 self._wake.clear()
@@ -199,7 +199,7 @@ class PodWorker:
         return await self._start_all(pod, seen, plan, inputs)
 
     def _note_crashing(self, plan: Plan, seen: SeenPod) -> None:
-        """What is told of containers that wait."""
+        """Update the reasons of waiting containers."""
         for name in list(self._state.reasons):
             last = seen.newest(name)
             if (last is not None and last.runs) or self._state.reasons[name][0] == "CrashLoopBackOff":
@@ -208,7 +208,7 @@ class PodWorker:
             self._state.reasons[name] = "CrashLoopBackOff", message
 
     async def _prepare(self, pod: Obj, facts: DownwardFacts) -> PodInputs | None:
-        """What the pod refers to and its volumes; None if something is missing, which is told."""
+        """Read referenced objects and set up volumes; None, after an event, if something is missing."""
         try:
             sources = await self._context.objects.want(pod)
             await self._starter.volumes(pod, sources, facts)
@@ -240,7 +240,7 @@ class PodWorker:
         return str((await self._context.client.get(RUNTIME_CLASSES, name))["handler"]) if name else ""
 
     async def _start_all(self, pod: Obj, seen: SeenPod, plan: Plan, inputs: PodInputs) -> float:
-        """Start what is to start now; seconds until there is more to do."""
+        """Start the containers that are due; seconds until the next ones are."""
         options, now = self._context.options, time.time()
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
         for name in plan.crashing:
@@ -285,7 +285,7 @@ class PodWorker:
                 await asyncio.to_thread(Path(old.files.log).unlink)
 
     async def _remove_earlier_starts(self, history: Sequence[SeenContainer]) -> None:
-        """Make sure that no earlier start of a container runs or comes to run: nothing runs twice. Raises `StartError`.
+        """Remove or stop earlier starts of a container, so that nothing runs twice. Raises `StartError`.
 
         One that is only made may be on its way to run, if a call for that took longer than anybody waited, or its
         caller was stopped. A runtime refuses to remove it in the middle of that; once it is removed it does not start.
@@ -356,7 +356,7 @@ class PodWorker:
         return True
 
     async def _sync_terminal(self, pod: Obj, seen: SeenPod) -> float:
-        """A pod that is over and told so: nothing runs, devices and volumes are given back; its logs stay."""
+        """Release devices and volumes of a pod in a terminal phase; its logs stay."""
         self._state.is_over = True
         if await self._kill_all(pod, seen) and not self._state.is_cleaned:
             await self._cleanup.give_back(pod)
@@ -364,7 +364,7 @@ class PodWorker:
         return self._context.options.intervals.resync_seconds
 
     async def _sync_deleted(self, pod: Obj | None, seen: SeenPod) -> float | None:
-        """A pod that is deleted: everything of it goes, then itself."""
+        """Remove everything of a deleted pod, then the pod itself."""
         self._state.is_over = True
         if not await self._kill_all(pod, seen):
             if pod is not None and not self._state.is_gone:

@@ -1,4 +1,4 @@
-"""How often probes have succeeded and failed, as /metrics/probes tells it.
+"""Counts of probe results for /metrics/probes.
 
 Source: the kubelet's `prober_probe_total`.
 """
@@ -31,7 +31,7 @@ class ProbeCounts:
         self._counts.setdefault(what, Counter())["successful" if well else "failed"] += 1
 
     def forget(self, what: ProbeResults) -> None:
-        """It asks no more."""
+        """Drop the counts of a probe that ended."""
         self._counts.pop(what, None)
 
     def text(self) -> str:

@@ -27,14 +27,14 @@ _HEALTH = "/grpc.health.v1.Health/Check"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether it is well, and what was said."""
+    """Whether a handler succeeded, and its output."""
 
     well: bool
     text: str = ""
 
 
 class HandlerRunner:
-    """Asks containers of one runtime."""
+    """Runs handlers of probes and lifecycle hooks in containers of one runtime."""
 
     def __init__(self, runtime: RuntimeClient) -> None:
         self._runtime = runtime
@@ -51,7 +51,7 @@ class HandlerRunner:
     async def run(
         self, handler: Mapping[str, Any], container: Mapping[str, Any], id_: str, address: str, seconds: float
     ) -> Answer:
-        """The answer to one handler; never raises for what the container does."""
+        """Run one handler; a failure of the container is a result, not an exception."""
         if found := handler.get("exec"):
             return await self._exec(id_, list(found.get("command") or ()), seconds)
         if "sleep" in handler:

@@ -1,4 +1,4 @@
-"""Probes of a container: when the next one is due, and what their results come to.
+"""Probe schedule and thresholds.
 
 Source: v1 Probe as documented: a threshold of successes or failures in a row turns the result; readiness and liveness
 begin once the startup probe has succeeded; what has not been asked yet is not ready, and alive.

@@ -54,11 +54,11 @@ class PsiStats:
 
 
 class PsiError(ValueError):
-    """A pressure file says what none says; the message names file and line."""
+    """A pressure file that cannot be parsed; the message names file and line."""
 
 
 def parse(text: str, source: str) -> PsiStats:
-    """What a pressure file says. Kernels before 5.13 have no line `full` for cpu. Raises PsiError."""
+    """Parse a pressure file. Kernels before 5.13 have no line `full` for cpu. Raises PsiError."""
     lines: dict[str, PsiData] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
@@ -100,7 +100,7 @@ def read(group: Path, resource: str) -> PsiStats | None:
 
 
 def is_available(unified: Path | None) -> bool:
-    """Whether the kernel accounts pressure at all: asked once, at the start (1.36)."""
+    """Whether the kernel accounts pressure; checked once, at the start (1.36)."""
     return unified is not None and read(unified, "cpu") is not None
 
 

@@ -1,4 +1,4 @@
-"""The status of each container, from what the runtime says and what the agent knows of it.
+"""Container statuses, from the runtime and the agent.
 
 Source: the fields of v1 ContainerStatus, and how a kubelet fills them.
 """
@@ -21,7 +21,7 @@ LOST_EXIT_CODE: Final = 137
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What the agent knows of a pod beside the runtime."""
+    """What the agent knows of a pod beside the runtime's report."""
 
     runtime: str = "containerd"
     """Its name, which is part of container ids."""
@@ -47,14 +47,14 @@ def by_name(pod: Obj, field_name: str) -> dict[str, Obj]:
 
 
 def living_ids(pod: Obj) -> list[str]:
-    """Ids, as the runtime knows them, of the containers of which the status does not tell that they have ended."""
+    """Runtime ids of the containers that have not terminated by the pod's status."""
     told = [*by_name(pod, "initContainerStatuses").values(), *by_name(pod, "containerStatuses").values()]
     living = [one for one in told if "terminated" not in (one.get("state") or {})]
     return [id_ for one in living if (id_ := str(one.get("containerID") or "").rpartition("://")[2])]
 
 
 def has_run(status: Mapping[str, Any]) -> bool:
-    """Whether the container of a status was started, going by what the status tells."""
+    """Whether a container was started, by its status."""
     ended = (status.get("lastState") or {}).get("terminated") or {}
     return "waiting" not in (status.get("state") or {}) or ended.get("containerID") == status.get("containerID")
 

@@ -1,4 +1,4 @@
-"""Files that change all at once: a directory of a time, and one symbolic link that says which one holds.
+"""Atomic updates of a volume's files: timestamped directories, and one symbolic link to the current one.
 
     key -> ..data/key        ..data -> ..2026_11_22_10_00_00.1234567        ..2026_11_22_10_00_00.1234567/key
 

@@ -1,4 +1,4 @@
-"""Where the volumes of pods are on this machine, how they are made, and how they go.
+"""Volumes of pods on this machine: paths, setup, teardown.
 
 `ROOT/pods/UID/volumes/kubernetes.io~KIND/NAME`, as kubelets have it. What holds secrets is in memory (tmpfs). All calls
 do input and output and may block: run them in a thread.
@@ -124,7 +124,7 @@ class PodVolumes:
             shutil.rmtree(self.pod(uid))
 
     def mount(self, pod: Obj, mount: Mapping[str, Any], expand: Callable[[str], str]) -> cri.Mount:
-        """What a container's volumeMount is on this machine. Raises `ConfigError`, OSError."""
+        """Turn a container's volumeMount into a mount of the CRI. Raises `ConfigError`, OSError."""
         listed = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         if mount["name"] not in listed:
             raise ConfigError(f'volume "{mount["name"]}" is mounted but the pod has no such volume')
@@ -175,7 +175,7 @@ def _sub_path(volume: Path, below: str) -> Path:
 
 
 def _host_path(path: Path, kind: str) -> None:
-    """What the pod says the host has there. Raises `ConfigError`."""
+    """Check a hostPath volume against its type. Raises `ConfigError`."""
     if kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
         kind = "Directory"

@@ -1,6 +1,6 @@
 """The store that several API servers share, in etcd v3."""
 
 from haru.storage.etcd.connection import Credentials, check_endpoints, read_credentials
-from haru.storage.etcd.store import EtcdStore
+from haru.storage.etcd.store import EtcdOptions, EtcdStore
 
-__all__ = ["Credentials", "EtcdStore", "check_endpoints", "read_credentials"]
+__all__ = ["Credentials", "EtcdOptions", "EtcdStore", "check_endpoints", "read_credentials"]

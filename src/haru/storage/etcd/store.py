@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from haru.proto import etcd_pb2 as rpc
@@ -45,31 +45,38 @@ _RETRY_SECONDS = (0.05, 2.0)
 _LOG = logging.getLogger("haru.storage")
 
 
+@dataclass(frozen=True, slots=True)
+class EtcdOptions:
+    """Where the store is in etcd, and how it is kept; `compaction_seconds` 0: this server compacts nothing."""
+
+    prefix: str = "/registry"
+    credentials: Credentials = field(default_factory=Credentials)
+    compaction_seconds: float = INTERVAL_SECONDS
+
+
 class EtcdStore(MemoryStore):
-    """A store in etcd under a prefix (`/registry`), at one or more endpoints (`https://HOST:PORT`) of one cluster."""
+    """A store in etcd, at one or more endpoints (`https://HOST:PORT`) of one cluster."""
 
     shared = True
 
     def __init__(
         self,
         endpoints: Sequence[str],
+        options: EtcdOptions | None = None,
         *,
-        prefix: str = "/registry",
-        credentials: Credentials | None = None,
-        compaction_seconds: float = INTERVAL_SECONDS,
         sealing: Sealing | None = None,
-        clock: Callable[[], float] = time.monotonic,
         check: Check = no_check,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__()
+        options = options or EtcdOptions()
         self._check = check
-        self._connection = Connection(endpoints, credentials or Credentials())
-        self._prefix = f"{prefix.rstrip('/')}/".encode()
+        self._connection = Connection(endpoints, options.credentials)
+        self._prefix = f"{options.prefix.rstrip('/')}/".encode()
         self._sealing = sealing or no_sealing()
         self._keys_patience = 0.0
         self._stuck = False  # the next message of the watch can not be read, whichever stream brings it
         self._compactor = Compactor(self._connection, self.compact)
-        self._compaction_seconds = compaction_seconds
+        self._compaction_seconds = options.compaction_seconds
         self._progress = Progress(self._newest_revision, self._nudge, lambda: self._revision)
         self._stream: Stream | None = None
         self._unreadable: asyncio.Future[None] | None = None

@@ -48,7 +48,7 @@ class HostPaths:
 
 @dataclass(frozen=True, slots=True)
 class _Measurement:
-    """One measurement: when, what the runtime tells by container, and the cpu time that each group had used by then."""
+    """One measurement: its time, the runtime's statistics by container, and the cpu time of each group."""
 
     time: datetime
     uses: Mapping[str, ContainerUse]
@@ -149,7 +149,7 @@ class Collector:
         return None if reading is None else self._rated(path, reading, measurement)
 
     def _rated(self, path: str, reading: Reading, measurement: _Measurement) -> Reading:
-        """With how much of the cpus was used since the last look."""
+        """Add the cpu usage since the last measurement."""
         if reading.cpu is None:
             return reading
         time = measurement.time
@@ -189,7 +189,7 @@ class Collector:
         groups: Sequence[tuple[str, str]],
         measurement: _Measurement,
     ) -> ContainerFigures | None:
-        """A container that runs: by its group, else by what the runtime tells."""
+        """Figures of a running container: from its cgroup, else from the runtime."""
         running = (status.get("state") or {}).get("running")
         id_ = (status.get("containerID") or "").partition("://")[2]
         if running is None or not id_:

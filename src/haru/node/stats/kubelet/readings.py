@@ -1,4 +1,4 @@
-"""Reading control groups and /proc. What is not there is None: groups go while they are looked at.
+"""Readings of cgroups and /proc; None for what is missing, as groups vanish while they are read.
 
 The root directories are arguments, so that a recorded tree can stand for a machine. Source: cgroups(7), the kernel's
 documentation of both versions; the working set is usage without inactive file pages, as cAdvisor has it.

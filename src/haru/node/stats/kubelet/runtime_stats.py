@@ -1,4 +1,4 @@
-"""What a runtime tells of its containers, as the values that figures are made from."""
+"""Container statistics of the runtime, as values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from haru.proto import cri_pb2 as cri
 
 @dataclass(frozen=True, slots=True)
 class ContainerUse:
-    """What the runtime tells of one container."""
+    """The statistics of one container."""
 
     reading: Reading
     rootfs: FileSystem | None = None
 
 
 class RuntimeStats:
-    """Asks one runtime; one that has no such call is asked once."""
+    """Reads container statistics of a runtime; one without that call is tried once."""
 
     def __init__(self, runtime: RuntimeClient) -> None:
         self._runtime = runtime
@@ -67,7 +67,7 @@ def use_of(stats: cri.ContainerStats) -> ContainerUse:
 
 
 def _value(message: Message, name: str) -> int | None:
-    """The number in a wrapper; None where the runtime does not tell it."""
+    """The number in a wrapper; None without it."""
     return int(getattr(message, name).value) if message.HasField(name) else None
 
 

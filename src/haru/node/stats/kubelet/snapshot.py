@@ -1,4 +1,4 @@
-"""What was measured at one time, as values. Sizes are bytes; None is what this machine does not tell."""
+"""Measured values of one moment. Sizes are bytes; None: not measured on this machine."""
 
 from __future__ import annotations
 
