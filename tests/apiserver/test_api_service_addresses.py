@@ -14,7 +14,7 @@ from api_caller import Caller, Clock, make_config
 from etcd_process import Etcd
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore, Store
-from haru.storage.etcd import EtcdOptions, EtcdStore
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 
 Obj = dict[str, Any]
 SERVICES = "/api/v1/namespaces/default/services"
@@ -27,7 +27,7 @@ async def callers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     if request.param == "two servers":
         etcd: Etcd = request.getfixturevalue("etcd")
         prefix = f"/tests/{uuid.uuid4()}"
-        stores = [EtcdStore([etcd.url], EtcdOptions(prefix=prefix, compaction_seconds=0)) for _ in range(2)]
+        stores = [EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix, compaction_seconds=0)) for _ in range(2)]
     clock, servers = Clock(), []
     for store in stores:
         await store.start()

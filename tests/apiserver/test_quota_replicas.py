@@ -10,7 +10,7 @@ from api_caller import PODS, Caller, Clock, make_config, pod
 
 from etcd_process import Etcd
 from haru.apiserver.server import ApiServer
-from haru.storage.etcd import EtcdOptions, EtcdStore
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 
 Obj = dict[str, Any]
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
@@ -19,7 +19,7 @@ PLACES = 9
 
 
 async def replica(etcd: Etcd, prefix: str) -> Caller:
-    store = EtcdStore([etcd.url], EtcdOptions(prefix=prefix, compaction_seconds=0))
+    store = EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix, compaction_seconds=0))
     await store.start()
     clock = Clock()
     app = ApiServer(make_config(store, clock))

@@ -14,7 +14,7 @@ import pytest
 from haru.apiserver.encoding import damage_of, decode, encode
 from haru.proto import etcd_pb2 as rpc
 from haru.storage import Put, Record, SqliteStore, StoreError
-from haru.storage.etcd import EtcdOptions, EtcdStore
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 from haru.storage.etcd.connection import Connection, Credentials
 from haru.storage.etcd.messages import TXN, put
 from haru.storage.etcd.values import to_bytes
@@ -131,7 +131,7 @@ async def test_damaged_etcd_value_is_named(etcd: Etcd, damage: Callable[[bytes],
     prefix = f"/tests/{uuid.uuid4()}"
 
     def opened() -> EtcdStore:
-        return EtcdStore([etcd.url], EtcdOptions(prefix=prefix, compaction_seconds=0), check=damage_of)
+        return EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix, compaction_seconds=0), check=damage_of)
 
     store = opened()
     await store.start()

@@ -16,7 +16,7 @@ from haru.proto import MessageError, decode
 from haru.proto import etcd_pb2 as rpc
 from haru.storage import Compacted, CompareFailed, Delete, Put, Record, StoreError
 from haru.storage.ciphers import AesGcm, Plain
-from haru.storage.etcd import EtcdOptions, EtcdStore, compaction, connection, messages, read_credentials, values
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions, compaction, connection, messages, read_credentials, values
 from haru.storage.etcd import store as etcd_store
 from haru.storage.etcd.store import tells_progress
 from haru.storage.sealing import Sealing
@@ -33,7 +33,7 @@ async def open_store(etcd: Etcd) -> AsyncIterator[Open]:
     prefix, opened = f"/tests/{uuid.uuid4()}", []
 
     async def one(**settings: object) -> EtcdStore:
-        store = EtcdStore([etcd.url], EtcdOptions(prefix=prefix, compaction_seconds=0), **settings)  # type: ignore[arg-type]
+        store = EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix, compaction_seconds=0), **settings)  # type: ignore[arg-type]
         await store.start()
         opened.append(store)
         return store
@@ -283,7 +283,7 @@ async def test_servers_alternate_compaction(open_store: Open, monkeypatch: pytes
 async def test_store_recovers_after_etcd_outage(etcd_binary: str, tmp_path: Path) -> None:
     etcd = Etcd(etcd_binary, tmp_path)
     etcd.start()
-    store = EtcdStore([etcd.url], EtcdOptions(compaction_seconds=0))
+    store = EtcdStore([etcd.url], EtcdStoreOptions(compaction_seconds=0))
     await store.start()
     try:
         await write(store, "k/a")
@@ -310,7 +310,7 @@ async def test_store_recovers_after_etcd_outage(etcd_binary: str, tmp_path: Path
 async def test_acknowledged_writes_survive_etcd_kills(etcd_binary: str, tmp_path: Path, kills: int) -> None:
     etcd = Etcd(etcd_binary, tmp_path)
     etcd.start()
-    stores = [EtcdStore([etcd.url], EtcdOptions(compaction_seconds=0)) for _ in range(2)]
+    stores = [EtcdStore([etcd.url], EtcdStoreOptions(compaction_seconds=0)) for _ in range(2)]
     for store in stores:
         await store.start()
     watch = stores[1].watch("k/", stores[1].revision)
@@ -347,7 +347,7 @@ async def test_acknowledged_writes_survive_etcd_kills(etcd_binary: str, tmp_path
         for store in stores:
             await store.stop()
         etcd.stop()
-    fresh = EtcdStore([etcd.url], EtcdOptions(compaction_seconds=0))
+    fresh = EtcdStore([etcd.url], EtcdStoreOptions(compaction_seconds=0))
     etcd.start()
     await fresh.start()
     kept = {record.key: record.revision for record in (await fresh.range("k/")).records}
@@ -362,7 +362,7 @@ async def test_store_works_with_one_of_three_etcd_members_down(etcd_binary: str,
     for member in members:
         member.join(members)
         member.start(wait=False)
-    store = EtcdStore([member.url for member in members], EtcdOptions(compaction_seconds=0))
+    store = EtcdStore([member.url for member in members], EtcdStoreOptions(compaction_seconds=0))
     store._connection._seconds = SECONDS
     try:
         await store.start()
@@ -389,7 +389,7 @@ async def test_store_works_with_one_of_three_etcd_members_down(etcd_binary: str,
 
 async def test_unreachable_endpoint_is_skipped(etcd: Etcd) -> None:
     store = EtcdStore(
-        ["http://127.0.0.1:9", etcd.url], EtcdOptions(prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0)
+        ["http://127.0.0.1:9", etcd.url], EtcdStoreOptions(prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0)
     )
     await asyncio.wait_for(store.start(), SECONDS)
     await write(store, "k/a")
@@ -413,7 +413,8 @@ async def test_tls_with_client_certificates_works_and_wrong_ones_fail(etcd_binar
     etcd.start()
     try:
         good = EtcdStore(
-            [etcd.url], EtcdOptions(credentials=read_credentials(files["ca"], files["good.crt"], files["good.key"]))
+            [etcd.url],
+            EtcdStoreOptions(credentials=read_credentials(files["ca"], files["good.crt"], files["good.key"])),
         )
         await asyncio.wait_for(good.start(), SECONDS)
         await write(good, "k/a")
@@ -423,7 +424,7 @@ async def test_tls_with_client_certificates_works_and_wrong_ones_fail(etcd_binar
             read_credentials(files["ca"], None, None),
             read_credentials(files["bad.crt"], files["good.crt"], files["good.key"]),
         ):
-            store = EtcdStore([etcd.url], EtcdOptions(credentials=wrong))
+            store = EtcdStore([etcd.url], EtcdStoreOptions(credentials=wrong))
             store._connection._seconds = 0.5
             with pytest.raises(StoreError, match="etcd"):
                 await store.start()

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from haru import kms
 from haru.storage import Put, SealError, Sealing, SqliteStore, StoreError
 from haru.storage.ciphers import AesGcm, Plain
-from haru.storage.etcd import EtcdOptions, EtcdStore
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 from haru.storage.kms import KmsProvider, envelope, provider
 from kms_plugin import ANNOTATION, Plugin
 from waiting import until
@@ -354,7 +354,7 @@ async def test_servers_over_etcd_open_each_others_seeds(etcd: Any, plugin: Plugi
     prefix = f"/kms-{time.monotonic_ns()}"
 
     def store() -> EtcdStore:
-        return EtcdStore([etcd.url], EtcdOptions(prefix=prefix), sealing=sealing(plugin, seconds=3))
+        return EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix), sealing=sealing(plugin, seconds=3))
 
     a, b = store(), store()
     await a.start()
@@ -387,11 +387,11 @@ async def test_servers_over_etcd_open_each_others_seeds(etcd: Any, plugin: Plugi
 
 async def test_following_server_waits_for_plugin_without_losing_events(etcd: Any, plugin: Plugin, caplog: Any) -> None:
     prefix = f"/kms-{time.monotonic_ns()}"
-    a = EtcdStore([etcd.url], EtcdOptions(prefix=prefix), sealing=sealing(plugin, seconds=0.3))
+    a = EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix), sealing=sealing(plugin, seconds=0.3))
     await a.start()
     other = KmsProvider("k", plugin.socket)
     await other.start()
-    b = EtcdStore([etcd.url], EtcdOptions(prefix=prefix), sealing=Sealing({"secrets": [other]}, "b"))
+    b = EtcdStore([etcd.url], EtcdStoreOptions(prefix=prefix), sealing=Sealing({"secrets": [other]}, "b"))
     await b.start()
     try:
         watch = a.watch("secrets/", since=a.revision)

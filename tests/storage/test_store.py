@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, Record, SqliteStore, Store, StoreError
-from haru.storage.etcd import EtcdOptions, EtcdStore
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 from haru.storage.history import SECONDS_PER_WATCHER
 
 
@@ -20,7 +20,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     store: Store
     if request.param == "etcd":
         store = EtcdStore(
-            [request.getfixturevalue("etcd").url], EtcdOptions(prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0)
+            [request.getfixturevalue("etcd").url],
+            EtcdStoreOptions(prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0),
         )
     else:
         store = SqliteStore(":memory:" if request.param == "memory" else tmp_path / "store.db")

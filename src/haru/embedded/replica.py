@@ -34,7 +34,7 @@ from haru.files import write_whole
 from haru.garbage import postpone_collection, resume_collection
 from haru.http2 import MAX_STREAMS
 from haru.kube.gates import FeatureGates
-from haru.storage.etcd import EtcdOptions, EtcdStore, read_credentials
+from haru.storage.etcd import EtcdStore, EtcdStoreOptions, read_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Replica:
         sealing, etcd = options.security.sealing(), options.etcd
         self.store = EtcdStore(
             etcd.servers,
-            EtcdOptions(etcd.prefix, read_credentials(etcd.ca, etcd.cert, etcd.key), etcd.compaction_interval),
+            EtcdStoreOptions(etcd.prefix, read_credentials(etcd.ca, etcd.cert, etcd.key), etcd.compaction_interval),
             sealing=sealing,
             check=damage_of,
         )

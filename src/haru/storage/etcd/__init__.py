@@ -1,6 +1,6 @@
 """The store that several API servers share, in etcd v3."""
 
 from haru.storage.etcd.connection import Credentials, check_endpoints, read_credentials
-from haru.storage.etcd.store import EtcdOptions, EtcdStore
+from haru.storage.etcd.store import EtcdStore, EtcdStoreOptions
 
-__all__ = ["Credentials", "EtcdOptions", "EtcdStore", "check_endpoints", "read_credentials"]
+__all__ = ["Credentials", "EtcdStore", "EtcdStoreOptions", "check_endpoints", "read_credentials"]

@@ -46,7 +46,7 @@ _LOG = logging.getLogger("haru.storage")
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdOptions:
+class EtcdStoreOptions:
     """Where the store is in etcd, and how it is kept; `compaction_seconds` 0: this server compacts nothing."""
 
     prefix: str = "/registry"
@@ -62,13 +62,13 @@ class EtcdStore(MemoryStore):
     def __init__(
         self,
         endpoints: Sequence[str],
-        options: EtcdOptions | None = None,
+        options: EtcdStoreOptions | None = None,
         *,
         sealing: Sealing | None = None,
         check: Check = no_check,
     ) -> None:
         super().__init__()
-        options = options or EtcdOptions()
+        options = options or EtcdStoreOptions()
         self._check = check
         self._connection = Connection(endpoints, options.credentials)
         self._prefix = f"{options.prefix.rstrip('/')}/".encode()
