@@ -17,7 +17,7 @@ from haru.engine.framework.scores import normalised, rounded
 from haru.engine.plugins.dynamicresources.plugin import DynamicResourcesScore
 from haru.engine.plugins.imagelocality.score import image_score
 from haru.engine.plugins.interpodaffinity.plugin import min_max_normalised
-from haru.engine.plugins.noderesources.score import NodeResourcesScore, balance_score, fit_score
+from haru.engine.plugins.noderesources.plugin import NodeResourcesScore, balance_score, fit_score
 from haru.engine.plugins.podtopologyspread.plugin import skew_normalised
 from haru.engine.plugins.tainttoleration.plugin import TaintTolerationScore
 from haru.engine.state.decision import Decision

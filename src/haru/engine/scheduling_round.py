@@ -1,9 +1,8 @@
-"""One decision round: everything that waits is decided once, in the order of the queue, each decision seeing the last.
+"""Decide all pending pods of a cluster once, in queue order; each decision sees the ones before.
 
-Pods go by priority, then age, then name; a group takes the place of its first pod. What is bound counts as placed at
-once, and what is nominated keeps its place while the evicted are still there. What does not fit is passed over, and
-tried again as long as something else was placed. It is the live scheduler without a clock: the same `decide`, no
-backoff.
+Pods are ordered by priority, then age, then name; a group is at the place of its first pod. Bound pods count at once;
+nominated pods keep their places while their victims still exist. Units that do not fit are retried as long as another
+unit was placed. It is the live scheduler without a clock: the same `decide`, no backoff.
 Source: KEP-4671 (queueing of groups), KEP-5710 (nominations); the answer is what `haru schedule` prints.
 """
 
@@ -26,7 +25,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that stays pending, and why: the first reason decides."""
+    """Why a pod stays pending: the first reason decides."""
 
     message: str
     reasons: tuple[Reason, ...]
@@ -34,7 +33,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class RoundResult:
-    """What a round decided. Pods and claims are named by path, groups as well; `groups` has their states at the end."""
+    """Hold the result of a round by path of pod, claim and group; `groups` has their states at the end."""
 
     bindings: dict[str, str] = field(default_factory=dict)
     nominations: dict[str, str] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class RoundResult:
 
 
 def run_round(cluster: SchedulerCache, options: Options, scheduler_name: str = DEFAULT_SCHEDULER) -> RoundResult:
-    """Decide all pods of one scheduler that wait in a cluster, and assume in it what was decided."""
+    """Decide all pending pods of one scheduler, and assume the decisions in the cluster."""
     return _Round(cluster, options, scheduler_name).run()
 
 
@@ -67,7 +66,7 @@ class _Round:
         return self._result
 
     def _pass(self) -> bool:
-        """Try everything that is undecided once; whether anything was decided."""
+        """Try every undecided unit once; return whether any was decided."""
         tried: set[GroupKey | str] = set()
         decided = False
         for pod in self._queue:
@@ -147,7 +146,7 @@ class _Round:
         if given is not None:
             status["allocation"] = given.allocation
         status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
-        # Nobody else writes to this cluster: the claim is what was made of it, whatever version it had.
+        # This cluster has no other writer, so the version of the claim does not matter.
         self._cluster.apply({"kind": "ResourceClaim", **claim, "status": status})
 
     # States of groups

@@ -1,4 +1,4 @@
-"""The scheduler's journal on disk: every decision with what is needed to make it again, bounded in size.
+"""Write the scheduler's journal to disk: every decision with its inputs, bounded in size.
 
 A directory has pairs of files: `N.base.jsonl`, the objects as they were when the N-th part began, and `N.log.jsonl`,
 what happened since, decisions among it. When a log has grown to its share of the bound the next part begins; its base
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class DecisionLog:
-    """Writes a journal into a directory of at most about `mebibytes`. `cluster` is the one that it tells of."""
+    """Write a journal into a directory of at most about `mebibytes`. `cluster` is the recorded cache."""
 
     def __init__(self, directory: Path, mebibytes: int = DEFAULT_MEBIBYTES) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -118,7 +118,7 @@ class SchedulingCycle:
 
     def unit_changed(self) -> None:
         """Release the reservation if its unit does not wait any more."""
-        self.head.look()
+        self.head.release_if_gone()
 
     def deallocate(self, claim: Obj) -> None:
         """Free an allocated claim that no pod uses any more."""
@@ -272,7 +272,7 @@ class SchedulingCycle:
 
     def _check_again(self, unit: QueuedUnit) -> None:
         if self._state.queue.units.get(unit.key) is unit:
-            self.pre_enqueue.weigh_all(unit)
+            self.pre_enqueue.recheck_all(unit)
 
     # -- results of binding ------------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class SchedulingCycle:
             if unit.place in (QueueStage.HELD, QueueStage.UNSCHEDULABLE) and self.pre_enqueue.may_go(unit):
                 self._state.queue.fail(unit, now)
             else:
-                self.pre_enqueue.settle(unit)
+                self.pre_enqueue.hold_or_release(unit)
         self.handlers.may_help(queueing_hints.POD_GONE)
         self.wake()
 

@@ -1,8 +1,8 @@
-"""The earliest start of work that has to wait, and the places to keep for it until then.
+"""Compute the earliest start of waiting pods, and the places to reserve for them until then.
 
-All running work that may end is thought away, latest end first spared again as long as the work still fits: what is
-left has to end before it can start, and no choice of places would let it start earlier as far as run-time limits tell.
-It is the search that preemption makes (`Search.least`), in the order of ends instead of importance.
+A dry run removes all running pods that may end, and puts them back, those with the latest end first, as long as the
+waiting pods still fit: the rest must end before these can start, and by the known run-time limits no other choice of
+places allows an earlier start. It is the search of preemption (`Search.least`), in the order of ends, not importance.
 Source: EASY backfilling; docs/adr/0007.
 """
 
@@ -47,7 +47,7 @@ class _End(NamedTuple):
 def reserve_earliest_start(
     snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, options: Options
 ) -> BackfillReservation | None:
-    """The places to keep for pods that `decide` has just refused; None if no end of running work lets them start.
+    """Reserve places for pods that `decide` has refused; None if no end of running pods lets them start.
 
     Also None where a search for it gives up, and for a group that runs already as far as it has to.
     """
@@ -56,7 +56,7 @@ def reserve_earliest_start(
         key is not None and options.gates.gang_scheduling and gang_gate_reason(snapshot, key) is not None
     ):
         return None
-    # What is kept by now will be given up for it.
+    # The new reservation replaces the present one.
     snapshot = replace(snapshot, reservation=None) if snapshot.reservation is not None else snapshot
     seen = with_nominated_pods(snapshot, members, groups=options.gates.groups, now=options.now)
     info = PodGroupInfo.of(seen, members, group, options)
@@ -135,12 +135,12 @@ class _Ends:
 
 
 def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End | None:
-    """When a pod on a node is gone; `known` says that all pods on nodes have their places by now."""
+    """Return when a pod on a node ends; `known` says that all pods on nodes are bound now."""
     end = latest_end(snapshot, pod, now)
     if end is None and not pod.ends_by_itself:
         return None
     if not (known or snapshot.pods[pod.key.path].node):
-        # It was promised its place, and starts once there is room: nobody knows when.
+        # It is only nominated, and starts at an unknown time.
         end = None
     return _End(end is None, end or 0.0, pod.outlook.started)
 

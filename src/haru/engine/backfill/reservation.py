@@ -1,7 +1,7 @@
-"""The places that are kept for the head of the queue until the work in its way has ended.
+"""Hold the places reserved for the head of the queue until the pods in its way have ended.
 
-Nobody is evicted for a reservation. Others may go first where they fit beside the head and beside what runs now, or
-where they have ended before the head can start: that is backfill.
+No pod is evicted for a reservation. Other pods may start first where they fit beside the head and the running pods, or
+where they end before the head can start: that is backfill.
 Source: EASY backfilling of batch schedulers, carried over to nodes and devices; our own (docs/adr/0007).
 """
 
@@ -13,11 +13,11 @@ from haru.engine.state.decision import GroupKey, Obj, PodKey
 from haru.engine.state.nominations import Nomination
 
 CONDITION = "haru.dev/Reserved"
-"""On the PodGroup or the pod that places are kept for."""
+"""The condition of the PodGroup or pod that places are reserved for."""
 
 
 def is_reserved(obj: Obj) -> bool:
-    """Whether the pod or group says that places are kept for it."""
+    """Tell whether the condition of a pod or group says that places are reserved for it."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == CONDITION and c.get("status") == "True" for c in conditions)
 
@@ -37,5 +37,5 @@ class BackfillReservation:
     until: float | None = None
 
     def concerns(self, pod: PodKey) -> bool:
-        """Whether a place is kept for this pod."""
+        """Tell whether a place is reserved for this pod."""
         return any(place.pod == pod for place in self.places)

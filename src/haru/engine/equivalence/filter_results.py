@@ -26,10 +26,10 @@ from haru.engine.equivalence.score_index import ScoreIndex
 from haru.engine.framework.filter_plan import FilterPlan
 from haru.engine.framework.options import Options
 from haru.engine.framework.status import FilterFailure
-from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use, too_much
+from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use, insufficient_node_resources
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
-from haru.engine.plugins.haruexpected.score import wanted_of
+from haru.engine.plugins.haruexpected.score import card_requests_of
 from haru.engine.podgroup.filter_node import Decoder, allocate_on, filters_for_all_passes, preference, unavailable
 from haru.engine.state.change_cursor import ChangeCursor, present_node
 from haru.engine.state.decision import Obj
@@ -163,7 +163,7 @@ class FilterResultCache:
         # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
         needs_devices = bool(demand.uses or demand.extended)
         wide = frozenset[str]() if needs_devices else shared.wide(self._overlay, (c.key for c in signature.hard))
-        wanted = wanted_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
+        wanted = card_requests_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
         prefilter = PreFilterState(shared, signature, wide, wanted)
         ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
         plan = self._plan(signature.pod, demand, prefilter)
@@ -291,7 +291,7 @@ class FilterResultCache:
             feasibility.plan.check(node)
             or feasibility.prefilter.check(node)
             or (self._overlay.after is not None and self._failures_in_later_passes(feasibility, node.name))
-            or demand.tied_elsewhere(node)
+            or demand.allocated_elsewhere(node)
         )
         if failures:
             feasibility.refusals[node.name] = failures
@@ -361,7 +361,7 @@ class FilterResultCache:
         """Return what a node lacks, in any pass, of the resources that these devices take of it (KEP-5517)."""
         claimed = node_allocatable_use(self._overlay, pod, demand, node, list(zip(uses, found, strict=True)))
         for one in self._overlay.moments if claimed else ():
-            if failures := too_much(pod, one.node(node.name), claimed):
+            if failures := insufficient_node_resources(pod, one.node(node.name), claimed):
                 return failures
         return ()
 

@@ -14,7 +14,7 @@ from haru.engine.equivalence.score_index import Key
 from haru.engine.framework.interfaces import PASS, NodeFilter, Scorer
 from haru.engine.framework.profile import Profile
 from haru.engine.framework.status import FilterFailure
-from haru.engine.plugins.haruexpected.score import Wanted
+from haru.engine.plugins.haruexpected.score import CardRequest
 from haru.engine.plugins.helper.topology_domains import TopologyDomains
 from haru.engine.plugins.imagelocality.score import ImageStates
 from haru.engine.plugins.interpodaffinity.filter import PodsWithAffinity, TopologyToAffinityTerms
@@ -114,7 +114,7 @@ class PreFilterState:
         shared: SharedPreFilterState,
         signature: PodSignature,
         wide: Collection[str] = (),
-        wanted: Sequence[Wanted] = (),
+        wanted: Sequence[CardRequest] = (),
     ) -> None:
         self._shared = shared
         self._wanted = tuple(wanted)
@@ -167,7 +167,7 @@ class PreFilterState:
             found += [self._nodes(overlay, key, values) for key, values in zip(self._spread.keys, touched, strict=True)]
         if self._affinity is not None:
             self._affinity.catch_up(overlay)
-            judged = self._affinity.touched.judged if self._affinity.touched is not None else None
+            judged = self._affinity.touched.required if self._affinity.touched is not None else None
             found += [None] if judged is None else [self._nodes(overlay, key, {value}) for key, value in judged]
         found += [scorer.catch_up(overlay) for scorer in self._scorers]
         if any(names is None for names in found):

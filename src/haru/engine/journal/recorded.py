@@ -1,4 +1,4 @@
-"""A cluster that tells of every change it takes, so that somebody else can have the same one."""
+"""Record every change of a scheduler cache, so that a replay can rebuild it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from haru.engine.state.nominations import Nomination
 
 
 class RecordedCluster(SchedulerCache):
-    """`record` hears of each change once it is taken, as an entry of a journal."""
+    """A cache that calls `record` with each change, as an entry of a journal."""
 
     def __init__(self, record: Callable[[Obj], None]) -> None:
         super().__init__()
         self._record = record
 
     def apply(self, obj: Obj) -> None:
-        """Take a new or changed object."""
+        """Apply a new or changed object."""
         super().apply(obj)
         self._record({"apply": obj})
 
     def remove(self, obj: Obj) -> None:
-        """Drop an object that is gone."""
+        """Remove a deleted object."""
         super().remove(obj)
         slim = {name: obj[name] for name in ("apiVersion", "kind") if name in obj}
         self._record({"remove": {**slim, "metadata": obj["metadata"]}})
@@ -37,7 +37,7 @@ class RecordedCluster(SchedulerCache):
         self._record({"assume": [list(pod), node, plain(claimed), dict(joined or {})]})
 
     def forget_pod(self, pod: PodKey) -> None:
-        """Take an assumption back."""
+        """Forget an assumed pod."""
         super().forget_pod(pod)
         self._record({"forget": list(pod)})
 
@@ -47,30 +47,30 @@ class RecordedCluster(SchedulerCache):
         self._record({"assumeClaim": [claim, written]})
 
     def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
-        """Take an assumption back, if it is that very one."""
+        """Forget an assumed claim, if it is still that one."""
         known = self._assumed_claims.get(path)
         super().forget_claim(path, assumed)
         if self._assumed_claims.get(path) is not known:
             self._record({"forgetClaim": path})
 
     def nominate(self, nominations: Iterable[Nomination]) -> None:
-        """Keep places for pending pods."""
+        """Nominate pending pods."""
         for nomination in nominations:
             super().nominate([nomination])
             self._record({"nominate": plain(nomination)})
 
     def forget_nomination(self, pod: PodKey) -> None:
-        """Give up the place that is kept for a pod."""
+        """Remove the nomination of a pod."""
         super().forget_nomination(pod)
         self._record({"unnominate": list(pod)})
 
     def reserve(self, reservation: BackfillReservation | None) -> None:
-        """Keep places for the head of the queue."""
+        """Reserve places for the head of the queue."""
         super().reserve(reservation)
         self._record({"reserve": plain(reservation)})
 
     def assumed(self) -> Iterator[Obj]:
-        """The entries that lead from the objects alone to what is assumed beyond them now."""
+        """Yield the entries that lead from the objects alone to the present assumptions."""
         for claim in self._assumed_claims:
             if claim.before is not None:
                 yield {"assumeClaim": [claim.before, True]}

@@ -1,4 +1,4 @@
-"""Decisions made again, from what they were made from."""
+"""Replay a journal: rebuild the cache and make each decision again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from haru.engine.state.decision import Decision, Obj
 
 
 class JournalError(ValueError):
-    """An entry that cannot be read: the message says which, and why."""
+    """Raised for an entry that cannot be read; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A decision as it was written and as it is made now: `number` counts the entries, from 1."""
+    """Hold a decision as written and as made now; `number` counts the entries from 1."""
 
     number: int
     asked: Obj
@@ -32,7 +32,7 @@ class Replayed:
 
     @property
     def same(self) -> bool:
-        """Whether it is the same to the last detail."""
+        """Tell whether both are equal."""
         return self.before == self.now
 
 
@@ -42,14 +42,14 @@ def share_ids(seed: str) -> Iterator[str]:
 
 
 class Replay:
-    """A cluster that follows a journal. After the last entry `cluster` is as it was for whom wrote it."""
+    """Rebuild a cluster from a journal. After the last entry `cluster` equals the writer's."""
 
     def __init__(self, cluster: SchedulerCache | None = None) -> None:
         self.cluster = SchedulerCache() if cluster is None else cluster
         self._profiles: dict[str, Profile] = {}
 
     def run(self, entries: Iterable[Obj]) -> Iterator[Replayed]:
-        """Take the entries in, and yield each decision made again. Raises JournalError."""
+        """Apply the entries and yield each decision, made again. Raises JournalError."""
         for number, entry in enumerate(entries, 1):
             try:
                 found = self._take(number, entry)

@@ -1,4 +1,4 @@
-"""Values of the engine as plain JSON values and back: decisions, nominations, reservations, options."""
+"""Convert decisions, nominations, reservations and options to plain JSON values and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROFILE_NAMES = {
 
 
 def plain(value: Any) -> Any:
-    """A value of the engine as JSON has it: tuples and sets as lists, sets sorted, dataclasses by field."""
+    """Return a value of the engine as JSON: tuples and sets as lists, sets sorted, dataclasses by field."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, PodKey | GroupKey):
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def decision_value(decision: Decision) -> Obj:
-    """All that was decided; the version of the snapshot is the writer's own count and says nothing."""
+    """Return a decision without its snapshot version, which only its writer can interpret."""
     found: Obj = plain(replace(decision, version=0, diagnosis=None))
     del found["diagnosis"]
     return found

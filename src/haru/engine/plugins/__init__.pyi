@@ -7,5 +7,5 @@ from .dynamicresources.prefilter import device_demand_of as device_demand_of
 from .registry import ARGUMENT_READERS as ARGUMENT_READERS
 from .registry import PLUGINS as PLUGINS
 from .registry import plugins_for as plugins_for
-from .tainttoleration.filter import eviction_time as eviction_time
-from .tainttoleration.filter import no_execute_taints as no_execute_taints
+from .tainttoleration.plugin import eviction_time as eviction_time
+from .tainttoleration.plugin import no_execute_taints as no_execute_taints

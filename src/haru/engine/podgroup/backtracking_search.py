@@ -12,7 +12,11 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.plugins.dynamicresources.node_allocatable import Given, node_allocatable_use, too_much
+from haru.engine.plugins.dynamicresources.node_allocatable import (
+    NewAllocations,
+    insufficient_node_resources,
+    node_allocatable_use,
+)
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.filter_node import Decoder
@@ -145,10 +149,12 @@ class BacktrackingSearch:
         placements = frozenset((placement, count) for placement, count in self._placements.items() if count)
         return placements, tuple(sorted(self._class_of_member[number] for number, _ in rest))
 
-    def _exceeds_node(self, pod: PodInfo, demand: DeviceDemand, name: str, allocated: Given) -> bool:
+    def _exceeds_node(self, pod: PodInfo, demand: DeviceDemand, name: str, allocated: NewAllocations) -> bool:
         """Tell whether the node lacks, in any pass, the resources that these devices take of it (KEP-5517)."""
         claimed = node_allocatable_use(self._overlay, pod, demand, self._overlay.node(name), allocated)
-        return bool(claimed) and any(too_much(pod, m.node(name), claimed) for m in self._overlay.moments)
+        return bool(claimed) and any(
+            insufficient_node_resources(pod, m.node(name), claimed) for m in self._overlay.moments
+        )
 
 
 def _devices(results: Sequence[Obj]) -> Hashable:

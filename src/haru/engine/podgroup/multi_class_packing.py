@@ -20,7 +20,7 @@ from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.framework.filter_plan import FilterPlan
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use, too_much
+from haru.engine.plugins.dynamicresources.node_allocatable import insufficient_node_resources, node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices
 from haru.engine.podgroup.filter_node import Decoder
@@ -149,7 +149,7 @@ class MultiClassPacking:
         node = self._overlay.node(name)
         node_passes = tuple(state.node(name) for state in self._overlay.moments)
         feasible = tuple(
-            not (any(c.plan.check(info) for info in node_passes) or c.demand.tied_elsewhere(node))
+            not (any(c.plan.check(info) for info in node_passes) or c.demand.allocated_elsewhere(node))
             for c in self._classes
         )
         if not (any(feasible) and self._has_devices(node)):
@@ -252,7 +252,7 @@ class MultiClassPacking:
         for pod, demand in members:
             fresh = [given[use.path] for use in demand.pending_on(nodes[0])]
             claimed = node_allocatable_use(self._overlay, pod, demand, nodes[0], fresh)
-            if any(too_much(pod, node, claimed) for node in nodes):
+            if any(insufficient_node_resources(pod, node, claimed) for node in nodes):
                 return False
             nodes = [node.with_pod(pod.bound_to(node.name, claimed)) for node in nodes]
         return True

@@ -160,7 +160,7 @@ def placement_on(
 ) -> Placed:
     """Describe the placement of a pod on a node with these new allocations; nothing is assumed yet."""
     info = overlay.node(node)
-    extended_claim = demand.special_on(info)
+    extended_claim = demand.extended_claim_on(info)
     fresh = {use.path for use, _ in allocations}
     uses = demand.uses if extended_claim is None else (*demand.uses, extended_claim)
     joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)

@@ -50,7 +50,7 @@ def served_by_nodes(snapshot: Snapshot, kind: MemberKind, found: Answers) -> int
     if kind.demand.extended is None:
         return 0
     takers = [snapshot.nodes[name] for name, failures in found.items() if not failures]
-    return sum(_room(node, kind, None) for node in takers if kind.demand.special_on(node) is None)
+    return sum(_room(node, kind, None) for node in takers if kind.demand.extended_claim_on(node) is None)
 
 
 def _brief_reason(reason: Reason) -> str:

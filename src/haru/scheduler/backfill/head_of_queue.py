@@ -1,8 +1,8 @@
-"""The head of the queue has places kept for it, so that smaller work cannot starve it.
+"""Reserve places for the head of the queue, so that smaller units cannot starve it.
 
-The head is the first unit, in the order of the queue, that was tried in vain and that the end of running work would
-let start. There is one reservation at a time. It is made anew with every attempt of the head, so it follows what has
-happened since, and when the head has started, or is gone, the next unit takes its turn.
+The head is the first unit in queue order that did not fit and that the end of running pods would let start. There is
+one reservation at a time. Every attempt of the head renews it; when the head has started or is gone, the next unit
+becomes the head.
 Source: EASY backfilling; docs/adr/0007.
 """
 
@@ -56,7 +56,7 @@ class HeadOfQueue:
         self._without_reservation: set[tuple[str, str, str]] = set()
 
     def refused(self, unit: QueuedUnit, pods: Sequence[Obj]) -> None:
-        """A unit found no place, and nobody is evicted for it: if it is the head, places are kept for it now."""
+        """Reserve places for a unit that does not fit and evicts no pod, if it is the head."""
         if not self._config.backfill or self._is_behind(unit):
             return
         before, holder = self._cluster.snapshot().reservation, self._holder
@@ -83,7 +83,7 @@ class HeadOfQueue:
             self._queue.retry(unit, now)
 
     def catch_up(self) -> None:
-        """Go on keeping places for whom a scheduler before this one has done so."""
+        """Renew the reservations of an earlier scheduler."""
         snapshot = self._cluster.snapshot()
         pods = [pod.obj for pod in snapshot.pods.values() if pod.group is None or not self._config.groups]
         for obj in [*snapshot.pod_groups.values(), *pods]:
@@ -98,12 +98,12 @@ class HeadOfQueue:
                 self._host.report_reserved(obj, None)
 
     def placed(self, unit: QueuedUnit) -> None:
-        """A unit has its places, or others make room for it."""
+        """Release the reservation of a unit that is placed or nominated."""
         if unit is self._holder:
             self._release()
 
-    def look(self) -> None:
-        """Whether the head still waits."""
+    def release_if_gone(self) -> None:
+        """Release the reservation if the head does not wait any more."""
         holder = self._holder
         if holder is not None and (self._queue.units.get(holder.key) is not holder or holder.place is QueueStage.HELD):
             self._release()
@@ -123,7 +123,7 @@ class HeadOfQueue:
         self._next()
 
     def _next(self) -> None:
-        """Have the next unit tried again that might become the head."""
+        """Retry the next unit that might become the head."""
         unit = self._queue.first_waiting(but=self._without_reservation)
         if unit is not None:
             self._queue.retry(unit, self._config.monotonic())
@@ -137,7 +137,7 @@ class HeadOfQueue:
 
 
 def reservation_text(reservation: BackfillReservation) -> str:
-    """What is kept, and what it waits for, in a sentence that stays the same while both do."""
+    """Describe the reservation and what it waits for; equal reservations have equal texts."""
     nodes = sorted({place.node for place in reservation.places})
     text = f"places for {len(reservation.places)} pods are kept on {_named(nodes)}"
     if reservation.waits_for:

@@ -1,4 +1,4 @@
-"""Carrying a decision out: claims are reserved, then pods are bound; or all is taken back."""
+"""Carry out decisions: reserve claims, then bind pods, or undo both."""
 
 import lazy_loader
 

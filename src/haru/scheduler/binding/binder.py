@@ -1,9 +1,9 @@
-"""Carrying a decision out: claims are reserved for every member first, then the members are bound.
+"""Write a decision: first the claims of all members, then the bindings.
 
-The order makes a gang whole through any crash: allocation and reservation of all its claims, and the nominated node
-of each member, are stored before the first binding is sent. Whoever schedules next finds them and can only finish.
+The order keeps a gang whole through any crash: the allocation and reservation of all its claims, and the nominated node
+of each member, are stored before the first binding is sent. The next scheduler finds them and completes the gang.
 
-No answer is no outcome: after a timeout or an error of the server the object is read again, and taking back goes on
+A timeout proves nothing: after it, or after an error of the server, the object is read again, and a rollback goes on
 until it is certain what is stored. Until then the caller counts the devices as taken. Removing the finalizer of a
 claim that turned out unallocated makes a write that is still under way fail, because it expects an older version.
 Source: KEP-4381 and KEP-5004 (PreBind of DynamicResources), KEP-5278 (nominated node name), the Binding subresource.
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class PodGoneError(BindingError):
-    """The pod was deleted, replaced or bound by somebody else: nothing is left to do for it."""
+    """Raised for a pod that was deleted, replaced or bound by another scheduler."""
 
 
 def _never() -> bool:
@@ -105,7 +105,7 @@ class Binder:
     async def create_claims(
         self, members: Sequence[MemberDecision], insist: Callable[[], bool] = _never
     ) -> dict[str, Obj | Exception]:
-        """Creates the claims that do not exist yet, by stand-in path; what went wrong instead of those that failed.
+        """Create the claims that do not exist yet; return them, or the error, by provisional path.
 
         While `insist()` is true, what may still succeed is tried again for ever.
         """
@@ -114,7 +114,7 @@ class Binder:
     async def reserve(
         self, members: Sequence[MemberDecision], nominate: bool, insist: Callable[[], bool] = _never
     ) -> dict[PodKey, Exception]:
-        """Stores allocations, reservations, what pods must say of them and (if asked) nominations.
+        """Write allocations, reservations, the pods' statuses about them and, if asked, nominations.
 
         Returns the members for which that failed. While `insist()` is true, what may still succeed is tried again for
         ever.
@@ -177,7 +177,7 @@ class Binder:
             raise
 
     async def _tell(self, member: MemberDecision, nominate: bool, insist: Callable[[], bool]) -> None:
-        """Writes into the pod's status which claim serves its extended resources, and its place."""
+        """Write the pod's status: which claim serves its extended resources, and its nominated node."""
         pod = self._objects.get(PODS, member.pod.path)
         if pod is not None and pod["metadata"].get("uid") != member.pod.uid:
             pod = None
@@ -214,7 +214,7 @@ class Binder:
         insist: Callable[[], bool] = _never,
         obstacle: Callable[[], str] = _nothing,
     ) -> None:
-        """Sends the binding until it is certain what became of it. Raises BindingError.
+        """Send the binding until its outcome is certain. Raises BindingError.
 
         While `insist()` is true a refusal is no answer either: the pod's gang would be left without a member.
         `obstacle()` names what makes further attempts senseless.
@@ -247,7 +247,7 @@ class Binder:
             await self._sleep(delay(attempt))
 
     async def _ours(self, member: MemberDecision) -> Obj | None:
-        """The pod as it is stored; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
+        """Read the pod; None if the server does not answer. Raises PodGoneError if there is nothing left to bind."""
         try:
             pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
         except StatusError as error:
@@ -271,7 +271,7 @@ class Binder:
         kept_consumers: Collection[str] = (),
         nominated: Iterable[MemberDecision] = (),
     ) -> None:
-        """Takes back what `reserve` stored for members that are not bound, and goes on until that is certain.
+        """Undo the writes of `reserve` for members that are not bound, and go on until that is certain.
 
         `kept_consumers` are UIDs in `reservedFor` that stand for others too (the group of members that stay);
         `nominated` are the members whose nomination goes as well.
@@ -289,7 +289,7 @@ class Binder:
         await asyncio.gather(*works)
 
     async def deallocate(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
-        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort.
+        """Deallocate a claim that no pod can use, unless it has changed since. Best effort.
 
         `pods` are those that wait with it: a binding that a scheduler before this one has sent, and that has not
         arrived yet, must come to nothing first. A claim for extended resources is of no use afterwards, and removed.
@@ -324,7 +324,7 @@ class Binder:
         self._objects.observe(PODS, answer)
 
     async def unprotect(self, claim: Obj) -> None:
-        """Takes the finalizer off a claim that is not allocated, unless it has changed. Best effort."""
+        """Remove the finalizer of a claim that is not allocated, unless it has changed. Best effort."""
         try:
             async with self._slots:
                 self._objects.observe(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
@@ -385,7 +385,7 @@ class Binder:
         return claim
 
     async def _delete(self, claim: Obj) -> None:
-        """Removes a claim that is free, unless somebody has used it in the meantime."""
+        """Delete a claim that is not allocated, unless it has changed since."""
         metadata = claim["metadata"]
         version = metadata.get("resourceVersion") or ""
         await self._client.delete(CLAIMS, metadata["name"], metadata["namespace"], metadata["uid"], version)
@@ -403,7 +403,7 @@ class Binder:
 
 
 def _binding(member: MemberDecision, pod: Obj | None) -> Obj:
-    """The binding of the pod as it was seen last: one that comes late, when others rely on its failure, is refused."""
+    """Return the binding with the pod's last seen version, so that the server refuses one that arrives late."""
     metadata = {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid}
     if pod is not None and pod["metadata"].get("uid") == member.pod.uid:
         metadata["resourceVersion"] = pod["metadata"].get("resourceVersion") or ""

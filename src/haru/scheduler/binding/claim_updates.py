@@ -1,4 +1,4 @@
-"""What has to be written to ResourceClaims for a decision, and what a claim looks like afterwards. Pure.
+"""Compute the writes to ResourceClaims for a decision, and the claims after them. Pure.
 
 Source: KEP-4381 (allocation, reservedFor, the finalizer that protects an allocated claim).
 """
@@ -18,12 +18,12 @@ ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
 
 
 class BindingError(Exception):
-    """A member could not be carried to its node; the text says at which write, and why."""
+    """Raised when a member cannot be bound; the text says which write failed, and why."""
 
 
 @dataclass(slots=True)
 class ClaimWrite:
-    """What has to be written to one claim on behalf of the members of one decision."""
+    """Hold the write to one claim for the members of one decision."""
 
     namespace: str
     name: str
@@ -54,7 +54,7 @@ def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
 
 
 def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
-    """The claim as it must be stored: protected, allocated and reserved. Raises BindingError if it may not be.
+    """Return the claim with finalizer, allocation and reservation. Raises BindingError if it changed meanwhile.
 
     `timestamp` becomes `allocationTimestamp` where the gate DRADeviceBindingConditions is on.
     """
@@ -87,7 +87,7 @@ def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
 
 
 def same_allocation(left: Obj, right: Obj) -> bool:
-    """Whether two allocations are the same but for the time they were made."""
+    """Tell whether two allocations are equal but for their timestamps."""
     return {k: v for k, v in left.items() if k != "allocationTimestamp"} == {
         k: v for k, v in right.items() if k != "allocationTimestamp"
     }
@@ -99,13 +99,13 @@ def freed_status(claim: Obj) -> Obj:
 
 
 def without_finalizer(claim: Obj) -> Obj:
-    """The claim unprotected."""
+    """Return the claim without the finalizer."""
     metadata = dict(claim["metadata"])
     metadata["finalizers"] = [f for f in metadata.get("finalizers") or () if f != FINALIZER]
     return {**claim, "metadata": metadata}
 
 
 def is_protected_for_nothing(claim: Obj) -> bool:
-    """Whether the claim has the finalizer but no allocation: what is left of an allocation that was not finished."""
+    """Tell whether the claim has the finalizer but no allocation, after an unfinished write."""
     allocated = (claim.get("status") or {}).get("allocation")
     return FINALIZER in (claim["metadata"].get("finalizers") or ()) and not allocated

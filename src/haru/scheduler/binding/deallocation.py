@@ -1,6 +1,6 @@
-"""Devices that are held for nothing are given back: claims that a rejected unit cannot use, or a group left behind.
+"""Deallocate claims that a rejected unit cannot use, that a group left behind, or that unfinished writes left.
 
-Until it is known what became of such a claim nobody relies on it, and its devices count as taken.
+Until the outcome is known, no decision uses such a claim, and its devices count as taken.
 Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
 """
 
@@ -106,7 +106,7 @@ class Deallocator:
 
 
 def _users(claim: Obj, pods: Sequence[Obj]) -> list[Obj]:
-    """The pods that a claim is reserved for; all of them if that is said of their group."""
+    """Return the pods that a claim is reserved for; all of them if it is reserved for their group."""
     entries = (claim.get("status") or {}).get("reservedFor") or ()
     named = {entry.get("uid") for entry in entries}
     shared = any(entry.get("resource") != "pods" for entry in entries)

@@ -1,9 +1,9 @@
-"""Claims that a rejected unit holds without being able to use them.
+"""Find allocated claims that a rejected unit cannot use.
 
-A pod that was reserved devices and then not bound (a crash, a node that went away, binding conditions that failed)
-may be pinned to devices that no node can serve any more. Its claims are freed, so that the next attempt, or somebody
-else, can use the devices - but not what members of the group that run use too, and not the reservations of a gang that
-runs below its quorum, unless it is known that giving them up completes it.
+A pod with reserved devices that was not bound (a crash, a deleted node, failed binding conditions) may be limited to
+devices that no node can serve any more. Its claims are deallocated, so that the next attempt or another pod can use the
+devices; not those that running members of the group use too, nor the reservations of a gang that runs below its quorum,
+unless deallocating them is known to complete it.
 Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
 """
 
@@ -64,7 +64,7 @@ def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_c
         resolved = resolve_claims(snapshot, info, group, workload_claims=workload_claims)
         if isinstance(resolved, tuple):
             found += resolved
-        special = extended_resource_claim_use(snapshot, info)
-        if special is not None:
-            found.append(special)
+        extended_claim = extended_resource_claim_use(snapshot, info)
+        if extended_claim is not None:
+            found.append(extended_claim)
     return found

@@ -1,4 +1,4 @@
-"""What watch events mean for the queue: who waits now, who does no longer, and whom a change may help.
+"""Update the queue for watch events: pods that wait, pods that wait no longer, units that a change may help.
 
 Source: kube-scheduler's event handlers, as behaviour; KEP-4671 for groups.
 """
@@ -40,7 +40,7 @@ class EventListener(Protocol):
 
 
 class EventHandlers:
-    """Takes watch events in; the cluster knows of each already."""
+    """Handle watch events; each is in the scheduler cache already."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class EventHandlers:
         self._listener = listener
 
     def waits(self, pod: Obj) -> bool:
-        """Whether the pod is ours to place and has no place yet."""
+        """Tell whether the pod is pending and names one of our schedulers."""
         spec = pod.get("spec") or {}
         phase = (pod.get("status") or {}).get("phase")
         return (
@@ -72,7 +72,7 @@ class EventHandlers:
         return unit_key(pod, groups=self._config.groups)
 
     def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """Into the queue, out of it, or a change that helps others."""
+        """Add the pod to the queue or remove it, and wake the units that the change may help."""
         pod = new or old
         if pod is None:
             return
@@ -86,7 +86,7 @@ class EventHandlers:
             self._sibling_changed(old, new)
         self.may_help(queueing_hints.pod_change(old, new))
         if group_of(pod) and (new is None or not self.waits(new)):
-            # A group keeps what it has reserved as long as it exists; who evicted members of it is waiting for that.
+            # A group keeps its reservations as long as it exists; the preemptor of its members waits for them.
             for claim in abandoned_claims(self._cluster.snapshot(), group_key(pod)):
                 self._listener.deallocate(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
@@ -99,7 +99,7 @@ class EventHandlers:
         unit = self._queue.units.get(self.unit_key(new))
         placed = bool((new.get("spec") or {}).get("nodeName"))
         if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
-            self._pre_enqueue.weigh_all(unit)
+            self._pre_enqueue.recheck_all(unit)
             self._listener.wake()
 
     def _pod_waits(self, old: Obj | None, new: Obj) -> None:
@@ -110,7 +110,7 @@ class EventHandlers:
         if is_new or (
             old is not None and queueing_hints.scheduling_fields(old) != queueing_hints.scheduling_fields(new)
         ):
-            self._pre_enqueue.weigh(unit, path)
+            self._pre_enqueue.recheck(unit, path)
         self._listener.wake()
 
     def _since(self, pod: Obj) -> float:
@@ -122,7 +122,7 @@ class EventHandlers:
         return now - max(self._config.clock().timestamp() - created, 0.0)
 
     def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A claim that came may release who waits for it; one that was freed may help anybody."""
+        """Check the pods that name the claim again, and wake the units that the change may help."""
         claim = new or old
         if claim is not None and (old is None or new is None):
             self._pre_enqueue.claim_changed(path_of(claim))
@@ -130,21 +130,21 @@ class EventHandlers:
         self.may_help(queueing_hints.claim_change(old, new))
 
     def group_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A PodGroup that appears may complete a gang that waits for it."""
+        """Check the members of a PodGroup again."""
         group = new or old
         if group is None:
             return
         key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
         unit = self._queue.units.get(("group", *key))
         if unit is not None and (old is None or new is None):
-            self._pre_enqueue.weigh_all(unit)
+            self._pre_enqueue.recheck_all(unit)
         elif unit is not None and (old or {}).get("status") != group.get("status"):
-            self._pre_enqueue.weigh_held(unit)
+            self._pre_enqueue.recheck_held(unit)
         self._listener.wake()
         if old is None and new is not None and self._listener.is_ready():
             self._listener.report_group_scheduled(key)
 
     def may_help(self, plugins: frozenset[str]) -> None:
-        """Wakes what these plugins had rejected."""
+        """Wake the units that these plugins rejected."""
         if self._queue.on_event(plugins, self._config.monotonic()):
             self._listener.wake()

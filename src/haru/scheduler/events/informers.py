@@ -1,6 +1,6 @@
-"""From watch events to the engine's cluster and to wake-ups of the queue.
+"""Watch the cluster: apply every event to the scheduler cache and wake the units that it may help.
 
-Each kind has one informer; its handlers apply the object to the `Cluster` and tell the `Desk` what the change may help.
+Each kind has one informer; its handlers apply the object to the cache and then call the `SchedulerContext`.
 ResourceSlices are kept only in the engine's compact form: the informer remembers their names.
 """
 
@@ -22,7 +22,7 @@ _ATTEMPTS = 6
 
 
 class SchedulerContext(Protocol):
-    """What the watchers report to."""
+    """The handlers that events are passed to."""
 
     def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A pod appeared, changed or went."""
@@ -120,13 +120,13 @@ _TRANSFORMS = {
 
 
 class Watchers:
-    """The informers of one scheduler."""
+    """Run the informers of one scheduler."""
 
     def __init__(
-        self, client: ApiClient, kinds: dict[str, Kind], cluster: SchedulerCache, desk: SchedulerContext
+        self, client: ApiClient, kinds: dict[str, Kind], cluster: SchedulerCache, context: SchedulerContext
     ) -> None:
         self._cluster = cluster
-        self._desk = desk
+        self._context = context
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
         for name, kind in kinds.items():
@@ -162,9 +162,9 @@ class Watchers:
 
     def _connect(self, name: str, informer: Informer) -> None:
         changed: dict[str, Callable[[Obj | None, Obj | None], None]] = {
-            "Pod": self._desk.pod_changed,
-            "ResourceClaim": self._desk.claim_changed,
-            "PodGroup": self._desk.group_changed,
+            "Pod": self._context.pod_changed,
+            "ResourceClaim": self._context.claim_changed,
+            "PodGroup": self._context.group_changed,
         }
         tell = changed.get(name, self._other_changed(name))
 
@@ -195,8 +195,8 @@ class Watchers:
         seen = self._as_seen(group)
         if seen is not group or self._cluster.snapshot().pod_groups.get(path) is not group:
             self._cluster.apply(seen)
-            self._desk.group_changed(None, seen)
-            self._desk.may_help(queueing_hints.QUORUM)
+            self._context.group_changed(None, seen)
+            self._context.may_help(queueing_hints.QUORUM)
 
     def _other_changed(self, name: str) -> Callable[[Obj | None, Obj | None], None]:
-        return lambda old, new: self._desk.may_help(queueing_hints.other_change(name, old, new))
+        return lambda old, new: self._context.may_help(queueing_hints.other_change(name, old, new))

@@ -1,1 +1,1 @@
-"""Carrying preemption out: victims are deleted, places are nominated."""
+"""Carry out preemption: delete victims, nominate pods."""

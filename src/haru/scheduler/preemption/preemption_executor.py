@@ -1,7 +1,7 @@
-"""What a decision with nominations asks for: places are kept for the preemptor, its victims go, everybody is told.
+"""Carry out a decision with nominations: nominate the pods, delete the victims, report both.
 
-Until the victims are gone the unit waits in the queue like any other; what it was promised is kept from others of at
-most its priority, devices included, and it is decided again as soon as anything leaves.
+Until the victims are gone the unit waits in the queue; its nominated places and devices are kept from pods of at most
+its priority, and it is decided again when any pod leaves a node.
 Source: KEP-268, KEP-5278 (nominated nodes), KEP-5710; docs/adr/0004.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from haru.engine import Decision, SchedulerCache
 from haru.engine.preemption import displaced
 from haru.engine.state import Nomination, PodKey, nominations_of
-from haru.scheduler.preemption.victim_deletion import EvictionOrder, Evictor, order_for, orders_left_over
+from haru.scheduler.preemption.victim_deletion import EvictionOrder, Evictor, eviction_order, unfinished_orders
 from haru.scheduler.shared import BackgroundTasks
 from haru.scheduler.status.conditions import NominationChange
 from haru.scheduler.status.status_writer import StatusWriter
@@ -62,12 +62,14 @@ class PreemptionExecutor:
         if decision.evictions:
             name = (next(iter(pods.values())).get("spec") or {}).get("schedulerName", "")
             members = frozenset(nomination.pod for nomination in kept)
-            order = order_for(preemptor, decision.evictions, name, lambda: self._count_nominated(members) >= needed)
+            order = eviction_order(
+                preemptor, decision.evictions, name, lambda: self._count_nominated(members) >= needed
+            )
             self._tasks.spawn(self._evict(order, members))
 
     def catch_up(self) -> None:
         """Go on with the evictions that an earlier scheduler began."""
-        for order in orders_left_over(self._cluster.snapshot()):
+        for order in unfinished_orders(self._cluster.snapshot()):
             self._tasks.spawn(self._evict(order, frozenset()))
 
     def remove_nomination(self, pod: PodKey) -> None:

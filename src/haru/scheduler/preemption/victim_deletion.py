@@ -1,9 +1,9 @@
-"""Evicting for others: every victim is marked, deleted and told why, as long as somebody still wants its place.
+"""Delete the victims of preemption: set DisruptionTarget, delete, record an event, while the preemptor needs it.
 
-The last victim of an order goes after all others, so that a refusal half-way is seen before everything is lost. A
-PodGroup that is disrupted as a whole goes whole: once one of its pods has been deleted the others are deleted until
-that is certain, whatever happens to who wanted it, and the next scheduler goes on where this one was stopped.
-A victim is deleted, not evicted: disruption budgets were weighed in the decision.
+The last victim of an order is deleted after all others, so that a failure is seen before all of them are lost. A
+PodGroup that is disrupted as a whole is deleted whole: once one of its pods has been deleted, the others are deleted
+until that is certain, whatever happens to the preemptor; after a restart the next scheduler goes on.
+Victims are deleted, not evicted: the decision has considered disruption budgets.
 Source: kube-scheduler 1.36's preemption executor, as behaviour (KEP-268, KEP-4832, KEP-5710).
 """
 
@@ -41,32 +41,32 @@ def _always() -> bool:
 class EvictionOrder:
     """The victims of one decision. `message` is for their condition, `event_text(node)` for the event.
 
-    `wanted()` turns false when who wanted it is gone. `begun` are the groups of which a pod has been deleted.
+    `still_needed()` is false once the preemptor is gone. `begun` are the groups of which a pod has been deleted.
     """
 
     victims: Sequence[Eviction]
     message: str
     event_text: Callable[[str], str]
     related: Obj | None = None
-    wanted: Callable[[], bool] = _always
+    still_needed: Callable[[], bool] = _always
     begun: set[GroupKey] = field(default_factory=set)
 
 
-def order_for(
-    preemptor: Obj, victims: Sequence[Eviction], scheduler_name: str, wanted: Callable[[], bool]
+def eviction_order(
+    preemptor: Obj, victims: Sequence[Eviction], scheduler_name: str, still_needed: Callable[[], bool]
 ) -> EvictionOrder:
-    """The order that a decision for a Pod or a PodGroup asks for."""
+    """Make the order for the victims of a Pod or a PodGroup."""
     what, uid = str(preemptor["kind"]).lower(), preemptor["metadata"].get("uid", "")
 
     def event_text(node: str) -> str:
         return f"Preempted by {what} {uid} on node {'cluster' if what == 'podgroup' else node}"
 
     message = f"{scheduler_name}: preempting to accommodate a higher priority {what}"
-    return EvictionOrder(victims, message, event_text, preemptor, wanted)
+    return EvictionOrder(victims, message, event_text, preemptor, still_needed)
 
 
-def orders_left_over(snapshot: Snapshot) -> Iterator[EvictionOrder]:
-    """Groups that go as a whole, and of which only some pods are going: a scheduler was stopped half-way."""
+def unfinished_orders(snapshot: Snapshot) -> Iterator[EvictionOrder]:
+    """Yield orders for groups that are disrupted whole but of which only some pods terminate."""
     half: dict[GroupKey, PodInfo] = {}
     for pod in snapshot.leaving.values():
         if pod.preempted and pod.group is not None:
@@ -99,7 +99,7 @@ class Evictor:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def carry_out(self, order: EvictionOrder) -> list[Exception]:
-        """Ends when every victim is being deleted, or answers with what stood in the way."""
+        """Delete all victims; return the errors that prevented it."""
         *others, last = order.victims
         outcomes = await asyncio.gather(*(self._evict(order, victim) for victim in others), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
@@ -113,7 +113,11 @@ class Evictor:
     async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
         pod = self._objects.get(PODS, victim.pod.path)
         attempt = 0
-        while pod is not None and not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
+        while (
+            pod is not None
+            and not _is_terminating(pod, victim)
+            and (victim.unit in order.begun or order.still_needed())
+        ):
             attempt += 1
             try:
                 async with self._slots:
@@ -153,7 +157,7 @@ class Evictor:
             return known
 
 
-def _is_going(pod: Obj, victim: Eviction) -> bool:
+def _is_terminating(pod: Obj, victim: Eviction) -> bool:
     if pod["metadata"].get("uid") != victim.pod.uid:
         return True
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -1,6 +1,6 @@
-"""PreEnqueue: who may be tried at all. A unit is held until enough of its pods are free to go.
+"""Run PreEnqueue: hold each unit until enough of its pods may be scheduled.
 
-Holding costs nothing: no attempts, no backoff, no writes but one condition for a hold that lasts (KEP-5501).
+A held unit has no attempts, no backoff and no writes but one condition for a hold that lasts (KEP-5501).
 Source: KEP-4671 (PreEnqueue of the GangScheduling plugin), KEP-3521 (gates), KEP-4381 (claims).
 """
 
@@ -96,7 +96,7 @@ _OF_GROUP = frozenset({"PodGroupMissing", "TooFewMembers"})
 
 
 class PreEnqueue:
-    """Weighs pods against the cluster as it is and tells the queue to hold or to release their units."""
+    """Check pods against the cache, and hold or release their units in the queue."""
 
     def __init__(
         self,
@@ -128,15 +128,15 @@ class PreEnqueue:
 
     @property
     def blocked(self) -> Mapping[str, str]:
-        """The pods that are held, and why."""
+        """Return the pods that are held, and why."""
         return self._holds.messages
 
     def forget(self, path: str) -> None:
-        """The pod does not wait any more."""
+        """Forget a pod that does not wait any more."""
         self._holds.forget(path)
 
     def check(self, unit: QueuedUnit, path: str) -> bool:
-        """Asks PreEnqueue about one pod of a unit."""
+        """Run PreEnqueue for one pod of a unit."""
         snapshot = self._cluster.snapshot()
         info = snapshot.pods.get(path)
         if info is None:
@@ -155,8 +155,8 @@ class PreEnqueue:
         self._holds.hold(unit.key, path, reason.message, incomplete=reason.type in _OF_GROUP)
         return False
 
-    def weigh(self, unit: QueuedUnit, path: str) -> None:
-        """Asks about one pod; with the last one that a gang waits for, the whole unit is released."""
+    def recheck(self, unit: QueuedUnit, path: str) -> None:
+        """Check one pod; the last one that a gang waits for releases the whole unit."""
         self.check(unit, path)
         if unit.is_group and unit.place is QueueStage.HELD:
             # The quorum is the group's: what held the siblings may have ended with this pod.
@@ -167,22 +167,22 @@ class PreEnqueue:
                 if first not in siblings(unit.key):
                     for other in list(siblings(unit.key)):
                         self.check(unit, other)
-        self.settle(unit)
+        self.hold_or_release(unit)
 
-    def weigh_held(self, unit: QueuedUnit) -> None:
-        """Asks about every pod of a unit that is held."""
+    def recheck_held(self, unit: QueuedUnit) -> None:
+        """Check every held pod of a unit."""
         for path in list(self._holds.held_of(unit.key)):
             self.check(unit, path)
-        self.settle(unit)
+        self.hold_or_release(unit)
 
-    def weigh_all(self, unit: QueuedUnit) -> None:
-        """Asks about every pod of a unit."""
+    def recheck_all(self, unit: QueuedUnit) -> None:
+        """Check every pod of a unit."""
         for path in list(unit.pods):
             self.check(unit, path)
-        self.settle(unit)
+        self.hold_or_release(unit)
 
     def claim_changed(self, path: str) -> None:
-        """A claim came or went: whoever names it may be held for it, or no longer."""
+        """Check the pods that name a claim which was created or deleted."""
         freed: dict[UnitKey, QueuedUnit] = {}
         lost: dict[UnitKey, QueuedUnit] = {}
         for pod, key in list(self._holds.naming(path).items()):
@@ -193,20 +193,20 @@ class PreEnqueue:
             if self.check(unit, pod) == was_held:
                 (freed if was_held else lost)[key] = unit
         for unit in freed.values():
-            self.settle(unit)
+            self.hold_or_release(unit)
         for key, unit in lost.items():
             if key not in freed and not self.may_go(unit):
-                self.settle(unit)
+                self.hold_or_release(unit)
 
-    def settle(self, unit: QueuedUnit) -> None:
-        """Holds or releases a unit by what is known of its pods."""
+    def hold_or_release(self, unit: QueuedUnit) -> None:
+        """Hold or release a unit by the last checks of its pods."""
         if self.may_go(unit):
             self._queue.release(unit, self._monotonic())
         elif unit.place is not QueueStage.IN_FLIGHT:
             self._queue.hold(unit)
 
     def may_go(self, unit: QueuedUnit) -> bool:
-        """Whether an attempt makes sense: enough members are free for all that the quorum still lacks."""
+        """Tell whether enough members are admitted for all that the quorum still needs."""
         free = len(unit.pods) - len(self._holds.held_of(unit.key))
         if free <= 0:
             return False

@@ -1,4 +1,4 @@
-"""What the scheduler tells about its decisions: conditions on pods and pod groups. Pure builders of patches.
+"""Build the patches of conditions on pods and PodGroups about decisions. Pure.
 
 Source: scheduling-framework status reporting of 1.36 (`PodScheduled`), KEP-4671 (`PodGroupScheduled`).
 """

@@ -1,8 +1,8 @@
-"""Telling what was decided: conditions of pods and groups, and events.
+"""Write what was decided: conditions of pods and groups, and events.
 
-Reports of one object are written one after the other, and a newer one replaces an older one that still waits. Each
-expects the version it was made for: a report that is late can never take back what was stored after it - not the
-nomination of a pod that is being bound by now, and not a group's `PodGroupScheduled=True`.
+Reports about one object are written one after the other; a newer one replaces an older one that still waits. Each
+carries the version that it was made for, so a late report never undoes a later write, such as the nomination of a pod
+that is being bound now, or a group's `PodGroupScheduled=True`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A pod's extended resources as a demand for devices: on each node a special claim of its own, or none.
+"""Serve a pod's extended resources by devices: on each node by a claim of its own, or by none.
 
-A node that advertises a resource serves it by itself; for the rest of the pod's resources that have a class behind
-them a claim is made. A claim that an earlier attempt made, or that a scheduler left behind when it ended, is used
-again: one that is allocated is a reservation, so the pod goes where it can be used until the claim is given up.
+A node that advertises a resource serves it itself; for the pod's other resources that a DeviceClass backs, the
+scheduler creates a claim. A claim of an earlier attempt or an earlier scheduler is used again; if it is allocated, the
+pod is limited to nodes that can use it until the claim is deallocated.
 Source: KEP-5004; that an allocated claim is kept is ADR 2's.
 """
 
@@ -29,7 +29,7 @@ from haru.engine.state.pod_info import PodInfo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtendedResourceDemand:
-    """The resources of a pod that have a class behind them, what its containers ask of them, and a claim it has."""
+    """Hold the backed extended resources of a pod, its containers' requests, and an existing claim."""
 
     pod: PodInfo
     backed: Mapping[str, str]
@@ -39,25 +39,25 @@ class ExtendedResourceDemand:
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """Equal for demands that any node answers alike."""
+        """Return a key that is equal for demands that no node can tell apart."""
         tied = self.existing.path if self.existing is not None and self.existing.allocation else ""
         return (tied, *(f"{name}={self.backed[name]}" for name in sorted(self.backed)), *map(repr, self.requests))
 
     def use_on(self, node: NodeInfo) -> ClaimUse | None:
-        """The special claim that the pod has, or would have made, on a node; None if the node needs none."""
+        """Return the existing or new claim for a node; None if the node serves all resources itself."""
         return self._use(frozenset(name for name in self.backed if not node.allocatable.get(name)))
 
     def widest(self) -> ClaimUse | None:
-        """The special claim on a node that serves none of the resources itself."""
+        """Return the claim for a node that serves none of the resources itself."""
         return self._use(frozenset(self.backed))
 
     def refuses(self, node: NodeInfo) -> bool:
-        """Whether the pod has an allocated claim that is not the one for this node."""
+        """Tell whether the pod has an allocated claim that does not suit this node."""
         existing = self.existing
         return existing is not None and existing.allocation is not None and self.use_on(node) is not existing
 
     def mappings(self, use: ClaimUse) -> tuple[Obj, ...]:
-        """Which container gets the devices of which request of a special claim."""
+        """Return which container gets the devices of which request of a claim."""
         asked = {name for name, _, _ in requested_devices(use.claim)}
         return request_mappings(request for request in self.requests if request.name in asked)
 
@@ -78,7 +78,7 @@ class ExtendedResourceDemand:
 
 
 def extended_resource_demand(snapshot: Snapshot, pod: PodInfo) -> ExtendedResourceDemand | None:
-    """What a pod asks of extended resources that have a class behind them; None if it asks for none."""
+    """Return the pod's demand for backed extended resources; None if it requests none."""
     backed = backed_resources(snapshot, pod)
     existing = extended_resource_claim_use(snapshot, pod)
     if existing is not None and existing.allocation is not None:
@@ -92,7 +92,7 @@ def extended_resource_demand(snapshot: Snapshot, pod: PodInfo) -> ExtendedResour
 
 
 def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
-    """Extended resources that the pod asks for and a DeviceClass stands behind, with the class's name."""
+    """Return the pod's extended resources that a DeviceClass backs, with the name of the class."""
     asked = [name for name in pod.requests if "/" in name]
     if not asked:
         return {}
@@ -102,7 +102,7 @@ def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
 
 
 def extended_resource_claim_use(snapshot: Snapshot, pod: PodInfo) -> ClaimUse | None:
-    """The claim that was made for the pod's extended resources, if there is one that it can use."""
+    """Return the existing claim for the pod's extended resources that it can use."""
     paths = snapshot.special.get(pod.key.uid)
     if not paths:
         return None

@@ -1,4 +1,4 @@
-"""What a pod's devices take of their node's own resources, and whether the node has that much left (KEP-5517).
+"""Count what a pod's devices use of their node's resources, and check that the node has that much left (KEP-5517).
 
 Amounts are added to what the pod requests; what the pod's own level requests bounds both together. They count on the
 node as long as the pod is there. The claims of such devices cannot be shared between pods.
@@ -20,14 +20,14 @@ from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo, amount
 from haru.kube.resources import claimed_resources, pod_requests
 
-Given = Sequence[tuple[ClaimUse, Obj]]
+NewAllocations = Sequence[tuple[ClaimUse, Obj]]
 _NODE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 def node_allocatable_use(
-    overlay: Overlay, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, fresh: Given
+    overlay: Overlay, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, fresh: NewAllocations
 ) -> tuple[Obj, ...]:
-    """Entries of `status.nodeAllocatableResourceClaimStatuses` for a pod on a node, by name of the claim.
+    """Return `status.nodeAllocatableResourceClaimStatuses` for a pod on a node, sorted by claim.
 
     `fresh` are its claims that are allocated with this placement. Raises AllocationError.
     """
@@ -47,8 +47,8 @@ def node_allocatable_use(
     return tuple(sorted(entries, key=lambda entry: str(entry["resourceClaimName"])))
 
 
-def too_much(pod: PodInfo, node: NodeInfo, claimed: tuple[Obj, ...]) -> Sequence[FilterFailure]:
-    """Why a pod whose devices take this much cannot be on a node."""
+def insufficient_node_resources(pod: PodInfo, node: NodeInfo, claimed: tuple[Obj, ...]) -> Sequence[FilterFailure]:
+    """Return why a node cannot take a pod whose devices use this much of it."""
     for entry in claimed:
         if not entry["containers"]:
             name = entry["resourceClaimName"]
@@ -71,13 +71,13 @@ def _allocated(demand: DeviceDemand, node: NodeInfo) -> Iterator[tuple[ClaimUse,
     for use in demand.uses:
         if use.path in fixed:
             yield use, fixed[use.path]
-    special = demand.special_on(node)
-    if special is not None and special.allocation is not None:
-        yield special, special.allocation
+    extended_claim = demand.extended_claim_on(node)
+    if extended_claim is not None and extended_claim.allocation is not None:
+        yield extended_claim, extended_claim.allocation
 
 
 def _containers(pod: PodInfo, demand: DeviceDemand, use: ClaimUse) -> Iterator[str]:
-    """The containers that use a claim, init containers first."""
+    """Yield the containers that use a claim, init containers first."""
     if demand.extended is not None and use.path not in {other.path for other in demand.uses}:
         yield from dict.fromkeys(str(entry["containerName"]) for entry in demand.extended.mappings(use))
         return

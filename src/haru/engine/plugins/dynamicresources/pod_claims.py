@@ -1,7 +1,7 @@
-"""From a pod to its ResourceClaims: by name, made from a template, or shared through the PodGroup.
+"""Resolve a pod's ResourceClaims: by name, created from a template, or shared through the PodGroup.
 
-A claim that is not there, is going away or was made for somebody else holds the pod before any attempt (PreEnqueue)
-and rejects it in one (PreFilter), with kube-scheduler's words.
+A claim that is missing, being deleted or created for another pod holds the pod in PreEnqueue and rejects it in
+PreFilter, with kube-scheduler's messages.
 Source: KEP-4381 and KEP-5729, `resourceclaim.Name` and `IsForPod`, as behaviour.
 """
 
@@ -19,7 +19,7 @@ MAX_RESERVED_FOR = 256
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A claim that a pod uses, and the entry of `reservedFor` that stands for this use.
+    """Hold a claim that a pod uses, and the entry of `reservedFor` for this use.
 
     `made_for` names the extended resources that a claim is to serve which does not exist yet (KEP-5004).
     """
@@ -42,14 +42,14 @@ class ClaimUse:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the claim is reserved for this user already."""
+        """Tell whether the claim is reserved for this user already."""
         return any(entry.get("uid") == self.reserve_for["uid"] for entry in self.reserved_for)
 
 
 def resolve_claims(
     snapshot: Snapshot, pod: PodInfo, group: Obj | None, *, workload_claims: bool
 ) -> tuple[ClaimUse, ...] | Reason:
-    """The claims that a pod uses, in the order of its spec, or why one of them cannot be used."""
+    """Return the claims that a pod uses, in the order of its spec, or why one cannot be used."""
     uses: dict[str, ClaimUse] = {}
     for entry in pod.claims:
         shared = _group_claim(entry, group) if workload_claims else None
@@ -67,7 +67,7 @@ def resolve_claims(
 
 
 def _group_claim(entry: PodClaim, group: Obj | None) -> Obj | None:
-    """The PodGroup's claim that a pod's claim stands for: name and reference must be the same."""
+    """Return the PodGroup's claim with the name and reference of the pod's claim."""
     for candidate in ((group or {}).get("spec") or {}).get("resourceClaims") or ():
         reference = (
             candidate["name"],
@@ -81,13 +81,13 @@ def _group_claim(entry: PodClaim, group: Obj | None) -> Obj | None:
 
 
 def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
-    """The name of the claim that an entry of a pod stands for; None if there is none, or none yet."""
+    """Return the name of the claim of a pod's entry; None if there is none, or none yet."""
     found = _named(pod, entry)
     return None if isinstance(found, Reason) else found[0]
 
 
 def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
-    """The object's name (None: this entry needs no claim) and whether it was made from a template."""
+    """Return the claim's name (None: the entry needs none) and whether a template generated it."""
     data = {"podClaim": entry.name}
     if entry.claim_name:
         return entry.claim_name, False
@@ -131,7 +131,7 @@ def _foreign(pod: PodInfo, claim: Obj, path: str, group: Obj | None) -> Reason |
 
 
 def consumer(pod: PodInfo, group: Obj | None) -> Obj:
-    """The entry of `reservedFor` for a pod, or for the group whose claim it shares."""
+    """Return the entry of `reservedFor` for a pod, or for the group whose claim it shares."""
     if group is not None:
         meta = group["metadata"]
         return {

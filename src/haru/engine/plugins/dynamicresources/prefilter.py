@@ -1,4 +1,4 @@
-"""What a pod wants of the devices: claims that are allocated (and tie it to nodes), claims that are yet to be.
+"""Find what a pod requests of devices: allocated claims, which limit its nodes, and claims to allocate.
 
 Source: KEP-4381 (PreFilter and Filter of the DynamicResources plugin), KEP-5729 (claims shared through the PodGroup),
 KEP-5004 (extended resources).
@@ -32,7 +32,7 @@ _TOPIC = "demand"
 
 @dataclass(frozen=True, slots=True)
 class DeviceDemand:
-    """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to.
+    """Hold a pod's claims: all `uses`, those to allocate (`pending`), and the allocations of the others (`fixed`).
 
     These are the same wherever the pod goes; the claim for its `extended` resources depends on the node, and is last.
     `counts_devices`: devices may take of the node's own resources (KEP-5517).
@@ -47,43 +47,43 @@ class DeviceDemand:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What the claims to allocate ask for, as text."""
+        """Return the specs of the claims to allocate, as text."""
         if not self._asked:
             self._asked.append(tuple([json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending]))
         return self._asked[0]
 
     def read_as(self, other: DeviceDemand) -> None:
-        """Take over the text of another demand of which the claims ask for the same."""
+        """Share the text of a demand whose claims have equal specs."""
         self._asked[:] = [other.asked]
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
+        """Return a key that is equal for demands that no node can tell apart."""
         asked = self.asked
         more = ("", *self.extended.shape) if self.extended is not None else ()
         return (*asked, "", *(path for path, _ in self.fixed), *more)
 
     @property
     def backed(self) -> frozenset[str]:
-        """The resources that need not be advertised by a node, because a class stands behind them."""
+        """Return the extended resources that devices of a class may serve instead of the node."""
         return frozenset(self.extended.backed) if self.extended is not None else frozenset()
 
-    def special_on(self, node: NodeInfo) -> ClaimUse | None:
-        """The claim for extended resources on a node."""
+    def extended_claim_on(self, node: NodeInfo) -> ClaimUse | None:
+        """Return the claim for extended resources on a node."""
         return self.extended.use_on(node) if self.extended is not None else None
 
     def pending_on(self, node: NodeInfo) -> tuple[ClaimUse, ...]:
-        """The claims to allocate on a node, the special one last."""
-        special = self.special_on(node)
-        return self.pending if special is None or special.allocation else (*self.pending, special)
+        """Return the claims to allocate on a node; the claim for extended resources is last."""
+        extended_claim = self.extended_claim_on(node)
+        return self.pending if extended_claim is None or extended_claim.allocation else (*self.pending, extended_claim)
 
     def pending_anywhere(self) -> tuple[ClaimUse, ...]:
-        """The claims to allocate where the node itself serves nothing."""
-        special = self.extended.widest() if self.extended is not None else None
-        return self.pending if special is None or special.allocation else (*self.pending, special)
+        """Return the claims to allocate on a node that serves no extended resource itself."""
+        extended_claim = self.extended.widest() if self.extended is not None else None
+        return self.pending if extended_claim is None or extended_claim.allocation else (*self.pending, extended_claim)
 
-    def tied_elsewhere(self, node: NodeInfo) -> Sequence[FilterFailure]:
-        """Why the allocations that the pod is tied to rule a node out."""
+    def allocated_elsewhere(self, node: NodeInfo) -> Sequence[FilterFailure]:
+        """Return why a node cannot use the pod's allocated claims."""
         for path, allocation in self.fixed:
             if not _reaches(allocation, node):
                 return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": path}),)
@@ -102,7 +102,7 @@ def _reaches(allocation: Obj, node: NodeInfo) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The demand of a pod whose claims have all yet to be allocated, and what it was found from."""
+    """Hold the demand of a pod none of whose claims is allocated, and what it was computed from."""
 
     demand: DeviceDemand
     group: Obj | None
@@ -110,7 +110,7 @@ class _Found:
     classes: object
 
     def holds(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
-        """Whether it would be found again."""
+        """Tell whether it would be computed again with the same result."""
         snapshot = overlay.snapshot
         if (
             group is not self.group
@@ -128,7 +128,7 @@ class _Found:
 
 
 def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
-    """The pod's demand as things stand in the overlay, or why it cannot be met on any node."""
+    """Return the pod's demand in the overlay's state, or why no node can meet it."""
     known = pod.found.get(_TOPIC)
     if known is not None and known.holds(overlay, pod, group, options):
         demand: DeviceDemand = known.demand
@@ -164,12 +164,12 @@ def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Optio
 
 
 def counts_devices(snapshot: Snapshot, options: Options) -> bool:
-    """Whether devices may take of their node's own resources: the gate is on, and some are published so (KEP-5517)."""
+    """Tell whether devices may use their node's resources: the gate is on and some are published so (KEP-5517)."""
     return options.gates.node_allocatable and snapshot.devices.mapped
 
 
 def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:
-    """Why a pod cannot use an allocated claim whose devices count against the node: another pod does (KEP-5517)."""
+    """Return why a pod cannot share an allocated claim whose devices use the node's resources (KEP-5517)."""
     others = [entry for entry in use.reserved_for if entry.get("uid") != pod.key.uid and _is_used(overlay, entry, pod)]
     if not others and not overlay.reservations(use.path):
         return None
@@ -181,7 +181,7 @@ def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Re
 
 
 def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
-    """Whether a consumer stands for another pod: a PodGroup does once a sibling has a place."""
+    """Tell whether a consumer is another pod; a PodGroup is, once a sibling is scheduled."""
     if entry.get("resource") != "podgroups" or pod.group is None:
         return True
     return overlay.snapshot.group_state(pod.group).has_scheduled_beside(pod.key.path)
@@ -189,7 +189,7 @@ def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
     data = {"claim": use.path}
-    if (use.path in overlay.snapshot.in_flight and not use.is_reserved) or _changes_hands(overlay, use):
+    if (use.path in overlay.snapshot.in_flight and not use.is_reserved) or _is_reassigned_later(overlay, use):
         return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
     if allocation is None:
         return missing_class(overlay.snapshot, use)
@@ -203,14 +203,14 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
     return None
 
 
-def _changes_hands(overlay: Overlay, use: ClaimUse) -> bool:
-    """Whether the claim is to be freed or allocated for others as soon as room is made for them."""
+def _is_reassigned_later(overlay: Overlay, use: ClaimUse) -> bool:
+    """Tell whether pending evictions will free the claim or allocate it for other pods."""
     later = (moment.claims.get(use.path) for moment in overlay.snapshot.moments[1:])
     return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
 
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
-    """A request of the claim names a DeviceClass that does not exist."""
+    """Return the reason if a request names a DeviceClass that does not exist."""
     for name, exact in exact_requests(use.claim):
         class_name = exact.get("deviceClassName") or ""
         if class_name not in snapshot.devices.classes:
@@ -222,7 +222,7 @@ def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
 
 
 def exact_requests(claim: Obj) -> list[tuple[str, Obj]]:
-    """Each request of a claim by name, alternatives as `request/subrequest`."""
+    """List the requests of a claim by name; alternatives are named `request/subrequest`."""
     found: list[tuple[str, Obj]] = []
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         if request.get("exactly") is not None:

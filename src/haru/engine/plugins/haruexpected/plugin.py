@@ -19,4 +19,4 @@ class HaruExpected:
         profile = request.profile
         if profile.remaining is None or not profile.expected_weight:
             return None
-        return PackingScore(profile.expected_weight, profile.remaining, request.pod, request.wanted)
+        return PackingScore(profile.expected_weight, profile.remaining, request.pod, request.card_requests)

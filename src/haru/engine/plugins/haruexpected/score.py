@@ -30,7 +30,7 @@ _PARTS = 10_000
 _WORST = _PARTS // 2
 
 
-class Wanted(NamedTuple):
+class CardRequest(NamedTuple):
     """One request: so many devices, and of each so much of its capacities (billionths, by name) if not all."""
 
     number: int
@@ -38,16 +38,18 @@ class Wanted(NamedTuple):
 
 
 class PackingScore:
-    """One pod's view of nodes; `wanted` are the requests of its claims."""
+    """Score nodes for one pod; `card_requests` are the requests of its claims."""
 
     alone = True
     general = False
 
-    def __init__(self, weight: int, potential: PackingValue, pod: PodInfo, wanted: Sequence[Wanted]) -> None:
+    def __init__(
+        self, weight: int, potential: PackingValue, pod: PodInfo, card_requests: Sequence[CardRequest]
+    ) -> None:
         self.weight = weight
         self._potential = potential
         self._cpu = pod.requests.get("cpu", 0)
-        self._wanted = tuple(wanted)
+        self._card_requests = tuple(card_requests)
         self._devices: DeviceSnapshot | None = None
         self._allocated: AllocatedState | None = None
         self._nodes: dict[str, str] = {}
@@ -64,13 +66,13 @@ class PackingScore:
         return {self._nodes[pool] for pool in changed if pool in self._nodes}
 
     def key(self, node: NodeInfo) -> int:
-        """How much less the node is worth with the pod on it."""
-        rooms = self._rooms(node.name)
+        """Return how much value the node loses with the pod on it."""
+        free_parts = self._free_parts(node.name)
         cpu = node.allocatable.get("cpu", 0) - node.requested.get("cpu", 0)
         potential = self._potential
-        cards = potential.cards(rooms)
+        cards = potential.cards(free_parts)
         now = potential.worth(cards, cpu)
-        left = potential.cards(self._after(node.name, rooms)) if self._wanted else cards
+        left = potential.cards(self._after(node.name, free_parts)) if self._card_requests else cards
         return round((now - potential.worth(left, cpu - self._cpu)) * _PARTS)
 
     def scores(self, keys: Sequence[int], sizes: Sequence[int]) -> list[int]:
@@ -79,21 +81,21 @@ class PackingScore:
         least = min(keys, default=0)
         return [max(0, MAX_SCORE - (key - least) * MAX_SCORE // _WORST) for key in keys]
 
-    def _after(self, node: str, rooms: tuple[int, ...]) -> tuple[int, ...]:
-        """The rooms once the requests are served: parts where they cost least, whole devices from the fullest end."""
-        left = list(rooms)
-        for request in self._wanted:
+    def _after(self, node: str, free_parts: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the free parts after the requests: parts where they cost least, whole devices from the fullest."""
+        left = list(free_parts)
+        for request in self._card_requests:
             part = self._part(node, request)
             for _ in range(request.number):
                 index = self._potential.taken(left, part)
                 if index is not None:
-                    room = left.pop(index) - part
-                    left += [room] if room else []
+                    free = left.pop(index) - part
+                    left += [free] if free else []
                 elif left:
                     left.remove(max(left))
         return tuple(sorted(left))
 
-    def _part(self, node: str, request: Wanted) -> int:
+    def _part(self, node: str, request: CardRequest) -> int:
         """Thousandths of a card that a device of the request is on a node, by the first device with its capacities."""
         assert self._devices is not None
         for name in sorted(self._devices.by_node.get(node, ())) if request.amounts else ():
@@ -104,16 +106,16 @@ class PackingScore:
                     return min(max(shares), CARD)
         return CARD
 
-    def _rooms(self, node: str) -> tuple[int, ...]:
+    def _free_parts(self, node: str) -> tuple[int, ...]:
         """Thousandths left on each card of the node that has any."""
         if self._devices is None or self._allocated is None:
             return ()
-        rooms = []
+        free_parts = []
         for name in sorted(self._devices.by_node.get(node, ())):
             pool = self._devices.pools[name]
             used = units_in_use(self._view(name, pool), self._allocated.use(pool.key))
-            rooms += [room for part in used if (room := round((1.0 - part) * CARD)) > 0]
-        return tuple(rooms)
+            free_parts += [free for part in used if (free := round((1.0 - part) * CARD)) > 0]
+        return tuple(free_parts)
 
     def _view(self, name: str, pool: Pool) -> PoolView:
         known = self._views.get(name)
@@ -122,7 +124,7 @@ class PackingScore:
         return known[1]
 
 
-def wanted_of(claims: Iterable[Mapping[str, Any]]) -> tuple[Wanted, ...]:
+def card_requests_of(claims: Iterable[Mapping[str, Any]]) -> tuple[CardRequest, ...]:
     """The requests of claims that ask for a number of devices; those with alternatives as the first one does."""
     found = []
     for claim in claims:
@@ -131,5 +133,5 @@ def wanted_of(claims: Iterable[Mapping[str, Any]]) -> tuple[Wanted, ...]:
             if asked.get("allocationMode", "ExactCount") == "ExactCount":
                 amounts = ((asked.get("capacity") or {}).get("requests") or {}).items()
                 parts = tuple(sorted((name, amount(value)) for name, value in amounts))
-                found.append(Wanted(int(asked.get("count") or 1), parts))
+                found.append(CardRequest(int(asked.get("count") or 1), parts))
     return tuple(found)

@@ -1,8 +1,8 @@
-"""Rules between pods: affinity and anti-affinity in both directions, required and preferred.
+"""Evaluate inter-pod affinity and anti-affinity in both directions, required and preferred.
 
-A rule speaks of domains: the nodes with one value of a topology label. What counts are the pods as the overlay has
-them, so members that were placed earlier in the same decision attract and repel later ones. Every node contributes
-what its pods say about its domains; a placement costs the node it touched.
+A term selects domains: the nodes with one value of a topology label. It counts the pods of the overlay, so members
+that were placed earlier in the same decision count for later ones. Every node contributes the terms of its pods for its
+domains; a placement updates only the node that it changed.
 Source: kube-scheduler's InterPodAffinity plugin, as behaviour.
 """
 
@@ -23,7 +23,7 @@ from haru.engine.state.pod_info import PodInfo
 
 
 class PodsWithAffinity:
-    """The pods on nodes that have inter-pod terms, and the labels that these terms look at."""
+    """Keep the pods on nodes that have inter-pod terms, and the labels that these terms select by."""
 
     def __init__(self) -> None:
         self._follower = ChangeCursor()
@@ -31,7 +31,7 @@ class PodsWithAffinity:
         self._labels: Counter[str] = Counter()
 
     def catch_up(self, overlay: Overlay) -> None:
-        """Take in what has changed."""
+        """Update to the overlay."""
         changed = self._follower.catch_up(overlay)
         if changed is None:
             self._labels = Counter()
@@ -52,12 +52,12 @@ class PodsWithAffinity:
         return bool(self._pods)
 
     def relevant(self, labels: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:
-        """What of a pod's labels any of the terms can see; None for a label that it lacks."""
+        """Return the pod's labels that any of the terms selects by; None for a label that it lacks."""
         return tuple((key, labels.get(key)) for key in sorted(self._labels))
 
 
 def _affine_nodes(overlay: Overlay) -> Iterator[tuple[str, NodeInfo]]:
-    """The nodes with pods that have inter-pod terms, and perhaps some more."""
+    """Yield the nodes with pods that have inter-pod terms, and perhaps some more."""
     touched = overlay.touched
     for lot in overlay.snapshot.lots:
         if lot.first.affine:
@@ -81,24 +81,24 @@ _THEIR_ANTI = (
     ),
 )
 
-Kind = Literal["company", "wanted", "avoided", "forbidden", "liked"]
-Fact = tuple[Kind, str, str]
-"""What a node contributes to: of a kind, about a topology label (a term's number for `wanted`) and its value.
+Kind = Literal["matching_pod", "affinity", "anti_affinity", "existing_anti_affinity", "preferred"]
+Contribution = tuple[Kind, str, str]
+"""What a node contributes to: of a kind, for a topology label (a term's number for `affinity`) and its value.
 
-`company` counts pods that match all terms of the incoming one, wherever they are.
+`matching_pod` counts pods that match all terms of the incoming one, wherever they are.
 """
-_COMPANY: Fact = ("company", "", "")
+_MATCHING_POD: Contribution = ("matching_pod", "", "")
 
 
 class AffinityChanges(NamedTuple):
-    """Domains (label, value) for which a rule may say something else, and those for which a score may be another."""
+    """Domains (label, value) for which required terms, or scores, may have another result."""
 
-    judged: set[tuple[str, str]]
-    liked: set[tuple[str, str]]
+    required: set[tuple[str, str]]
+    preferred: set[tuple[str, str]]
 
 
 class TopologyToAffinityTerms:
-    """What the pods on nodes mean to one more pod, by domain.
+    """Hold the terms of one pod and of the pods on nodes that concern it, by domain.
 
     `hard_weight` is what a required term of an existing pod counts when nodes are scored; preferred terms of existing
     pods are left out if `ignore_preferred` is set and the pod has no terms itself.
@@ -109,57 +109,60 @@ class TopologyToAffinityTerms:
         self._terms = pod.terms
         self._hard_weight = hard_weight
         self._ignore_preferred = ignore_preferred and not pod.terms
-        self._suits_itself = False
+        self._matches_itself = False
         self._follower = ChangeCursor()
         self._namespaces: Mapping[str, Obj] = {}
         self._looks_at_namespaces = pod.terms.by_namespace_labels
-        self._nodes: dict[str, Counter[Fact]] = {}
-        self._facts: Counter[Fact] = Counter()
-        self._forbidden: Counter[str] = Counter()
-        self.liked: dict[str, dict[str, int]] = {}
+        self._nodes: dict[str, Counter[Contribution]] = {}
+        self._contributed: Counter[Contribution] = Counter()
+        self._existing_anti_affinity: Counter[str] = Counter()
+        self.preferred: dict[str, dict[str, int]] = {}
         self.touched: AffinityChanges | None = None
 
     def catch_up(self, overlay: Overlay) -> None:
-        """Take in what has changed; `touched` then says what that is (None: everything)."""
+        """Update to the overlay; `touched` has the changed domains (None: all)."""
         changed = self._follower.catch_up(overlay)
         namespaces = overlay.snapshot.objects("Namespace")
         renamed = self._looks_at_namespaces and namespaces is not self._namespaces
         self._namespaces = namespaces
         if changed is None or renamed:
             changed = None
-            self._nodes, self._facts, self.liked, self._forbidden = {}, Counter(), {}, Counter()
-            self._suits_itself = all(self._own_match(term) for term in self._terms.near)
-        alone, touched = self._alone, AffinityChanges(set(), set())
+            self._nodes, self._contributed, self.preferred, self._existing_anti_affinity = {}, Counter(), {}, Counter()
+            self._matches_itself = all(self._matches_incoming(term) for term in self._terms.near)
+        alone, touched = self._is_first, AffinityChanges(set(), set())
         for name, node in present_nodes(overlay, changed):
             self._put(name, node, touched)
-        self.touched = None if changed is None or alone != self._alone else touched
+        self.touched = None if changed is None or alone != self._is_first else touched
 
     def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
-        """Why the required terms refuse a node."""
-        alone = self._alone
+        """Return why the required terms refuse a node."""
+        alone = self._is_first
         for number, term in enumerate(self._terms.near):
             value = node.labels.get(term.key)
-            if value is None or not (alone or self._facts[("wanted", str(number), value)]):
+            if value is None or not (alone or self._contributed[("affinity", str(number), value)]):
                 return _NO_AFFINITY
         for term in self._terms.away:
-            if self._facts[("avoided", term.key, node.labels.get(term.key, ""))] and term.key in node.labels:
+            if (
+                self._contributed[("anti_affinity", term.key, node.labels.get(term.key, ""))]
+                and term.key in node.labels
+            ):
                 return _OWN_ANTI
-        for key in self._forbidden:
-            if key in node.labels and self._facts[("forbidden", key, node.labels[key])]:
+        for key in self._existing_anti_affinity:
+            if key in node.labels and self._contributed[("existing_anti_affinity", key, node.labels[key])]:
                 return _THEIR_ANTI
         return PASS
 
     @property
     def restricts(self) -> bool:
-        """Whether there is any rule that could refuse a node."""
-        return bool(self._terms.near or self._terms.away or self._forbidden)
+        """Tell whether any required term could refuse a node."""
+        return bool(self._terms.near or self._terms.away or self._existing_anti_affinity)
 
     @property
-    def _alone(self) -> bool:
-        """Nobody in the cluster is the company that the pod wants, and the pod would be it: it may be the first."""
-        return not self._facts[_COMPANY] and self._suits_itself
+    def _is_first(self) -> bool:
+        """Tell whether no pod matches the required affinity but the pod itself would: it may be the first."""
+        return not self._contributed[_MATCHING_POD] and self._matches_itself
 
-    def _own_match(self, term: AffinityTerm) -> bool:
+    def _matches_incoming(self, term: AffinityTerm) -> bool:
         return term.matches(self._pod.key.namespace, self._pod.labels, self._namespaces)
 
     def _put(self, name: str, node: NodeInfo | None, touched: AffinityChanges) -> None:
@@ -167,82 +170,82 @@ class TopologyToAffinityTerms:
         new = self._contributions(node) if node is not None else None
         if new:
             self._nodes[name] = new
-        for fact in {*(old or ()), *(new or ())}:
-            difference = (new[fact] if new else 0) - (old[fact] if old else 0)
+        for contribution in {*(old or ()), *(new or ())}:
+            difference = (new[contribution] if new else 0) - (old[contribution] if old else 0)
             if difference:
-                self._change(fact, difference, touched)
+                self._change(contribution, difference, touched)
 
-    def _change(self, fact: Fact, difference: int, touched: AffinityChanges) -> None:
-        kind, key, value = fact
-        before = self._facts[fact]
-        after = self._facts[fact] = before + difference
+    def _change(self, contribution: Contribution, difference: int, touched: AffinityChanges) -> None:
+        kind, key, value = contribution
+        before = self._contributed[contribution]
+        after = self._contributed[contribution] = before + difference
         if not after:
-            del self._facts[fact]
-        if kind == "liked":
-            self.liked.setdefault(key, {})[value] = after
-            touched.liked.add((key, value))
-        elif bool(before) != bool(after) and kind != "company":
-            if kind == "forbidden":
-                self._forbidden[key] += 1 if after else -1
-                self._forbidden = +self._forbidden
-            touched.judged.add((self._terms.near[int(key)].key if kind == "wanted" else key, value))
+            del self._contributed[contribution]
+        if kind == "preferred":
+            self.preferred.setdefault(key, {})[value] = after
+            touched.preferred.add((key, value))
+        elif bool(before) != bool(after) and kind != "matching_pod":
+            if kind == "existing_anti_affinity":
+                self._existing_anti_affinity[key] += 1 if after else -1
+                self._existing_anti_affinity = +self._existing_anti_affinity
+            touched.required.add((self._terms.near[int(key)].key if kind == "affinity" else key, value))
 
-    def _contributions(self, node: NodeInfo) -> Counter[Fact]:
-        facts: Counter[Fact] = Counter()
+    def _contributions(self, node: NodeInfo) -> Counter[Contribution]:
+        contributed: Counter[Contribution] = Counter()
         for other in node.pods.values() if self._terms else ():
-            for fact, amount in self._own(other, node):
-                facts[fact] += amount
+            for contribution, amount in self._of_incoming_pod(other, node):
+                contributed[contribution] += amount
         for other in node.affine:
-            for fact, amount in self._theirs(other, node):
-                facts[fact] += amount
-        return facts
+            for contribution, amount in self._of_existing_pod(other, node):
+                contributed[contribution] += amount
+        return contributed
 
-    def _own(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Fact, int]]:
-        """What the pod's own terms say of another pod."""
+    def _of_incoming_pod(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Contribution, int]]:
+        """Yield the contributions of another pod to the incoming pod's terms."""
         terms, labels = self._terms, node.labels
-        if terms.near and all(self._speaks(term, other) for term in terms.near):
+        if terms.near and all(self._matches_other(term, other) for term in terms.near):
             for number, term in enumerate(terms.near):
                 if term.key in labels:
-                    yield ("wanted", str(number), labels[term.key]), 1
-                    yield _COMPANY, 1
+                    yield ("affinity", str(number), labels[term.key]), 1
+                    yield _MATCHING_POD, 1
         for term in terms.away:
-            if term.key in labels and self._speaks(term, other):
-                yield ("avoided", term.key, labels[term.key]), 1
+            if term.key in labels and self._matches_other(term, other):
+                yield ("anti_affinity", term.key, labels[term.key]), 1
         for sign, weighted in ((1, terms.likes), (-1, terms.dislikes)):
             for term in weighted:
-                if term.key in labels and self._speaks(term, other):
-                    yield ("liked", term.key, labels[term.key]), sign * term.weight
+                if term.key in labels and self._matches_other(term, other):
+                    yield ("preferred", term.key, labels[term.key]), sign * term.weight
 
-    def _theirs(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Fact, int]]:
-        """What another pod's terms say of the pod."""
+    def _of_existing_pod(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Contribution, int]]:
+        """Yield the contributions of an existing pod's terms that select the incoming pod."""
         terms = other.terms
         self._looks_at_namespaces = self._looks_at_namespaces or terms.by_namespace_labels
-        yield from self._about_me("forbidden", terms.away, node, 1)
-        yield from self._about_me("liked", terms.near, node, self._hard_weight)
+        yield from self._terms_for_incoming("existing_anti_affinity", terms.away, node, 1)
+        yield from self._terms_for_incoming("preferred", terms.near, node, self._hard_weight)
         if not self._ignore_preferred:
-            yield from self._about_me("liked", terms.likes, node, 1)
-            yield from self._about_me("liked", terms.dislikes, node, -1)
+            yield from self._terms_for_incoming("preferred", terms.likes, node, 1)
+            yield from self._terms_for_incoming("preferred", terms.dislikes, node, -1)
 
-    def _about_me(
+    def _terms_for_incoming(
         self, kind: Kind, terms: Iterable[AffinityTerm], node: NodeInfo, factor: int
-    ) -> Iterator[tuple[Fact, int]]:
+    ) -> Iterator[tuple[Contribution, int]]:
         for term in terms:
-            if factor and term.key in node.labels and self._own_match(term):
+            if factor and term.key in node.labels and self._matches_incoming(term):
                 yield (kind, term.key, node.labels[term.key]), factor * term.weight
 
-    def _speaks(self, term: AffinityTerm, other: PodInfo) -> bool:
+    def _matches_other(self, term: AffinityTerm, other: PodInfo) -> bool:
         return term.matches(other.key.namespace, other.labels, self._namespaces)
 
 
 def topology_to_affinity_terms(overlay: Overlay, pod: PodInfo) -> TopologyToAffinityTerms:
-    """What the pods on nodes mean to one more pod, as things stand."""
+    """Return the terms for one more pod in the overlay's state."""
     found = TopologyToAffinityTerms(pod)
     found.catch_up(overlay)
     return found
 
 
 def inter_pod_rules(overlay: Overlay, pod: PodInfo) -> TopologyToAffinityTerms | None:
-    """The required terms that hold for a pod as things stand, or None if there are none."""
+    """Return the terms for a pod in the overlay's state; None if no required one concerns it."""
     if not pod.terms and not any(True for _ in _affine(overlay)):
         return None
     found = topology_to_affinity_terms(overlay, pod)
@@ -250,6 +253,6 @@ def inter_pod_rules(overlay: Overlay, pod: PodInfo) -> TopologyToAffinityTerms |
 
 
 def _affine(overlay: Overlay) -> Iterator[PodInfo]:
-    """The pods on nodes whose required anti-affinity concerns others."""
+    """Yield the pods on nodes with required anti-affinity."""
     yield from overlay.snapshot.anti_affine.values()
     yield from (pod for pod in overlay.placed() if pod.has_required_anti_affinity)

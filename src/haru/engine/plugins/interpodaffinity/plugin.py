@@ -29,24 +29,24 @@ class InterPodAffinityScore:
 
     alone = general = False
 
-    def __init__(self, weight: int, around: TopologyToAffinityTerms, hosts: TopologyDomains) -> None:
+    def __init__(self, weight: int, affinity: TopologyToAffinityTerms, hosts: TopologyDomains) -> None:
         self.weight = weight
-        self._around = around
+        self._affinity = affinity
         self._hosts = hosts
         self._keys: tuple[str, ...] = ()
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """The surroundings themselves have been caught up before, and say what they touched."""
         self._hosts.catch_up(overlay)
-        before, self._keys = self._keys, tuple(sorted(self._around.liked))
-        if self._around.touched is None or before != self._keys:
+        before, self._keys = self._keys, tuple(sorted(self._affinity.preferred))
+        if self._affinity.touched is None or before != self._keys:
             return None
-        return self._hosts.nodes(value for key, value in self._around.touched.liked if key == HOSTNAME)
+        return self._hosts.nodes(value for key, value in self._affinity.touched.preferred if key == HOSTNAME)
 
     def key(self, node: NodeInfo) -> tuple[int | str | None, ...]:
         """Per label of interest the sum on the host, or the domain."""
         return tuple(
-            self._around.liked[key].get(node.labels.get(key, ""), 0) if key == HOSTNAME else node.labels.get(key)
+            self._affinity.preferred[key].get(node.labels.get(key, ""), 0) if key == HOSTNAME else node.labels.get(key)
             for key in self._keys
         )
 
@@ -59,7 +59,7 @@ class InterPodAffinityScore:
         total = 0
         for name, seen in zip(self._keys, key, strict=True):
             if isinstance(seen, str):
-                total += self._around.liked[name].get(seen, 0)
+                total += self._affinity.preferred[name].get(seen, 0)
             elif seen is not None:
                 total += seen
         return total

@@ -11,17 +11,66 @@ from typing import Any
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter, NodeScorer, PreFilterResult, Scorer
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, NodeScorer, PreFilterResult, Scorer
 from haru.engine.framework.profile import Profile
 from haru.engine.framework.scores import normalised
-from haru.engine.plugins.nodeaffinity.filter import added_node_affinity, conflicting_names, named_nodes, node_affinity
+from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.plugins.helper.node_rules import REQUIRED, matches_node_affinity
 from haru.engine.plugins.score_request import ScoreRequest
 from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
 from haru.kube.errors import invalid
-from haru.kube.selectors import node_selector_term_matches
+from haru.kube.selectors import node_selector_matches, node_selector_term_matches
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+def node_affinity(pod: PodInfo) -> NodeFilter | None:
+    """Refuse nodes outside of `nodeSelector` and required node affinity."""
+    required = pod.affinity("nodeAffinity").get(REQUIRED)
+    if not pod.spec.get("nodeSelector") and required is None:
+        return None
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't match Pod's node affinity/selector"),)
+    return lambda node: PASS if matches_node_affinity(pod, node.name, node.labels) else failure
+
+
+def added_node_affinity(added: Obj | None) -> NodeFilter | None:
+    """Refuse nodes outside of the node affinity that the profile adds to every pod's."""
+    required = (added or {}).get(REQUIRED)
+    if required is None:
+        return None
+    message = "node(s) didn't match scheduler-enforced node affinity"
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", message),)
+    return lambda node: PASS if node_selector_matches(required, node.name, node.labels) else failure
+
+
+def _names(pod: PodInfo) -> frozenset[str] | None:
+    """Return the nodes that a pod's required node affinity names, as a DaemonSet's pods do; None if it names none."""
+    required = pod.affinity("nodeAffinity").get(REQUIRED) or {}
+    found: set[str] = set()
+    for term in required.get("nodeSelectorTerms") or ():
+        fields = [f for f in term.get("matchFields") or () if f.get("key") == "metadata.name" and f["operator"] == "In"]
+        if not fields:
+            return None
+        found |= set[str].intersection(*(set(field.get("values") or ()) for field in fields))
+    return frozenset(found) if required.get("nodeSelectorTerms") else None
+
+
+def named_nodes(pod: PodInfo) -> NodeFilter | None:
+    """Refuse the nodes that a pod's required node affinity does not name; None if it names none."""
+    names = _names(pod)
+    if not names:
+        return None
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),)
+    return lambda node: PASS if node.name in names else failure
+
+
+def conflicting_names(pod: PodInfo) -> FilterFailure | None:
+    """Reject a pod whose affinity terms name nodes that exclude each other."""
+    if _names(pod) != frozenset():
+        return None
+    return refuse("NodeAffinity", "NodeAffinityMismatch", "pod affinity terms conflict")
+
+
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -85,10 +134,10 @@ class NodeAffinity:
         """Return the profile with the node affinity that every pod has besides its own."""
         added = arguments.part("addedAffinity")
         affinity: dict[str, Any] = {}
-        if added.has(_REQUIRED):
-            selector = added.take(_REQUIRED)
-            affinity[_REQUIRED] = selector
-            added.check_node_selector(added.at(_REQUIRED), selector)
+        if added.has(REQUIRED):
+            selector = added.take(REQUIRED)
+            affinity[REQUIRED] = selector
+            added.check_node_selector(added.at(REQUIRED), selector)
         for entry in added.parts(_PREFERRED):
             weight, preference = entry.integer("weight", 0) or 0, entry.take("preference") or {}
             entry.done()

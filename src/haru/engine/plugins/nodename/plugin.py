@@ -15,11 +15,11 @@ from haru.engine.state.pod_info import PodInfo
 
 def node_name(pod: PodInfo) -> NodeFilter | None:
     """Refuse all nodes but the one in the pod's `nodeName`."""
-    wanted = pod.spec.get("nodeName")
-    if not wanted:
+    requested = pod.spec.get("nodeName")
+    if not requested:
         return None
     failure = (refuse("NodeName", "NodeNameMismatch", "node(s) didn't match the requested node name"),)
-    return lambda node: PASS if node.name == wanted else failure
+    return lambda node: PASS if node.name == requested else failure
 
 
 class NodeName:

@@ -16,13 +16,13 @@ from haru.engine.state.pod_info import PodInfo
 
 def node_ports(pod: PodInfo) -> NodeFilter | None:
     """Refuse nodes on which a pod already has one of the host ports."""
-    wanted = pod.host_ports
-    if not wanted:
+    requested = pod.host_ports
+    if not requested:
         return None
     message = "node(s) didn't have free ports for the requested pod ports"
 
     def check(node: NodeInfo) -> Sequence[FilterFailure]:
-        taken = sorted({port.port for port in wanted for used in node.host_ports if port.clashes(used)})
+        taken = sorted({port.port for port in requested for used in node.host_ports if port.clashes(used)})
         return (refuse("NodePorts", "PortsTaken", message, {"ports": taken}, resolvable=True),) if taken else PASS
 
     return check

@@ -14,8 +14,7 @@ from typing import Any
 from haru.engine.framework.interfaces import PASS
 from haru.engine.framework.profile import Profile
 from haru.engine.framework.status import FilterFailure, refuse
-from haru.engine.plugins.nodeaffinity.filter import matches_node_affinity
-from haru.engine.plugins.tainttoleration.filter import untolerated_taint
+from haru.engine.plugins.helper.node_rules import matches_node_affinity, untolerated_taint
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.change_cursor import ChangeCursor, present_nodes
 from haru.engine.state.decision import Obj

@@ -1,4 +1,4 @@
 """TaintToleration: refuse, score or drain nodes by their taints. Extension points: Filter, Score. Arguments: none.
 
-`filter` also has what kube-controller-manager's taint-eviction-controller decides by (KEP-3902).
+`plugin` also has what kube-controller-manager's taint-eviction-controller decides by (KEP-3902).
 """
