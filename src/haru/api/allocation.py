@@ -1,4 +1,4 @@
-"""Which devices ResourceClaims would get, or why they would get none: asked of every node, claims all together."""
+"""Allocate ResourceClaims together on every node as a trial, or say why they cannot be allocated."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ class Allocation(AllocationData):
         return allocation_html(self)
 
 
-def allocation_of(
-    snapshot: Snapshot,
-    claims: Sequence[Obj],
-    features: Features,
-    *,
-    node: str | None = None,
-    timeout: float | None = None,
-    device_scoring: bool = False,
-) -> Allocation:
-    """Ask every node, or one, for the claims; raises InputError if there is none, `haru.dra` tells of the rest.
+@dataclass(frozen=True, slots=True)
+class AllocationQuery:
+    """Claims to allocate together, on every node or on one.
 
     `timeout` (seconds) is when to give up; without it the search is bounded in steps, the same on every machine.
     """
-    nodes = _nodes(snapshot, node)
+
+    claims: Sequence[Obj]
+    node: str | None = None
+    timeout: float | None = None
+    device_scoring: bool = False
+
+
+def allocation_of(snapshot: Snapshot, query: AllocationQuery, features: Features) -> Allocation:
+    """Allocate the claims on each node as a trial. Raises InputError if there is no node."""
+    claims, timeout = query.claims, query.timeout
+    nodes = _nodes(snapshot, query.node)
     fleet = NodeClassIndex(snapshot.devices, snapshot.allocated, nodes, partitionable=features.PartitionableDevices)
     deadline = time.monotonic() + timeout if timeout else None
     question = ClaimQuery(
@@ -54,7 +57,7 @@ def allocation_of(
         features,
         step_budget=DEFAULT_BUDGET if deadline is None else _UNLIMITED,
         expired=None if deadline is None else lambda: time.monotonic() > deadline,
-        scoring=device_scoring,
+        scoring=query.device_scoring,
     )
     fitting = question.fits(fleet)
     given: tuple[GivenClaim, ...] = ()
@@ -67,7 +70,7 @@ def allocation_of(
 
 
 def waiting_claims(objects: Sequence[Obj]) -> list[Obj]:
-    """The claims to allocate, in the order of the objects: those without allocation, and one for each template."""
+    """Return the claims to allocate, in the order of the objects: unallocated ones, and one for each template."""
     claims = []
     for obj in objects:
         if obj["kind"] == "ResourceClaim" and not (obj.get("status") or {}).get("allocation"):
@@ -85,7 +88,7 @@ def _given(claim: Obj, result: Obj) -> GivenClaim:
 
 
 def _nodes(snapshot: Snapshot, only: str | None) -> list[NodeView]:
-    """The nodes to ask: those that there are and those that slices name."""
+    """Return the existing nodes and those that slices name; only one if it is given."""
     views = {name: NodeView(name, snapshot.nodes[name].labels) for name in snapshot.node_names}
     for name in snapshot.devices.by_node:
         views.setdefault(name, NodeView(name, {}))
@@ -101,7 +104,7 @@ def _nodes(snapshot: Snapshot, only: str | None) -> list[NodeView]:
 def _refusals(
     question: ClaimQuery, fleet: NodeClassIndex, fitting: Sequence[int], features: Features
 ) -> list[RefusedOn]:
-    """Why the other nodes cannot serve the claims, one entry for all nodes that are alike."""
+    """Return why the other nodes cannot serve the claims, one entry for all equal nodes."""
     refused = []
     fits = set(fitting)
     for peers in fleet.classes.values():
@@ -109,19 +112,19 @@ def _refusals(
         if numbers[0] in fits:
             continue
         found = question.answer(fleet, peers)
-        names = tuple(fleet.nodes[number].name for number in numbers)
-        refused.append(_refused(question, fleet, names, numbers[0], found, features))
+        refused.append(_refused(question, fleet, numbers, found, features))
     return sorted(refused, key=lambda entry: entry.nodes[0])
 
 
 def _refused(
-    question: ClaimQuery, fleet: NodeClassIndex, names: tuple[str, ...], number: int, found: Answer, features: Features
+    question: ClaimQuery, fleet: NodeClassIndex, numbers: Sequence[int], found: Answer, features: Features
 ) -> RefusedOn:
+    names, first = tuple(fleet.nodes[number].name for number in numbers), fleet.nodes[numbers[0]]
     if isinstance(found, GaveUp):
         return RefusedOn(names, error=str(found))
     error = str(found) if isinstance(found, AllocationError) else ""
     try:
-        funnel = explain_requests(fleet.snapshot, fleet.allocated, fleet.nodes[number], question.claims, features)
+        funnel = explain_requests(fleet.snapshot, fleet.allocated, first, question.claims, features)
     except AllocationError as problem:
         return RefusedOn(names, error=str(problem))
     refusals = list(funnel.refusals) or (list(found.reasons) if isinstance(found, DoesNotFit) else [])

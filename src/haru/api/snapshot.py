@@ -191,13 +191,13 @@ class Snapshot:
         that one only; `timeout` (seconds) is when to give up; `device_scoring` prefers fragments and small devices.
         Raises InputError.
         """
-        from haru.api.allocation import allocation_of, waiting_claims
+        from haru.api.allocation import AllocationQuery, allocation_of, waiting_claims
         from haru.engine import Features
 
         asked = list(claims) or waiting_claims(self.objects)
         features = Features.from_gates(self.gates)
-        snapshot = self._cluster.snapshot()
-        return allocation_of(snapshot, asked, features, node=node, timeout=timeout, device_scoring=device_scoring)
+        query = AllocationQuery(asked, node, timeout, device_scoring)
+        return allocation_of(self._cluster.snapshot(), query, features)
 
     def what_if(
         self,

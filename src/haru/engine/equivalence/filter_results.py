@@ -26,7 +26,7 @@ from haru.engine.equivalence.score_index import ScoreIndex
 from haru.engine.framework.filter_plan import FilterPlan
 from haru.engine.framework.options import Options
 from haru.engine.framework.status import FilterFailure
-from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use, insufficient_node_resources
+from haru.engine.plugins.dynamicresources.node_allocatable import insufficient_node_resources, node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.haruexpected.score import card_requests_of
