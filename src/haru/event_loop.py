@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from haru.exposition import HistogramOf
+from haru.exposition import HistogramOf, head
 
 _SLICE_SECONDS = 0.01
 _PERIOD_SECONDS = 0.05
@@ -46,7 +46,7 @@ class LoopLag:
     def lines(self) -> list[str]:
         """Return the metrics in the text format."""
         help_text = "The longest pause of the event loop so far."
-        longest = [f"# HELP {_LONGEST} {help_text}", f"# TYPE {_LONGEST} gauge", f"{_LONGEST} {self.longest:.6f}"]
+        longest = [*head(_LONGEST, "gauge", help_text), f"{_LONGEST} {self.longest:.6f}"]
         return [*self._seen.lines(), *longest]
 
     def _observe(self, lag: float) -> None:

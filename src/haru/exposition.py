@@ -1,7 +1,7 @@
-"""Histograms and counters with labels, in Prometheus' text form, for servers that count in each request.
+"""Histograms and counters with labels, in Prometheus' text format, for servers that count in every request.
 
-An observation is a look into a table and an addition: prometheus-client, which scheduler and controllers use, takes ten
-times as long.
+prometheus-client, which scheduler and controllers use, takes six times as long to observe and fifteen times as long to
+write the text, which holds up the event loop: ADR 16.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from collections.abc import Sequence
 Labels = tuple[str, ...]
 
 
+def head(name: str, kind: str, text: str) -> list[str]:
+    """The lines before a metric's samples; `kind` is counter, gauge or histogram."""
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
 class CounterOf:
     """A counter for every combination of its labels' values."""
 
@@ -21,14 +26,14 @@ class CounterOf:
         self._counts: Counter[Labels] = Counter()
 
     def add(self, *values: str) -> None:
-        """One more, under the values of the labels in their order."""
+        """Add one under the labels' values, in their order."""
         self._counts[values] += 1
 
     def lines(self) -> list[str]:
-        """The exposition; nothing of what never happened."""
+        """Text lines with the head; none before the first event."""
         if not self._counts:
             return []
-        found = [f"# HELP {self._name} {self._text}", f"# TYPE {self._name} counter"]
+        found = head(self._name, "counter", self._text)
         shown = sorted((_labelled(self._labels, values), count) for values, count in self._counts.items())
         return found + [f"{self._name}{{{labels}}} {count}" for labels, count in shown]
 
@@ -39,10 +44,10 @@ class HistogramOf:
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         self._name, self._text, self._labels, self._bounds = name, text, tuple(labels), tuple(bounds)
         self._seen: dict[Labels, list[float]] = {}
-        """How many fell below each bound and above the last, and the sum of them all."""
+        """Counts per bucket, the last one above all bounds, then the sum of seconds."""
 
     def observe(self, seconds: float, *values: str) -> None:
-        """One observation, under the values of the labels in their order."""
+        """Add an observation under the labels' values, in their order."""
         counts = self._seen.get(values)
         if counts is None:
             counts = self._seen[values] = [0] * (len(self._bounds) + 1) + [0.0]
@@ -50,13 +55,13 @@ class HistogramOf:
         counts[-1] += seconds
 
     def lines(self) -> list[str]:
-        """The exposition; nothing of what never happened."""
+        """Text lines with the head; none before the first event."""
         if not self._seen:
             return []
-        return [f"# HELP {self._name} {self._text}", f"# TYPE {self._name} histogram", *self.samples()]
+        return [*head(self._name, "histogram", self._text), *self.samples()]
 
     def samples(self) -> list[str]:
-        """The exposition but for its head."""
+        """Text lines without the head."""
         found: list[str] = []
         for labels, values in sorted((_labelled(self._labels, values), values) for values in self._seen):
             before = f"{labels}," if labels else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from haru.exposition import HistogramOf
+from haru.exposition import HistogramOf, head
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
@@ -63,23 +63,19 @@ class Counters:
 
     def lines(self) -> list[str]:
         """The exposition."""
-        lines = _head("kubelet_http_requests_total", "counter", "Requests that came.")
+        lines = head("kubelet_http_requests_total", "counter", "Requests that came.")
         lines += [f"kubelet_http_requests_total{{{_labels(key)}}} {n}" for key, n in sorted(self._requests.items())]
-        lines += _head("kubelet_http_inflight_requests", "gauge", "Requests that are being answered.")
+        lines += head("kubelet_http_inflight_requests", "gauge", "Requests that are being answered.")
         lines += [f"kubelet_http_inflight_requests{{{_labels(key)}}} {n}" for key, n in sorted(self._in_flight.items())]
         lines += self._durations.lines()
         name = "kubelet_websocket_streaming_requests_total"
-        lines += _head(name, "counter", "Ways into containers that were opened by a GET.")
+        lines += head(name, "counter", "Ways into containers that were opened by a GET.")
         lines += [f'{name}{{path="{path}"}} {n}' for path, n in sorted(self._web_sockets.items())]
         for kind in ("authn", "authz"):
             name = f"apiserver_delegated_{kind}_request_total"
-            lines += _head(name, "counter", "Reviews that the API server was asked for.")
+            lines += head(name, "counter", "Reviews that the API server was asked for.")
             lines += [f'{name}{{code="{code}"}} {n}' for (k, code), n in sorted(self._reviews.items()) if k == kind]
         return lines
-
-
-def _head(name: str, kind: str, text: str) -> list[str]:
-    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
 
 
 def _labels(key: Labels) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cachetools import FIFOCache
 
-from haru.exposition import HistogramOf
+from haru.exposition import HistogramOf, head
 from haru.storage.kms.envelope import digest_of
 
 FROM_STORAGE, TO_STORAGE = "from_storage", "to_storage"
@@ -96,8 +96,8 @@ def exposition(providers: Sequence[KmsMetrics], server: str) -> list[str]:
     lines: list[str] = []
     samples = [each.samples(server) for each in providers]
     for name, (kind, text) in _HELP.items():
-        lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
+        lines += head(f"{_PREFIX}{name}", kind, text)
         lines += [f"{_PREFIX}{name}{line}" for each in samples for line in each[name]]
     text = "Values whose data key or seed had to be decrypted by a KMS plugin."
     misses = sum(each.misses for each in providers)
-    return [*lines, f"# HELP {MISSES} {text}", f"# TYPE {MISSES} counter", f"{MISSES} {misses}"]
+    return [*lines, *head(MISSES, "counter", text), f"{MISSES} {misses}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from haru.exposition import HistogramOf
+from haru.exposition import HistogramOf, head
 from haru.externaljwt import METADATA
 
 NOT_GRPC = "unknown-non-grpc"
@@ -42,7 +42,7 @@ class TokenMetrics:
             ("stale", self.stale, "Tokens that were used after they should have been renewed."),
             ("valid", self.valid, "Extended tokens that were used in time."),
         ):
-            lines += _metric(f"serviceaccount_{name}_tokens_total", "counter", text)
+            lines += head(f"serviceaccount_{name}_tokens_total", "counter", text)
             lines.append(f"serviceaccount_{name}_tokens_total {count}")
         return lines + self._of_signer() if self._external else lines
 
@@ -53,13 +53,9 @@ class TokenMetrics:
             ("data", self.data_at, "The time of the data in the keys that were last fetched."),
         ):
             full = f"apiserver_externaljwt_fetch_keys_{name}_timestamp"
-            lines += [*_metric(full, "gauge", text), f"{full} {value!r}"]
+            lines += [*head(full, "gauge", text), f"{full} {value!r}"]
         for name, counts in (("fetch_keys", self.fetches), ("sign", self.signs)):
             full = f"apiserver_externaljwt_{name}_request_total"
-            lines += _metric(full, "counter", "Calls of the signer, by gRPC's code.")
+            lines += head(full, "counter", "Calls of the signer, by gRPC's code.")
             lines += [f'{full}{{code="{code}"}} {count}' for code, count in sorted(counts.items())]
         return lines + self._durations.lines()
-
-
-def _metric(name: str, kind: str, text: str) -> list[str]:
-    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
