@@ -11,7 +11,7 @@ from golden_histories import Recorder, record_preemption, record_safety, setting
 from hypothesis import given, seed
 from hypothesis import strategies as st
 from node_rule_objects import clusters, pods
-from test_kept_answers import History
+from test_cached_answers import History
 
 from haru.engine import SchedulerCache
 from haru.engine.equivalence import NoCache

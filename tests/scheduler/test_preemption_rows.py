@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 from scheduler_bench import PODS, Bench, play
-from test_making_room import gang, going, levels, nominated
+from test_live_preemption import gang, going, levels, nominated
 
 
 class Requests:

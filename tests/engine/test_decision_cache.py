@@ -1,0 +1,51 @@
+"""The decision cache of a cluster, and maps that know how their versions differ."""
+
+from __future__ import annotations
+
+from engine_objects import node, pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.cow_map import CowMap, Patched, differing
+
+KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
+CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
+
+
+def test_decision_cache_keeps_most_recently_used() -> None:
+    cache = DecisionCache()
+    first: list[int] = cache.get_or_compute("topic", 1, list, limit=2)
+    cache.get_or_compute("topic", 2, list, limit=2)
+    assert cache.get_or_compute("topic", 1, list, limit=2) is first
+    third: list[int] = cache.get_or_compute("topic", 3, list, limit=2)
+    assert cache.get_or_compute("topic", 1, list, limit=2) is first
+    assert cache.get_or_compute("topic", 3, list, limit=2) is third
+    assert cache.get_or_compute("other", 1, list, limit=2) is not first
+
+
+def test_decision_cache_belongs_to_its_cluster() -> None:
+    cluster, other = SchedulerCache.of([node("a")]), SchedulerCache.of([node("a")])
+    before = cluster.snapshot().decision_cache
+    cluster.apply(pod("p"))
+    assert cluster.snapshot().decision_cache is before
+    assert other.snapshot().decision_cache is not before
+
+
+@given(st.lists(CHANGES, max_size=4), CHANGES, CHANGES, CHANGES)
+def test_difference_of_map_versions_is_exact(history: list[dict], first: dict, second: dict, late: dict) -> None:  # type: ignore[type-arg]
+    live: CowMap[int] = CowMap()
+    frozen = [live.freeze()]
+    for changes in [*history, late]:
+        for key, value in changes.items():
+            if value is None:
+                live.pop(key, None)
+            else:
+                live[key] = value
+        frozen.append(live.freeze())
+    maps = [*frozen, Patched(frozen[0], first), Patched(frozen[-1], second), Patched(Patched(frozen[-1], first), late)]
+    for now in [*maps, dict(frozen[-1])]:
+        for before in maps:
+            expected = {key for key in {*now, *before} if now.get(key) is not before.get(key)}
+            assert differing(now, before) == expected

@@ -1,0 +1,166 @@
+"""One answer for an equivalence class of nodes equals the answers for each of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.node_feasibility import NodeFeasibility
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+NODES = [f"n{number}" for number in range(8)]
+TAINT = {"key": "kept", "value": "x", "effect": "NoSchedule"}
+SOFT = {"key": "soft", "effect": "PreferNoSchedule"}
+ZONE, APP = "zone", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+ANTI: Obj = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": APP}]}
+LIKED: Obj = {"weight": 3, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": APP}}
+IN_ONE: Obj = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["1"]}]}
+LEANING: Obj = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": IN_ONE}]}
+UUID = 'device.attributes["gpu.example.com"].uuid.endsWith("n1-0")'
+
+
+def host_port(obj: Obj, port: int) -> Obj:
+    obj["spec"]["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
+    return obj
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[Obj]:
+    """Nodes of few kinds, some with devices, used in few ways."""
+    found: list[Obj] = []
+    for number, name in enumerate(NODES):
+        kind, use = (
+            draw(st.sampled_from(["small", "small", "small", "large", "kept", "soft", "cut", "image", "image"])),
+            draw(USES),
+        )
+        made = node(name, "4" if kind == "large" else "2", {ZONE: str(number % 2)})
+        made["spec"]["taints"] = {"kept": [TAINT], "soft": [SOFT]}.get(kind, [])
+        made["spec"]["unschedulable"] = kind == "cut"
+        if kind == "image":
+            made["status"]["images"] = [{"names": ["x:latest"], "sizeBytes": 200_000_000 * (number + 1)}]
+        cards = [{"name": f"d{i}", "attributes": {"uuid": {"string": f"{name}-{i}"}}} for i in range(2)]
+        found += [made, resource_slice(name, cards)] if use != "bare" else [made]
+        found += USED[use](name)
+    return found
+
+
+def holding(name: str) -> list[Obj]:
+    user = pod(f"user-{name}", node=name, claims=[f"c-{name}"])
+    return [user, allocated(claim(f"c-{name}"), allocation(name, "d0"), user)]
+
+
+def company(name: str) -> list[Obj]:
+    return [pod(f"affine-{name}", cpu="100m", node=name, affinity={"podAntiAffinity": ANTI})]
+
+
+USED: dict[str, Any] = {
+    "nobody": lambda name: [],
+    "bare": lambda name: [],
+    "cpu": lambda name: [pod(f"cpu-{name}", cpu="1500m", node=name)],
+    "port": lambda name: [host_port(pod(f"port-{name}", cpu="100m", node=name), 80)],
+    "holding": holding,
+    "company": company,
+}
+USES = st.sampled_from(["nobody", "nobody", "bare", "cpu", "port", "holding", "company"])
+
+PODS: dict[str, Any] = {
+    "plain": lambda: [pod("p")],
+    "large": lambda: [pod("p", cpu="3")],
+    "port": lambda: [host_port(pod("p"), 80)],
+    "tolerant": lambda: [pod("p", tolerations=[{"operator": "Exists"}])],
+    "selective": lambda: [pod("p", nodeSelector={ZONE: "1"})],
+    "liking": lambda: [
+        pod("p", affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [LIKED]}})
+    ],
+    "leaning": lambda: [pod("p", affinity={"nodeAffinity": LEANING})],
+    "one card": lambda: [pod("p", claims=["mine"]), claim("mine", 1)],
+    "two cards": lambda: [pod("p", claims=["mine"]), claim("mine", 2)],
+    "choosy": lambda: [pod("p", claims=["mine"]), claim("mine", requests=[asked(UUID)])],
+    "failing": lambda: [pod("p", claims=["mine"]), claim("mine", requests=[asked(UUID.replace("uuid", "none"))])],
+    "spread": lambda: [
+        pod(
+            "p",
+            topologySpreadConstraints=[
+                {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": APP}
+            ],
+        )
+    ],
+}
+
+
+def asked(expression: str) -> Obj:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    return {"name": "gpu", "exactly": {**exactly, "selectors": [{"cel": {"expression": expression}}]}}
+
+
+def told(
+    snapshot: Snapshot, whole: FilterResultCache, info: PodInfo, demand: DeviceDemand
+) -> tuple[NodeFeasibility | None, str]:
+    try:
+        return whole.feasibility(info, demand), ""
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes(), st.sampled_from(sorted(PODS)), st.booleans())
+def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj], kind: str, touched: bool) -> None:
+    snapshot = SchedulerCache.of([*found, device_class(), *PODS[kind]()]).snapshot()
+    info, boards = snapshot.pods["default/p"], []
+    for one_by_one in (False, True):
+        seen = replace(snapshot, decision_cache=DecisionCache())
+        overlay = Overlay(seen)
+        if touched:
+            overlay.place(PodInfo.of(pod("other", cpu="1500m")), NODES[2])
+        demand = device_demand_of(overlay, info, None, options())
+        assert isinstance(demand, DeviceDemand)
+        every = FilterResultCache(overlay, options(), seen.node_names)
+        if one_by_one:
+            every._in_lots = lambda board, demand: False  # type: ignore[method-assign]
+        boards.append(told(seen, every, info, demand))
+    (lots, failed), (single, expected) = boards
+    assert failed == expected
+    if lots is None or single is None:
+        return
+    assert lots.filter_failures(overlay) == single.filter_failures(overlay)
+    assert set(lots.candidates) == set(single.candidates)
+    assert lots.undecided == single.undecided
+    if single.ranking:
+        assert lots.ranking.totals() == single.ranking.totals()
+        assert lots.ranking.choose(1, "p") == single.ranking.choose(1, "p")
+
+
+LOADS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12)
+
+
+@given(LOADS, LOADS)
+def test_equally_loaded_nodes_share_one_load_object(one: list[Any], other: list[Any]) -> None:
+    ids = DecisionCache()
+
+    def loaded(steps: list[Any]) -> NodeInfo:
+        info = NodeInfo.empty("n", ids=ids)
+        for adds, number in steps:
+            made = host_port(pod(f"p{number}", cpu=f"{number % 2}"), 80 + number // 2)
+            path = f"default/p{number}"
+            if adds:
+                info = info.with_pod(PodInfo.of(made))
+            elif path in info.pods:
+                info = info.without_pod(path)
+        return info
+
+    def content(info: NodeInfo) -> Any:
+        taken = {name: amount for name, amount in info.requested.items() if amount}
+        return taken, info.scoring_requested, len(info.pods), sorted(info.host_ports)
+
+    first, second = loaded(one), loaded(other)
+    assert (first.load is second.load) == (content(first) == content(second))

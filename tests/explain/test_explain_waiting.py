@@ -1,0 +1,65 @@
+"""Explanations of which running pods must end first, and when, and of nodes reserved for other pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine_objects import Obj, device_class, member_with_claim, node, pod, pod_group, resource_slice
+
+from haru.engine import SchedulerCache
+from haru.explain import Explanation, explain, to_json, to_text
+
+NOW, START = "2026-01-01T00:01:00Z", "2026-01-01T00:00:00Z"
+
+
+def running(name: str, where: str, cpu: str, ends: int | None) -> Obj:
+    limit: dict[str, Any] = {} if ends is None else {"activeDeadlineSeconds": ends, "terminationGracePeriodSeconds": 0}
+    made = pod(name, cpu=cpu, node=where, restartPolicy="Never", **limit)
+    made["status"]["startTime"] = START
+    return made
+
+
+def told(*objects: Obj, name: str = "p") -> Explanation:
+    snapshot = SchedulerCache.of(objects).snapshot()
+    return explain(snapshot, "pod", snapshot.pods[f"default/{name}"].obj, now=NOW)
+
+
+def test_starts_after_names_pods_and_latest_time() -> None:
+    objects = [node("a"), node("b"), running("long", "a", "8", 7200), running("short", "b", "8", 3600)]
+    answer = told(*objects, pod("p", cpu="6"))
+    assert answer.verdict == "FitsLater"
+    assert to_json(answer)["startsAfter"] == {"pods": ["default/short"], "until": "2026-01-01T01:00:00Z"}
+    assert "later    it starts by 2026-01-01T01:00:00Z at the latest, when default/short has ended" in to_text(answer)
+
+
+def test_running_pod_without_limit_gives_no_time() -> None:
+    answer = told(node("a"), running("open", "a", "8", None), pod("p", cpu="6"))
+    assert to_json(answer)["startsAfter"] == {"pods": ["default/open"]}
+    assert "later" not in to_text(answer)
+
+
+def test_backfill_reservation_for_other_work_is_explained() -> None:
+    group = pod_group("g", 2)
+    group["status"] = {"conditions": [{"type": "haru.dev/Reserved", "status": "True"}]}
+    objects = [node("a"), node("b"), running("now", "a", "8", 600), group]
+    objects += [pod("g0", cpu="6", group="g"), pod("g1", cpu="6", group="g")]
+    answer = told(*objects, pod("p", cpu="6"))
+    assert (answer.verdict, [reason.type for reason in answer.reasons]) == ("FitsLater", ["Reserved"])
+    assert answer.reasons[0].data == {"for": "podgroup default/g", "until": "2026-01-01T00:10:00Z"}
+    quick = pod("p", cpu="6", activeDeadlineSeconds=60)
+    assert told(*objects, quick).verdict == "Starting"
+    assert told(*objects, pod("p", cpu="2")).verdict == "Starting"
+
+
+def test_pending_claim_waits_for_pod_that_holds_devices() -> None:
+    user = running("user", "a", "1", 600)
+    user["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "held"}]
+    [waits, claim] = member_with_claim("p", "")
+    held: Obj = {**claim, "metadata": {"name": "held", "namespace": "default", "uid": "uid-held"}}
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    held["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "user", "uid": "uid-user"}],
+    }
+    answer = told(device_class(), node("a"), resource_slice("a", 1), user, held, waits, claim)
+    assert to_json(answer)["startsAfter"] == {"pods": ["default/user"], "until": "2026-01-01T00:10:00Z"}

@@ -1,0 +1,243 @@
+"""However late the runtime answers, a pod never runs two containers of one name, and finally runs one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from slow_runtime import SlowRuntime
+
+import virtual_time
+from haru.kube import schema
+from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.node.agent.context import RuntimeInfo
+from haru.node.agent.options import CgroupOptions, NodeOptions
+from haru.node.cgroups.amounts import Amounts
+from haru.node.dra.devices import NoDevices
+from haru.node.podworker.container_start import ContainerStarter
+from haru.node.podworker.environment import ReferencedObjects
+from haru.node.podworker.observed import CREATED, RUNNING
+from haru.node.podworker.worker import PodWorker
+from haru.node.volumes.pod_volumes import PodVolumes
+
+Obj = dict[str, Any]
+TROUBLE_SECONDS = 300.0
+CALM_SECONDS = 700.0
+"""Longer than the longest pause of a crash loop."""
+
+
+class Api:
+    """One pod, as an API server has it."""
+
+    def __init__(self) -> None:
+        spec = {"containers": [{"name": "main", "image": "i", "imagePullPolicy": "Never"}], "nodeName": "n"}
+        meta = {"name": "p", "namespace": "default", "uid": "u", "generation": 1}
+        self.pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {}}
+
+    async def patch(self, kind: Any, name: str, patch: Obj, *_: Any, **__: Any) -> Obj:
+
+        self.pod = apply_strategic_merge_patch(self.pod, patch, schema.type_of(kind))
+        return self.pod
+
+
+class Recorder:
+    """Events, which nobody reads."""
+
+    def event(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Objects:
+    """The pod refers to nothing."""
+
+    async def want(self, pod: Obj) -> ReferencedObjects:
+        return ReferencedObjects(lambda name: None, lambda name: None)
+
+    async def tokens(self, pod: Obj) -> Obj:
+        return {}
+
+    def forget(self, uid: str) -> None:
+        return None
+
+
+class Node:
+    """An agent's worker for the pod, which can be started anew as after a restart of the agent."""
+
+    def __init__(self, runtime: SlowRuntime, directory: Path) -> None:
+        self.api, self.runtime = Api(), runtime
+        options = NodeOptions("n", directory, directory / "logs", cgroups=CgroupOptions(per_qos=False))
+        self.context: Any = SimpleNamespace(
+            client=self.api,
+            runtime=runtime,
+            options=options,
+            addresses=["10.0.0.9"],
+            recorder=Recorder(),
+            volumes=PodVolumes(directory),
+            objects=Objects(),
+            handler_runner=None,
+            devices=NoDevices(),
+            cgroups=SimpleNamespace(tree=None),
+            allocatable={},
+            runtime_info=RuntimeInfo(version="v2.0.0"),
+            users=lambda pod: None,
+            amounts=lambda pod, container: Amounts(2, 0, 0),
+        )
+        self.worker: PodWorker | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.worker = PodWorker(self.context, ContainerStarter(self.context), "u", lambda pod: None)
+        self._task = asyncio.create_task(self.worker.run())
+        self.worker.update(self.api.pod)
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def until(self, holds: Callable[[], Any], seconds: float = CALM_SECONDS) -> None:
+        """Wait until something holds; a worker is poked each second, as the agent's relist does."""
+        async with asyncio.timeout(seconds):
+            while not holds():
+                await asyncio.sleep(1.0)
+                if self.worker is not None:
+                    self.worker.wake()
+
+
+@contextlib.asynccontextmanager
+async def node(runtime: SlowRuntime, directory: Path) -> AsyncIterator[Node]:
+    made = Node(runtime, directory)
+    made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+@pytest.fixture(autouse=True)
+def loop_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the worker takes for the time is the loop's; what it gives to threads is done at once."""
+
+    def now() -> float:
+        return 1e9 + asyncio.get_running_loop().time()
+
+    async def at_once(work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        return work(*arguments, **more)
+
+    for module in ("worker", "container_kill"):
+        monkeypatch.setattr(f"haru.node.podworker.{module}.time", SimpleNamespace(time=now, monotonic=now))
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_slow_runtime_never_runs_two_containers_of_one_name(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    runtime = SlowRuntime(rng, rng.choice((0.1, 0.3, 0.6)))
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        async with node(runtime, tmp_path) as made:
+            while loop.time() < TROUBLE_SECONDS:
+                await asyncio.sleep(rng.uniform(0.1, 8.0))
+                assert made.worker is not None
+                match rng.randrange(8):
+                    case 0:
+                        await made.stop()  # the agent is restarted, whatever it waits for
+                        made.start()
+                    case 1 if rng.random() < 0.3:
+                        runtime.end("main", 1)
+                    case _:
+                        made.worker.wake()
+            runtime.faults = 0.0
+            await made.until(lambda: len(runtime.running("main")) == 1)
+            await asyncio.sleep(120.0)
+            assert len(runtime.running("main")) == 1
+            await made.until(lambda: made.api.pod["status"].get("phase") == "Running")
+
+    virtual_time.run(work())
+    assert runtime.twice == []
+    assert runtime.starts["main"] > 0
+
+
+def test_start_exceeding_its_timeout_is_not_repeated(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(0), 0.0)
+    slow = iter([12.0])
+
+    async def take_time() -> None:
+        busy = any(one.busy == "starting" for one in runtime.held.values())
+        await asyncio.sleep(next(slow, 0.01) if busy else 0.01)
+
+    runtime._take_time = take_time  # type: ignore[method-assign]
+
+    async def work() -> None:
+        async with node(runtime, tmp_path) as made:
+            await made.until(lambda: runtime.running("main"), 60)
+            await asyncio.sleep(60)
+
+    virtual_time.run(work())
+    assert (runtime.twice, runtime.starts["main"]) == ([], 1)
+
+
+def test_restarted_agent_waits_for_start_in_progress(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(0), 0.0)
+    slow = iter([1.5])
+
+    async def take_time() -> None:
+        busy = any(one.busy == "starting" for one in runtime.held.values())
+        await asyncio.sleep(next(slow, 0.01) if busy else 0.01)
+
+    runtime._take_time = take_time  # type: ignore[method-assign]
+
+    async def work() -> None:
+        async with node(runtime, tmp_path) as made:
+            while not any(one.busy for one in runtime.held.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await made.stop()
+            made.start()
+            await made.until(lambda: runtime.running("main"), 60)
+            await asyncio.sleep(60)
+
+    virtual_time.run(work())
+    assert (runtime.twice, runtime.starts["main"]) == ([], 1)
+
+
+def test_container_missing_in_one_list_is_not_started_again(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(0), 0.0)
+
+    async def work() -> None:
+        async with node(runtime, tmp_path) as made:
+            await made.until(lambda: made.api.pod["status"].get("phase") == "Running", 60)
+            runtime._shown, runtime.faults = [], 1.0  # from now on lists show nothing
+            runtime._take_time = lambda: asyncio.sleep(0.01)  # type: ignore[method-assign]
+            await asyncio.sleep(130)
+            await made.stop()
+            made.start()
+            await asyncio.sleep(130)
+
+    virtual_time.run(work())
+    assert (runtime.twice, runtime.starts["main"]) == ([], 1)
+
+
+def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(0), 0.0)
+
+    async def work() -> None:
+        async with node(runtime, tmp_path) as made:
+            while not any(one.state == CREATED for one in runtime.held.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            (first,) = runtime.held.values()
+            first.busy = "starting"  # and never comes to it
+            await made.until(lambda: made.worker is not None and "main" in made.worker._state.reasons, 60)
+            first.busy = ""
+            await made.until(lambda: runtime.running("main"), 60)
+            await asyncio.sleep(60)
+            assert [one.state for one in runtime.held.values()] == [RUNNING]
+
+    virtual_time.run(work())

@@ -1,0 +1,223 @@
+"""Preemption on the live scheduler: which pods are evicted, the events and metrics, and who gets the place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, Bench, kind, play
+
+PRIORITIES = kind("scheduling.k8s.io/v1", "PriorityClass")
+Obj = dict[str, Any]
+
+
+async def levels(bench: Bench) -> None:
+    for name, value in (("low", 10), ("high", 100), ("higher", 200)):
+        await bench.create(PRIORITIES, {"metadata": {"name": name}, "value": value})
+
+
+async def gang(bench: Bench, name: str, size: int, level: str, mode: str = "Pod", cpu: str = "4") -> list[str]:
+    spec = {"schedulingPolicy": {"gang": {"minCount": size}}, "priorityClassName": level, "disruptionMode": mode}
+    await bench.create(GROUPS, {"metadata": {"name": name}, "spec": spec})
+    names = [f"{name}-{i}" for i in range(size)]
+    for pod in names:
+        await bench.pod(pod, cpu=cpu, group=name, priorityClassName=level)
+    return names
+
+
+async def going(bench: Bench) -> set[str]:
+    pods = (await bench.api.list(PODS, NS))["items"]
+    return {pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")}
+
+
+async def nominated(bench: Bench, name: str) -> str:
+    return str((await bench.api.get(PODS, name, NS)).get("status", {}).get("nominatedNodeName") or "")
+
+
+def test_preemptor_evicts_pod_and_is_bound() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        urgent = await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(2)
+        assert await going(bench) == {"old"}
+        target = await bench.condition(PODS, "old", "DisruptionTarget")
+        assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
+        assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+        assert await nominated(bench, "urgent") == "n1"
+        told = [e for e in (await bench.api.list(EVENTS, NS))["items"] if e["reason"] == "Preempted"]
+        assert [e["message"] for e in told] == [f"Preempted by pod {urgent['metadata']['uid']} on node n1"]
+        # The room is kept: not for who is less important, and nobody else is evicted while it is being made.
+        await bench.pod("late", cpu="4", priorityClassName="low")
+        await bench.delete("old")
+        await bench.eventually_bound("urgent")
+        assert not await bench.node_of("late")
+        assert bench.metric("scheduler_preemption_attempts_total") == 1
+        assert bench.metric("scheduler_preemption_victims_sum") == 1
+
+    play(scenario)
+
+
+def test_no_further_pod_is_evicted_while_victims_terminate() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2"):
+            await bench.node(node)
+        for name in ("a", "b"):
+            await bench.pod(name, cpu="4", priorityClassName="low")
+        await bench.eventually_bound("a", "b", seconds=1)
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(60)
+        assert len(await going(bench)) == 1
+        await bench.kill()
+        await bench.start_scheduler()
+        await asyncio.sleep(60)
+        assert len(await going(bench)) == 1
+        await bench.delete((await going(bench)).pop())
+        await bench.eventually_bound("urgent")
+        assert not await going(bench)
+
+    play(scenario)
+
+
+def test_whole_gang_is_evicted_for_fitting_gang() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2", "n3"):
+            await bench.node(node)
+        old = await gang(bench, "old", 3, "low", mode="PodGroup")
+        await bench.eventually_bound(*old, seconds=1)
+        too_large = await gang(bench, "large", 4, "high")
+        await asyncio.sleep(20)
+        assert not await going(bench), "nobody is evicted in vain"
+        new = await gang(bench, "new", 2, "high")
+        await asyncio.sleep(2)
+        assert await going(bench) == set(old)
+        scheduled = await bench.condition(GROUPS, "new", "PodGroupScheduled")
+        assert scheduled["message"] == "pod group is waiting for preemption to complete"
+        for name in old:
+            await bench.delete(name)
+        await bench.eventually_bound(*new)
+        assert not any([await bench.node_of(name) for name in too_large])
+
+    play(scenario)
+
+
+def test_preemptor_waits_until_claim_of_victim_is_free() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2"):
+            await bench.node(node, gpus=1)
+        for name in ("a", "b"):
+            await bench.claim(name)
+            await bench.pod(name, claim=name, priorityClassName="low")
+        await bench.eventually_bound("a", "b", seconds=1)
+        await bench.claim("urgent")
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(2)
+        (victim,) = await going(bench)
+        await bench.delete(victim)
+        # The pod is gone, its claim is not yet free: that is no reason to evict the other one as well.
+        await asyncio.sleep(60)
+        assert not await going(bench)
+        assert not await bench.node_of("urgent")
+        claim = await bench.api.get(CLAIMS, victim, NS)
+        claim["status"] = {}
+        await bench.api.update_status(CLAIMS, claim)
+        await bench.eventually_bound("urgent")
+
+    play(scenario)
+
+
+def test_failed_eviction_clears_nomination_and_is_retried() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        bench.faulty.only = lambda method, path: method == "DELETE"
+        bench.faulty.rate = 1.0
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(1)
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(15)
+        assert await going(bench) == {"old"}
+        await bench.delete("old")
+        await bench.eventually_bound("urgent")
+
+    play(scenario)
+
+
+def test_higher_priority_pod_takes_nominated_place() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(2)
+        await bench.pod("first", cpu="4", priorityClassName="higher")
+        await asyncio.sleep(2)
+        await bench.delete("old")
+        await bench.eventually_bound("first")
+        await asyncio.sleep(5)
+        assert not await bench.node_of("urgent")
+        assert not await nominated(bench, "urgent")
+
+    play(scenario)
+
+
+def test_victim_is_not_deleted_for_deleted_preemptor() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        bench.faulty.kinds = ("refuse 503",)
+        bench.faulty.only = lambda method, path: method == "PATCH" and path.endswith("/old/status")
+        bench.faulty.rate = 1.0
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(0.5)
+        await bench.delete("urgent")
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(20)
+        assert not await going(bench)
+        assert await bench.node_of("old")
+        assert (await bench.api.get(NODES, "n1"))["metadata"]["name"] == "n1"
+
+    play(scenario)
+
+
+def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(gpus=1)
+        await bench.claim("shared")
+        shared = [{"name": "gpu", "resourceClaimName": "shared"}]
+        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": shared}
+        await bench.create(
+            GROUPS,
+            {"metadata": {"name": "old"}, "spec": {**policy, "priorityClassName": "low", "disruptionMode": "PodGroup"}},
+        )
+        for name in ("old-0", "old-1"):
+            await bench.pod(name, group="old", claim="shared", priorityClassName="low")
+        await bench.eventually_bound("old-0", "old-1", seconds=1)
+        claim = await bench.api.get(CLAIMS, "shared", NS)
+        assert [entry["resource"] for entry in claim["status"]["reservedFor"]] == ["podgroups"]
+        await bench.claim("urgent")
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(2)
+        assert await going(bench) == {"old-0", "old-1"}
+        await bench.delete("old-0")
+        await asyncio.sleep(2)
+        assert await bench.allocation("shared")
+        await bench.delete("old-1")
+        for name in ("old-0", "old-1"):  # their controller makes them anew
+            await bench.pod(name, group="old", claim="shared", priorityClassName="low")
+        await bench.eventually_bound("urgent")
+        assert not await bench.allocation("shared")
+        assert not await bench.node_of("old-0")
+
+    play(scenario)

@@ -1,0 +1,117 @@
+"""Queueing hints: every event that makes a rejected pod schedulable wakes it without the periodic flush."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from changing_cluster import ZONE, ChangingCluster, obj
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haru.engine import Decision, Options, Profile, decide
+from haru.engine.framework import DEFAULT_PROFILE, DefaultSpread
+from haru.scheduler.queue import queueing_hints
+
+Obj = dict[str, Any]
+GROUP = "scheduling.k8s.io/v1alpha2"
+HARD_DEFAULT = Profile(
+    spread=DefaultSpread(({"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},), system=False)
+)
+SLOW = [HealthCheck.too_slow]
+
+
+def waiting(world: ChangingCluster, size: int) -> tuple[list[Obj], Obj | None]:
+    """A pod, or a gang of which everybody is needed."""
+    pods: list[Obj] = []
+    for number in range(size):
+        # A single pod often asks for one thing only, so that this one thing is what it waits for.
+        spec = world.plain_spec() if size == 1 and world.chance(2) else world.spec(gang=size > 1)
+        if size > 1:
+            spec["schedulingGroup"] = {"podGroupName": "gang"}
+        labels = {"app": world.app()}
+        pods.append(obj("Pod", f"w{number}", spec=spec, status={"phase": "Pending"}, metadata={"labels": labels}))
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    requests = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    world.cluster.apply(obj("ResourceClaim", "gpu", "resource.k8s.io/v1", spec=requests))
+    for pod in pods:
+        world.cluster.apply(pod)
+    if size == 1:
+        return pods, None
+    group = obj("PodGroup", "gang", GROUP, spec={"schedulingPolicy": {"gang": {"minCount": size}}})
+    world.cluster.apply(group)
+    return pods, group
+
+
+def rejected_by(decision: Decision, pods: list[Obj], profile: Profile) -> frozenset[str]:
+    """As the scheduling loop has it."""
+    plugins = {plugin for member in decision.members for plugin in member.plugins}
+    if decision.group is not None:
+        plugins |= queueing_hints.wanted_by(pods, spread=profile is HARD_DEFAULT)
+    return queueing_hints.rejecting(plugins, pods)
+
+
+def helped_by(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
+    if kind == "Pod":
+        return queueing_hints.pod_change(old, new)
+    if kind == "ResourceClaim":
+        return queueing_hints.claim_change(old, new)
+    return queueing_hints.other_change(kind, old, new)
+
+
+def follow(random: Random, size: int, profile: Profile, steps: int) -> Counter[str]:
+    """Lets the cluster change; an attempt is made only where a change woke the unit. Tells what happened, by kind."""
+    world = ChangingCluster(random)
+    pods, group = waiting(world, size)
+    options = Options(profile=profile, new_share_id=lambda: "share")
+    happened: Counter[str] = Counter()
+
+    def attempt() -> Decision:
+        return decide(world.cluster.snapshot(), pods, group=group, options=options)
+
+    decision = attempt()
+    rejected = rejected_by(decision, pods, profile)
+    for _ in range(steps):
+        if decision.status != "unschedulable":
+            return happened
+        change = world.change()
+        now = attempt()
+        helped = helped_by(*change)
+        # What nobody rejected (there was no node) is woken by everything that may help anybody, as the queue does.
+        if helped and (not rejected or helped & rejected):
+            happened["woken"] += 1
+            decision, rejected = now, rejected_by(now, pods, profile)
+            happened[f"helped by {change[0]}"] += now.status == "scheduled"
+        else:
+            happened["left alone"] += 1
+            assert now.status == "unschedulable", f"{change} made it schedulable; it was rejected by {sorted(rejected)}"
+    return happened
+
+
+randoms = st.randoms(use_true_random=False)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(randoms, st.integers(1, 3), st.sampled_from([DEFAULT_PROFILE, HARD_DEFAULT]))
+def test_helpful_events_wake_pending_pods(random: Random, size: int, profile: Profile) -> None:
+    follow(random, size, profile, 10)
+
+
+@pytest.mark.nightly
+@settings(max_examples=20_000, deadline=None, suppress_health_check=SLOW)
+@given(randoms, st.integers(1, 3), st.sampled_from([DEFAULT_PROFILE, HARD_DEFAULT]))
+def test_helpful_events_wake_pending_pods_in_long_runs(random: Random, size: int, profile: Profile) -> None:
+    follow(random, size, profile, 30)
+
+
+@pytest.mark.nightly
+def test_generated_changes_cover_all_kinds() -> None:
+    """Most kinds of change help now and then, and not every change wakes somebody."""
+    happened: Counter[str] = Counter()
+    for seed in range(3000):
+        happened += follow(Random(seed), 1 + seed % 3, DEFAULT_PROFILE, 25)
+    kinds = {"Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "DeviceClass", "ResourceSlice"}
+    assert {kind for kind in kinds if not happened[f"helped by {kind}"]} == set(), happened
+    assert happened["left alone"] > happened["woken"] / 2
