@@ -348,7 +348,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: bus
     version = ("get", "job/j", "resourceclaimtemplate/t", "-o", "jsonpath={.items[*].metadata.resourceVersion}")
     await kubectl.ok("apply", "--server-side", "-f", "-", input=both)
     first = await kubectl.ok(*version)
-    monkeypatch.setattr(kubectl.app.core, "clock", lambda: datetime.now(UTC) + timedelta(minutes=1))
+    monkeypatch.setattr(kubectl.app.objects, "clock", lambda: datetime.now(UTC) + timedelta(minutes=1))
     await kubectl.ok("apply", "--server-side", "-f", "-", input=both)
     assert await kubectl.ok(*version) == first
     assert (await kubectl.run("diff", "--server-side", "-f", "-", input=both)).code == 0
