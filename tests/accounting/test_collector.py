@@ -25,7 +25,7 @@ POD = known_kind("v1", "Pod")
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a look takes on a loaded machine, the next one follows at once."""
-    monkeypatch.setattr(keeping, "_PAUSE_PER_LOOK", 0.0)
+    monkeypatch.setattr(keeping, "_PAUSE_FACTOR", 0.0)
 
 
 async def made(client: ApiClient, *objects: Obj) -> None:
