@@ -94,9 +94,9 @@ def allocate(
     if not wanted:
         return Allocated(())
     views = gather(snapshot, node, features)
-    board = AllocationProblem(views, allocated, node, wanted, features)
-    answer = solve(board, step_budget, expired, scoring=scoring)
-    return answer if isinstance(answer, DoesNotFit) else Allocated(answer.results(board, new_share_id))
+    problem = AllocationProblem(views, allocated, node, wanted, features)
+    answer = solve(problem, step_budget, expired, scoring=scoring)
+    return answer if isinstance(answer, DoesNotFit) else Allocated(answer.results(problem, new_share_id))
 
 
 def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list[PoolView]:
@@ -108,46 +108,46 @@ def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list
 
 
 def solve(
-    board: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None = None, *, scoring: bool = False
+    problem: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None = None, *, scoring: bool = False
 ) -> Solution | DoesNotFit:
-    """The first solution on a board; with `scoring` in the order of `preference`, if that has an answer."""
-    if scoring and not board.hopeless:
-        found = _solve_preferred(board, step_budget, expired)
+    """The first solution on a problem; with `scoring` in the order of `preference`, if that has an answer."""
+    if scoring and not problem.hopeless:
+        found = _solve_preferred(problem, step_budget, expired)
         if found is not None:
             return found
-    search = None if board.hopeless else DeviceSearch(board, step_budget, expired)
+    search = None if problem.hopeless else DeviceSearch(problem, step_budget, expired)
     picks = None if search is None else search.solve()
     if search is None or picks is None:
-        invalid = tuple(str(view.key) for view in board.all_views if view.status == "invalid")
+        invalid = tuple(str(view.key) for view in problem.all_views if view.status == "invalid")
         if invalid:
             return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),))
         return DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
     asks = [
         [request.asks[chosen.get(number, 0)] for number, request in enumerate(claim.requests)]
-        for claim, chosen in zip(board.claims, search.chosen, strict=True)
+        for claim, chosen in zip(problem.claims, search.chosen, strict=True)
     ]
-    return Solution(tuple(board.claims), picks, asks)
+    return Solution(tuple(problem.claims), picks, asks)
 
 
 def _solve_preferred(
-    board: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None
+    problem: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None
 ) -> Solution | DoesNotFit | None:
     """The first solution in the order of preference; None where the usual order is to decide.
 
     The search is exact, so in either order there is a solution or there is none. Only where this one is not found
     within the budget, or its devices cannot be written down as one allocation, the usual order may know better.
     """
-    order = preferred(board)
+    order = preferred(problem)
     if order is None:
         return None
     try:
-        found = solve(board.in_order(order), step_budget, expired)
+        found = solve(problem.in_order(order), step_budget, expired)
         if isinstance(found, DoesNotFit):
             return found
         picks = [[pick._replace(position=order[pick.position]) for pick in own] for own in found.picks]
         found = found._replace(picks=picks)
-        if not all(view.confined for view in board.views):
-            found.results(board, str)
+        if not all(view.confined for view in problem.views):
+            found.results(problem, str)
     except (AllocationError, GaveUp):
         return None
     return found

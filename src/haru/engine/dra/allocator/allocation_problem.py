@@ -1,8 +1,7 @@
-"""The problem as the search sees it: positions, asks with their candidates, counters; everything that depends on the
-node but not on what the search tries.
+"""The problem of one node as the search sees it: its devices by position, and each request with its candidates.
 
-Positions number the devices of the node's sound pools in the order in which they are tried. An ask's candidates are
-the positions that are worth trying whatever else is chosen; the errors among them count when the search reaches them.
+A request's candidates are the positions that are worth trying whatever else is chosen; the errors among them count when
+the search reaches them.
 Source: KEP-4381; the order of checks is kube-scheduler's.
 """
 

@@ -1,11 +1,11 @@
 """The search: the first complete choice of devices in a fixed order.
 
 Claims are filled in order, requests of a claim in order, alternatives in order of preference, devices of a request one
-by one at ascending positions. The walk keeps its own stack (a pod can ask for more devices than Python nests calls).
-A claim holds at most 32 devices: where only that stands in the way, the walk leaves everything up to the last choice
-of an alternative of that claim at once.
+by one at ascending positions. The search keeps its own stack (a pod can ask for more devices than Python nests calls).
+A claim holds at most 32 devices: where only that limit is exceeded, the search backtracks to the last choice of an
+alternative of that claim at once.
 
-Only branches without an outcome are skipped, so the result is the one that the plain walk finds: of equal devices one
+Only branches without an outcome are skipped, so the result is that of the plain search: of equal devices one
 is tried at each place; a state that failed is not entered again; a state is not entered in which a count shows that
 the rest cannot be had.
 Source: KEP-4381, KEP-4816 (alternatives, limit); the order is kube-scheduler's.
@@ -66,10 +66,10 @@ class Frame:
 
 
 class DeviceSearch:
-    """One walk over a board. `solve` gives the picks per claim, or None. It ends when `expired` says so."""
+    """Searches one problem: `solve` returns the picks per claim, or None; it ends when `expired` says so."""
 
-    def __init__(self, board: AllocationProblem, budget: int, expired: Callable[[], bool] | None = None) -> None:
-        self._board = board
+    def __init__(self, problem: AllocationProblem, budget: int, expired: Callable[[], bool] | None = None) -> None:
+        self._problem = problem
         self._budget = budget
         self._expired = expired
         self.steps = 0
@@ -77,8 +77,8 @@ class DeviceSearch:
         self._looked = 0
         self._much = _MUCH
         self._credit = 0
-        self.chosen: list[dict[int, int]] = [{} for _ in board.claims]
-        self._ledger = SearchState(board)
+        self.chosen: list[dict[int, int]] = [{} for _ in problem.claims]
+        self._ledger = SearchState(problem)
         self._known: NogoodStore | None = None
         self._bounds: PruningBounds | None = None
         self._frames: list[Frame] = []
@@ -87,7 +87,7 @@ class DeviceSearch:
     @property
     def _memory(self) -> NogoodStore:
         if self._known is None:
-            self._known = NogoodStore(self._board, ProblemSymmetry(self._board), self._ledger)
+            self._known = NogoodStore(self._problem, ProblemSymmetry(self._problem), self._ledger)
         return self._known
 
     def solve(self) -> list[list[Pick]] | None:
@@ -109,24 +109,24 @@ class DeviceSearch:
         self._failures += 1
         self._credit += _CREDIT
         if self._failures == 1:
-            plans = [plan for claim in self._board.plans for asks in claim for plan in asks]
+            plans = [plan for claim in self._problem.plans for asks in claim for plan in asks]
             self._much += 2 * sum(len(plan.candidates) for plan in plans)
-            return self._board.too_few()
+            return self._problem.too_few()
         if self._bounds is not None or (self._failures < _EASY and self._looked < self._much):
             return False
-        self._bounds = PruningBounds(self._board)
-        first = next(claim for claim, plans in enumerate(self._board.plans) if plans)
-        return self._bounds.hopeless(SearchState(self._board), SearchPlace(first, 0))
+        self._bounds = PruningBounds(self._problem)
+        first = next(claim for claim, plans in enumerate(self._problem.plans) if plans)
+        return self._bounds.hopeless(SearchState(self._problem), SearchPlace(first, 0))
 
     def _enter(self, claim: int, request: int, plan: SubrequestPlan | None, done: int, start: int) -> Signal:
         """Open the next place of the walk, if it can be opened."""
-        plans = self._board.plans
+        plans = self._problem.plans
         while claim < len(plans):
             if request == len(plans[claim]):
                 claim, request = claim + 1, 0
                 continue
             if plan is None:
-                if self._board.claims[claim].requests[request].prioritized:
+                if self._problem.claims[claim].requests[request].prioritized:
                     return self._push(Frame(SearchPlace(claim, request), 0))
                 plan, done, start = plans[claim][request][0], 0, 0
             if plan.takes_all and not plan.candidates:
@@ -217,7 +217,7 @@ class DeviceSearch:
         return self._next_device(frame, frame.place.plan)
 
     def _next_alternative(self, frame: Frame) -> Signal:
-        plans = self._board.plans[frame.place.claim][frame.place.request]
+        plans = self._problem.plans[frame.place.claim][frame.place.request]
         if frame.next == len(plans):
             return self._close(frame, frame.limited)
         plan = plans[frame.next]
@@ -229,7 +229,7 @@ class DeviceSearch:
         position, ledger = plan.candidates[frame.place.done], self._ledger
         if (
             not ledger.in_use(frame.place.claim, plan, position)
-            and self._board.usable(position, plan.ask)
+            and self._problem.usable(position, plan.ask)
             and ledger.share_fits(plan, position)
             and self._take(frame, plan, position)
         ):

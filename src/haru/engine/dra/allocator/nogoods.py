@@ -38,13 +38,13 @@ class NogoodScope(NamedTuple):
 class NogoodStore:
     """Makes keys of states and keeps those that failed."""
 
-    def __init__(self, board: AllocationProblem, layout: ProblemSymmetry, ledger: SearchState) -> None:
-        self._board = board
+    def __init__(self, problem: AllocationProblem, layout: ProblemSymmetry, ledger: SearchState) -> None:
+        self._problem = problem
         self._layout = layout
         self._ledger = ledger
         self._plain = [(n, k) for n, k in enumerate(layout.kinds) if layout.group_of[k.positions[0]] < 0]
-        self._pending = _pending_constraints(board)
-        self._admins = _pending_admins(board)
+        self._pending = _pending_constraints(problem)
+        self._admins = _pending_admins(problem)
         self._group_states: list[dict[int, Hashable]] = [{} for _ in layout.groups]
         self.failed: dict[Hashable, bool] = {}
         """Failed states, and whether it was only the limit that stood in the way."""
@@ -72,7 +72,7 @@ class NogoodStore:
     def state_key(self, place: SearchPlace) -> Hashable:
         """Return a key of the state at a place: with equal keys the rest of the search is alike."""
         claim, request, plan, done, start = place
-        plans, states = self._board.plans[claim][request], self._ledger.states[claim]
+        plans, states = self._problem.plans[claim][request], self._ledger.states[claim]
         scope = NogoodScope(
             plan.number if plan is not None else plans[0].number,
             plan.number if plan is not None else -1,
@@ -158,10 +158,10 @@ class NogoodStore:
         return (group.type, tuple(left[counter] for counter in group.counters), touched)
 
 
-def _pending_constraints(board: AllocationProblem) -> list[list[tuple[int, ...]]]:
+def _pending_constraints(problem: AllocationProblem) -> list[list[tuple[int, ...]]]:
     """Per claim and request: the constraints that apply to it or to a later request of the claim."""
     pending = []
-    for plans in board.plans:
+    for plans in problem.plans:
         found: list[tuple[int, ...]] = []
         known: set[int] = set()
         for request in reversed(plans):
@@ -171,14 +171,14 @@ def _pending_constraints(board: AllocationProblem) -> list[list[tuple[int, ...]]
     return pending
 
 
-def _pending_admins(board: AllocationProblem) -> list[list[tuple[int, bool]]]:
+def _pending_admins(problem: AllocationProblem) -> list[list[tuple[int, bool]]]:
     """Per claim and request: the claim, if it or a later request of it has admin access, and whether anything has."""
     pending: list[list[tuple[int, bool]]] = []
     anywhere = False
-    for number in range(len(board.plans) - 1, -1, -1):
+    for number in range(len(problem.plans) - 1, -1, -1):
         found: list[tuple[int, bool]] = []
         here = -1
-        for plans in reversed(board.plans[number]):
+        for plans in reversed(problem.plans[number]):
             if any(plan.ask.admin for plan in plans):
                 here, anywhere = number, True
             found.append((here, anywhere))

@@ -117,20 +117,20 @@ class Remainder(NamedTuple):
 class PruningBounds:
     """Answers `hopeless` for a place of the walk, given what has been taken."""
 
-    def __init__(self, board: AllocationProblem) -> None:
-        self._board = board
+    def __init__(self, problem: AllocationProblem) -> None:
+        self._problem = problem
         self._values: dict[tuple[int, str], Values | None] = {}
-        self._plain = not (board.sharing or board.counting)
+        self._plain = not (problem.sharing or problem.counting)
         """Whether a device is free unless it is taken."""
         self._taken: dict[int, dict[str, int]] = {}
         self._cards: dict[int, CounterGroups] = {}
         self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
-        self._rest, barriers = _rests(board)
+        self._rest, barriers = _rests(problem)
         self._costs = [
             [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
-            for claim, rests in zip(board.plans, self._rest, strict=True)
+            for claim, rests in zip(problem.plans, self._rest, strict=True)
         ]
-        self._applicable = not barriers or not _may_exceed_limit(board)
+        self._applicable = not barriers or not _may_exceed_limit(problem)
 
     def cost(self, place: SearchPlace) -> int:
         """Return how many devices `hopeless` looks at there."""
@@ -139,7 +139,7 @@ class PruningBounds:
     def hopeless(self, ledger: SearchState, place: SearchPlace) -> bool:
         """Tell whether a count proves that nothing can come of this place; False says nothing."""
         claim, request, plan, done, start = place
-        plans: Request = (plan,) if plan is not None else tuple(self._board.plans[claim][request])
+        plans: Request = (plan,) if plan is not None else tuple(self._problem.plans[claim][request])
         if not self._applicable or any(_barrier(p) for p in plans):
             return False
         demands = [(claim, plans, done, start)]
@@ -176,23 +176,23 @@ class PruningBounds:
         """Whether no device that a request takes can be taken by another one."""
         if self._plain:
             return not any(p.ask.admin for p in plans)
-        return not any(p.ask.admin or any(map(self._board.shareable, p.candidates)) for p in plans)
+        return not any(p.ask.admin or any(map(self._problem.shareable, p.candidates)) for p in plans)
 
     def _rivals_agree(self, ledger: SearchState, wanted: list[tuple[int, list[int]]]) -> bool:
         positions = {p for _, found in wanted for p in found}
         if len(positions) * sum(needed for needed, _ in wanted) > _MAX_RIVALRY:
             return True
-        board = self._board
+        problem = self._problem
         clusters: dict[tuple[int, int], int] = {}
         members: dict[int, list[int]] = {}
         cluster_of: dict[int, int] = {}
         for position in sorted(positions):
-            charge = board.charge(position)
+            charge = problem.charge(position)
             if charge:
-                key = (board.view_of[position], self._cards_of(board.view_of[position]).of[position])
+                key = (problem.view_of[position], self._cards_of(problem.view_of[position]).of[position])
                 number = cluster_of[position] = clusters.setdefault(key, len(clusters))
                 members.setdefault(number, []).append(position)
-        limits = {number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()}
+        limits = {number: self._capacity(ledger, problem.view_of[found[0]], found) for number, found in members.items()}
         return HallCheck(cluster_of, limits).satisfiable(wanted)
 
     def _note_matches(
@@ -201,7 +201,7 @@ class PruningBounds:
         """What a request wants of one value, whichever alternative is chosen."""
         if any(plan.takes_all for plan in plans):
             return
-        constraints = self._board.claims[claim].constraints
+        constraints = self._problem.claims[claim].constraints
         need = min(plan.needed for plan in plans)
         for index in set.intersection(*(set(plan.constraints) for plan in plans)):
             if constraints[index].match:
@@ -239,7 +239,7 @@ class PruningBounds:
         if start:
             candidates = candidates[bisect_left(candidates, start) :]
         if self._plain and not plan.ask.admin:
-            owners, allocated = ledger.owners, self._board.allocated
+            owners, allocated = ledger.owners, self._problem.allocated
             free = [p for p in candidates if not owners.get(p) and p not in allocated]
             return [p for p in free if ledger.constrained(claim, plan, p) is not None] if plan.constraints else free
         return [p for p in candidates if self._free(ledger, claim, plan, p)]
@@ -260,9 +260,9 @@ class PruningBounds:
         need: int,
         common: ConstraintDomain,
     ) -> bool:
-        constraints = self._board.claims[claim].constraints
+        constraints = self._problem.claims[claim].constraints
         matched = [i for i in plan.constraints if constraints[i].match]
-        alone = not _has_alternatives(self._board, claim)
+        alone = not _has_alternatives(self._problem, claim)
         for index in plan.constraints:
             if not constraints[index].match:
                 values = set(self._all_values(free, constraints[index].attribute))
@@ -305,13 +305,13 @@ class PruningBounds:
 
     def _charged(self, free: list[int]) -> tuple[dict[int, list[int]], int]:
         """The devices that draw on counters, by view; and how many do not."""
-        board = self._board
+        problem = self._problem
         groups: dict[int, list[int]] = {}
         plain = 0
         for position in free:
             # Shares of one device are charged once, so a shareable device may cost nothing more.
-            if board.charge(position) and not board.shareable(position):
-                groups.setdefault(board.view_of[position], []).append(position)
+            if problem.charge(position) and not problem.shareable(position):
+                groups.setdefault(problem.view_of[position], []).append(position)
             else:
                 plain += 1
         return groups, plain
@@ -336,20 +336,20 @@ class PruningBounds:
     def _cards_of(self, view: int) -> CounterGroups:
         found = self._cards.get(view)
         if found is None:
-            here = [position for position, number in enumerate(self._board.view_of) if number == view]
-            found = self._cards[view] = CounterGroups({position: self._board.charge(position) for position in here})
+            here = [position for position, number in enumerate(self._problem.view_of) if number == view]
+            found = self._cards[view] = CounterGroups({position: self._problem.charge(position) for position in here})
         return found
 
     def _most(self, found: list[int], left: Sequence[int]) -> int:
         """How many devices of one card can be given out together, or at least not more than so many."""
         if len(found) == 1:
             return 1
-        exact = max_partitions([self._board.charge(p) for p in found], left)
+        exact = max_partitions([self._problem.charge(p) for p in found], left)
         if exact is not None:
             return exact
         members: dict[int, list[dict[int, int]]] = {}
         for position in found:
-            charge = self._board.charge(position)
+            charge = self._problem.charge(position)
             members.setdefault(charge[0][0], []).append(dict(charge))
         total = 0
         for charges in members.values():
@@ -362,22 +362,22 @@ class PruningBounds:
         """What a device takes of counters of one name, and of all whose names differ in their number only."""
         taken = self._taken.get(position)
         if taken is None:
-            names = self._board.views[self._board.view_of[position]].counter_names
+            names = self._problem.views[self._problem.view_of[position]].counter_names
             taken = self._taken[position] = {}
-            for counter, amount in self._board.charge(position):
+            for counter, amount in self._problem.charge(position):
                 for name in _spellings(names[counter][1]):
                     taken[name] = taken.get(name, 0) + amount
         return taken
 
     def _counters_suffice(self, ledger: SearchState, least: Counter[str], usable: Iterable[int]) -> bool:
         """Whether the counters that any of these devices draws on have enough left together."""
-        board = self._board
+        problem = self._problem
         total: Counter[str] = Counter()
-        counters = {(board.view_of[p], counter) for p in usable for counter, _ in board.charge(p)}
+        counters = {(problem.view_of[p], counter) for p in usable for counter, _ in problem.charge(p)}
         for view, counter in counters:
             left = ledger.left[view][counter]
             if left > 0:
-                for name in _spellings(board.views[view].counter_names[counter][1]):
+                for name in _spellings(problem.views[view].counter_names[counter][1]):
                     total[name] += left
         return all(total[name] >= amount for name, amount in least.items())
 
@@ -388,7 +388,7 @@ class PruningBounds:
     def _of(self, position: int, attribute: str) -> list[Value]:
         key = (position, attribute)
         if key not in self._values:
-            self._values[key] = self._board.constraint_values(position, attribute)
+            self._values[key] = self._problem.constraint_values(position, attribute)
         values = self._values[key]
         return [(values[0], value) for value in values[1]] if values is not None else []
 
@@ -408,18 +408,18 @@ def _barrier(plan: SubrequestPlan) -> bool:
     return plan.faulty or (plan.takes_all and bool(plan.constraints))
 
 
-def _has_alternatives(board: AllocationProblem, claim: int) -> bool:
-    return any(request.prioritized for request in board.claims[claim].requests)
+def _has_alternatives(problem: AllocationProblem, claim: int) -> bool:
+    return any(request.prioritized for request in problem.claims[claim].requests)
 
 
-def _rests(board: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]]]], bool]:
+def _rests(problem: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]]]], bool]:
     """Per claim and request, the requests that follow it up to the first that may end in an error."""
     rests: list[list[list[tuple[int, Request]]]] = []
     following: list[tuple[int, Request]] = []
     barriers = False
-    for claim in range(len(board.plans) - 1, -1, -1):
+    for claim in range(len(problem.plans) - 1, -1, -1):
         found: list[list[tuple[int, Request]]] = []
-        for plans in reversed(board.plans[claim]):
+        for plans in reversed(problem.plans[claim]):
             found.append(following)
             if any(_barrier(p) for p in plans):
                 following, barriers = [], True
@@ -429,5 +429,5 @@ def _rests(board: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]
     return rests[::-1], barriers
 
 
-def _may_exceed_limit(board: AllocationProblem) -> bool:
-    return any(sum(max(p.needed for p in plans) for plans in claim) > MAX_RESULTS for claim in board.plans)
+def _may_exceed_limit(problem: AllocationProblem) -> bool:
+    return any(sum(max(p.needed for p in plans) for plans in claim) > MAX_RESULTS for claim in problem.plans)

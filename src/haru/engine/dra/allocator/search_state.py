@@ -43,45 +43,46 @@ class Undo(NamedTuple):
 
 
 class SearchState:
-    """The state of a walk over a board. `pick` changes it or leaves it as it was; `take_back` undoes the last pick."""
+    """What a search has taken. `pick` changes it or leaves it as it was; `take_back` undoes the last pick."""
 
-    def __init__(self, board: AllocationProblem) -> None:
-        self.board = board
-        self._sharing = board.sharing
-        self.picks: list[list[Pick]] = [[] for _ in board.claims]
+    def __init__(self, problem: AllocationProblem) -> None:
+        self.problem = problem
+        self._sharing = problem.sharing
+        self.picks: list[list[Pick]] = [[] for _ in problem.claims]
         self.owners: dict[int, tuple[int, ...]] = {}
-        self.used: dict[int, tuple[int, ...]] = dict(board.consumed)
-        self.left: list[list[int]] = [list(counters) for counters in board.counters_left]
+        self.used: dict[int, tuple[int, ...]] = dict(problem.consumed)
+        self.left: list[list[int]] = [list(counters) for counters in problem.counters_left]
         self.states: list[list[State]] = [
-            [None if c.match else frozenset() for c in claim.constraints] for claim in board.claims
+            [None if c.match else frozenset() for c in claim.constraints] for claim in problem.claims
         ]
 
     def in_use(self, claim: int, plan: SubrequestPlan, position: int) -> bool:
         """Whether the device cannot be had because it is taken, as far as this plan has to mind."""
         if plan.ask.admin:
             return claim in self.owners.get(position, ())
-        return bool(self.owners.get(position)) or position in self.board.allocated
+        return bool(self.owners.get(position)) or position in self.problem.allocated
 
     def share_fits(self, plan: SubrequestPlan, position: int) -> bool:
         """Whether a shareable device has room for another share; for other devices the question does not arise."""
-        if not self._sharing or not self.board.devices[position].shape.shareable:
+        if not self._sharing or not self.problem.devices[position].shape.shareable:
             return True
-        return fits(self.board.devices[position].shape, plan.ask.wanted, self.used.get(position))
+        return fits(self.problem.devices[position].shape, plan.ask.wanted, self.used.get(position))
 
     def counters_fit(self, position: int) -> bool:
         """Whether what the device consumes is left in its counters."""
-        left = self.left[self.board.view_of[position]]
-        for counter, amount in self.board.charge(position):  # noqa: SIM110 - innermost: a generator takes twice as long
+        left = self.left[self.problem.view_of[position]]
+        # A generator takes twice as long here, in the innermost loop.
+        for counter, amount in self.problem.charge(position):  # noqa: SIM110
             if left[counter] < amount:
                 return False
         return True
 
     def pick(self, claim: int, plan: SubrequestPlan, position: int) -> Undo | None:
         """Take a device for a plan, if counters and constraints allow it; AllocationError where it had to be."""
-        board, before = self.board, self.states[claim]
-        shareable = board.shareable(position)
+        problem, before = self.problem, self.states[claim]
+        shareable = problem.shareable(position)
         used = self.used.get(position)
-        charged = bool(board.charge(position)) and not (shareable and used is not None)
+        charged = bool(problem.charge(position)) and not (shareable and used is not None)
         if charged and not self.counters_fit(position):
             return None
         if plan.constraints:
@@ -89,8 +90,8 @@ class SearchState:
             if states is None:
                 if plan.takes_all:
                     raise AllocationError(
-                        f"claim {board.claims[claim].name}, request {plan.ask.name}: cannot add device "
-                        f"{board.device_id(position)} because a claim constraint would not be satisfied"
+                        f"claim {problem.claims[claim].name}, request {plan.ask.name}: cannot add device "
+                        f"{problem.device_id(position)} because a claim constraint would not be satisfied"
                     )
                 return None
             self.states[claim] = states
@@ -98,7 +99,7 @@ class SearchState:
             self._charge(position, -1)
         consumed = None
         if shareable:
-            consumed = board.share(position, plan.ask)
+            consumed = problem.share(position, plan.ask)
             base = used or (0,) * len(consumed)
             self.used[position] = tuple(u + c for u, (c, _) in zip(base, consumed, strict=True))
         else:
@@ -128,8 +129,8 @@ class SearchState:
         """The claim's constraints after this device, or None if one forbids it."""
         states = list(self.states[claim])
         for index in plan.constraints:
-            constraint = self.board.claims[claim].constraints[index]
-            values = self.board.constraint_values(position, constraint.attribute)
+            constraint = self.problem.claims[claim].constraints[index]
+            values = self.problem.constraint_values(position, constraint.attribute)
             state = states[index]
             after: State = None
             if constraint.match:
@@ -142,6 +143,6 @@ class SearchState:
         return states
 
     def _charge(self, position: int, sign: int) -> None:
-        left = self.left[self.board.view_of[position]]
-        for counter, amount in self.board.charge(position):
+        left = self.left[self.problem.view_of[position]]
+        for counter, amount in self.problem.charge(position):
             left[counter] += sign * amount

@@ -1,4 +1,4 @@
-"""Which devices of a board are equal, so that one of them is tried in place of all.
+"""Which devices of a problem are equal, so that one of them is tried in place of all.
 
 Two positions are of one kind if the same asks want them and no constraint, counter or capacity tells them apart.
 Devices that share counters form a group (a card with its partitions); groups are of one type if their devices are of
@@ -37,29 +37,29 @@ class CounterSymmetryClass:
 
 
 class ProblemSymmetry:
-    """Kinds and groups of a board's devices; those that no plan wants are in neither."""
+    """Kinds and groups of a problem's devices; those that no plan wants are in neither."""
 
-    def __init__(self, board: AllocationProblem) -> None:
-        self.kind_of: list[int] = [-1] * len(board.devices)
-        self.group_of: list[int] = [-1] * len(board.devices)
-        self.place: list[int] = [0] * len(board.devices)
+    def __init__(self, problem: AllocationProblem) -> None:
+        self.kind_of: list[int] = [-1] * len(problem.devices)
+        self.group_of: list[int] = [-1] * len(problem.devices)
+        self.place: list[int] = [0] * len(problem.devices)
         self.kinds: list[DeviceSymmetryClass] = []
         self.groups: list[CounterSymmetryClass] = []
-        wanted = _wanted_by(board)
-        clusters = _clusters(board, wanted)
-        unlike = _unlike(board)
-        attributes = sorted({c.attribute for claim in board.claims for c in claim.constraints})
+        wanted = _wanted_by(problem)
+        clusters = _clusters(problem, wanted)
+        unlike = _unlike(problem)
+        attributes = sorted({c.attribute for claim in problem.claims for c in claim.constraints})
         numbers: dict[Hashable, int] = {}
         members: list[list[int]] = []
         local = {counter: i for _, counters, _ in clusters for i, counter in enumerate(counters)}
         for position, plans in wanted.items():
-            view = board.view_of[position]
+            view = problem.view_of[position]
             key: Hashable = (
                 tuple(plans),
-                tuple(board.constraint_values(position, a) for a in attributes),
-                tuple((local[(view, counter)], amount) for counter, amount in board.charge(position)),
-                board.devices[position].shape.capacity if board.shareable(position) else None,
-                position in board.allocated,
+                tuple(problem.constraint_values(position, a) for a in attributes),
+                tuple((local[(view, counter)], amount) for counter, amount in problem.charge(position)),
+                problem.devices[position].shape.capacity if problem.shareable(position) else None,
+                position in problem.allocated,
                 position if position in unlike else -1,
             )
             number = numbers.setdefault(key, len(numbers))
@@ -82,10 +82,10 @@ class ProblemSymmetry:
             self.groups.append(CounterSymmetryClass(kind, view, numbers_only, tuple(positions), wanting, max(wanting)))
 
 
-def _wanted_by(board: AllocationProblem) -> dict[int, list[int]]:
+def _wanted_by(problem: AllocationProblem) -> dict[int, list[int]]:
     """The plans that want each position, by number, ascending positions; negative where reaching it is an error."""
     wanted: dict[int, list[int]] = {}
-    for claim in board.plans:
+    for claim in problem.plans:
         for plans in claim:
             for plan in plans:
                 for position in plan.candidates:
@@ -93,11 +93,11 @@ def _wanted_by(board: AllocationProblem) -> dict[int, list[int]]:
     return dict(sorted(wanted.items()))
 
 
-def _unlike(board: AllocationProblem) -> set[int]:
+def _unlike(problem: AllocationProblem) -> set[int]:
     """Where all are needed, which of two equal devices is gone decides whether a constraint's error is come upon."""
     return {
         position
-        for claim in board.plans
+        for claim in problem.plans
         for plans in claim
         for plan in plans
         if plan.takes_all and plan.constraints
@@ -108,7 +108,7 @@ def _unlike(board: AllocationProblem) -> set[int]:
 Cluster = tuple[int, tuple[Drawn, ...], list[int]]
 
 
-def _clusters(board: AllocationProblem, wanted: dict[int, list[int]]) -> list[Cluster]:
+def _clusters(problem: AllocationProblem, wanted: dict[int, list[int]]) -> list[Cluster]:
     """View, counters (each with its view) and wanted positions of each set of devices that counters tie together."""
-    drawing = ((p, [(board.view_of[p], counter) for counter, _ in board.charge(p)]) for p in wanted)
+    drawing = ((p, [(problem.view_of[p], counter) for counter, _ in problem.charge(p)]) for p in wanted)
     return [(counters[0][0], counters, positions) for counters, positions in counter_groups(drawing)]

@@ -39,45 +39,45 @@ class Rank(NamedTuple):
     position: int
 
 
-def preferred(board: AllocationProblem) -> list[int] | None:
-    """All positions of a board, those to be tried first first; None where the order had better stay as it is.
+def preferred(problem: AllocationProblem) -> list[int] | None:
+    """All positions of a problem, those to be tried first first; None where the order had better stay as it is.
 
     That is where it makes no difference, or where an error may come upon the search: whether it does depends on the
     order, and the outcome must not.
     """
-    if _may_fail(board):
+    if _may_fail(problem):
         return None
-    counting = [plan for claim in board.plans for plans in claim for plan in plans if not plan.takes_all]
+    counting = [plan for claim in problem.plans for plans in claim for plan in plans if not plan.takes_all]
     wanted = sorted({position for plan in counting for position in plan.candidates})
-    order = _ranked(board, wanted)
+    order = _ranked(problem, wanted)
     if order == sorted(order):
         return None
     chosen = set(order)
-    return order + [position for position in range(len(board.devices)) if position not in chosen]
+    return order + [position for position in range(len(problem.devices)) if position not in chosen]
 
 
-def _may_fail(board: AllocationProblem) -> bool:
+def _may_fail(problem: AllocationProblem) -> bool:
     """Whether some device, if it is looked at, ends the attempt: a selector fails, a constraint on all of them."""
     try:
-        for view in board.views:
+        for view in problem.views:
             for device in view.devices if view.table.placed else ():
                 if device.placement is not None:
-                    matches_node(device.placement, board.node)
+                    matches_node(device.placement, problem.node)
     except AllocationError:
         return True
-    plans = [plan for claim in board.plans for request in claim for plan in request]
+    plans = [plan for claim in problem.plans for request in claim for plan in request]
     return any(plan.faulty or (plan.takes_all and plan.constraints) for plan in plans)
 
 
-def _ranked(board: AllocationProblem, wanted: list[int]) -> list[int]:
+def _ranked(problem: AllocationProblem, wanted: list[int]) -> list[int]:
     """Those that can be had at all, by rank: what is left of counters before the search never becomes more."""
     maxima: dict[str, dict[str, int]] = {}
-    for view in board.views:
+    for view in problem.views:
         known = maxima.setdefault(view.key.driver, {})
         for name, value in view.table.largest.items():
             known[name] = max(value, known.get(name, 0))
-    looks = [_Look(board, number, maxima[view.key.driver]) for number, view in enumerate(board.views)]
-    ranks = [rank for p in wanted if (rank := looks[board.view_of[p]].rank(p)) is not None]
+    looks = [_Look(problem, number, maxima[view.key.driver]) for number, view in enumerate(problem.views)]
+    ranks = [rank for p in wanted if (rank := looks[problem.view_of[p]].rank(p)) is not None]
     best: dict[tuple[int, int], tuple[tuple[int, ...], int]] = {}
     for rank in ranks:
         key = (rank.card[1], rank.size)
@@ -88,16 +88,16 @@ def _ranked(board: AllocationProblem, wanted: list[int]) -> list[int]:
 
 
 class _Look:
-    """One view of a board as its devices are in use before the search."""
+    """One view of a problem as its devices are in use before the search."""
 
-    def __init__(self, board: AllocationProblem, number: int, maxima: Maxima) -> None:
-        self._board = board
-        self._view = board.views[number]
-        self._offset = board.offsets[number]
-        self._left = board.counters_left[number]
+    def __init__(self, problem: AllocationProblem, number: int, maxima: Maxima) -> None:
+        self._problem = problem
+        self._view = problem.views[number]
+        self._offset = problem.offsets[number]
+        self._left = problem.counters_left[number]
         self._maxima = maxima
         self._cards = cards_of(self._view, maxima)
-        self._in_use = {p for p in (*board.allocated, *board.consumed) if board.view_of[p] == number}
+        self._in_use = {p for p in (*problem.allocated, *problem.consumed) if problem.view_of[p] == number}
         self._states: dict[int, tuple[bool, Losses]] = {}
         self._taken: dict[int, int] = {}
         """The devices in use of each card, as bits, by the card's first place."""
@@ -126,9 +126,9 @@ class _Look:
 
     def _size(self, position: int, place: int) -> int:
         size = self._cards.sizes[place]
-        if not self._board.shareable(position):
+        if not self._problem.shareable(position):
             return size
-        used = self._board.consumed.get(position)
+        used = self._problem.consumed.get(position)
         return size + WHOLE if used is None else size_of(self._view.devices[place].shape, self._maxima, used)
 
     def _state(self, card: Card) -> tuple[bool, Losses]:
