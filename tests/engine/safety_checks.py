@@ -149,7 +149,7 @@ def promised_above(world: World, priority: int) -> frozenset[tuple[str, str]]:
     """The places that more important pods are known to be promised: pod and node."""
     snapshot = world.cluster.snapshot()
     found = {(path, one.node) for path, one in snapshot.nominations.items() if one.priority > priority}
-    told = (snapshot.pods[path] for path in snapshot.nominated if path in snapshot.pods)
+    told = (snapshot.pods[path] for path in snapshot.pod_index.nominated if path in snapshot.pods)
     return frozenset(found | {(pod.key.path, pod.nominated_node) for pod in told if pod.priority > priority})
 
 

@@ -40,8 +40,8 @@ def digest(snapshot: Snapshot) -> Any:
         "groups": dict(sorted(snapshot.groups.items())),
         "devices": dict(sorted(snapshot.allocated.devices.items())),
         "pools": sorted(snapshot.devices.pools),
-        "anti": sorted(snapshot.anti_affine),
-        "nominated": sorted(snapshot.nominated),
+        "anti": sorted(snapshot.pod_index.anti_affinity),
+        "nominated": sorted(snapshot.pod_index.nominated),
     }
 
 

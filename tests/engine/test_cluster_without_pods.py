@@ -52,7 +52,7 @@ def seen(snapshot: Snapshot) -> Any:
         "groups": {path: sorted(state.scheduled) for path, state in sorted(snapshot.groups.items()) if state.scheduled},
         "taken": {str(pool): sorted(snapshot.allocated.use(pool).devices) for pool in pools},
         "holders": sorted(snapshot.allocated.devices.items()),
-        "anti": sorted(snapshot.anti_affine),
+        "anti": sorted(snapshot.pod_index.anti_affinity),
     }
 
 

@@ -426,11 +426,11 @@ def test_recorded_or_oldest_claim_is_the_pods_own(
 def test_index_of_extended_resource_claims_follows_events() -> None:
     work = asking(gpu=1)
     cluster = SchedulerCache.of([special("a", work, 1), special("b", work, 1), claim("c", owner=work)])
-    assert cluster.snapshot().special["uid-p"] == {"default/a", "default/b"}
+    assert cluster.snapshot().claim_index.extended["uid-p"] == {"default/a", "default/b"}
     cluster.remove(special("a", work, 1))
-    assert cluster.snapshot().special["uid-p"] == {"default/b"}
+    assert cluster.snapshot().claim_index.extended["uid-p"] == {"default/b"}
     cluster.apply({**special("b", work, 1), "metadata": claim("b", owner=work)["metadata"]})
-    assert "uid-p" not in cluster.snapshot().special
+    assert "uid-p" not in cluster.snapshot().claim_index.extended
     assert extended_resource_claim_owner(claim("c", owner=pod_group("g", 1))) == ""
 
 

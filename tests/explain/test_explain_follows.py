@@ -119,14 +119,14 @@ def check_outfits(snapshot: Snapshot, objects: dict[str, Obj]) -> None:
     regard, lens = SelectorFootprint.of(claims), DeviceSignature(claims, features)
     seen: dict[object, object] = {}
     for name in snapshot.node_names:
-        dressed = snapshot.dressed.get(name) if snapshot.dressed is not None else None
-        if dressed is None or not regard.is_blind(dressed.node_device_class):
+        classified = snapshot.classified_nodes.get(name) if snapshot.classified_nodes is not None else None
+        if classified is None or not regard.is_blind(classified.node_device_class):
             continue
         view = NodeView(name, snapshot.nodes[name].labels)
         views = snapshot.devices.views(view)
-        assert dressed.uses == tuple(snapshot.allocated.use(view.key) for view in views)
+        assert classified.uses == tuple(snapshot.allocated.use(view.key) for view in views)
         look = lens.signature(views, snapshot.allocated, view)
-        assert seen.setdefault(dressed.node_device_class, look) == look
+        assert seen.setdefault(classified.node_device_class, look) == look
 
 
 def follow(steps: list[Change], selector: str, count: int, together: bool, full: bool, rng: Any) -> None:
@@ -149,7 +149,15 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
         rng.shuffle(shuffled)
         new = SchedulerCache.of(shuffled).snapshot()
         check_outfits(followed, objects)
-        expected = told(replace(new, node_device_classes=None, owned=None, decision_cache=DecisionCache()), objects)
+        expected = told(
+            replace(
+                new,
+                node_device_classes=None,
+                claim_index=replace(new.claim_index, owners=None),
+                decision_cache=DecisionCache(),
+            ),
+            objects,
+        )
         assert told(new, objects) == expected
         assert told(followed, objects) == expected
 

@@ -43,7 +43,7 @@ def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
         pods=Patched(snapshot.pods, dict.fromkeys(gone)),
         nodes=Patched(snapshot.nodes, nodes),
         groups=Patched(snapshot.groups, groups),
-        anti_affine=Patched(snapshot.anti_affine, dict.fromkeys(gone)),
+        pod_index=snapshot.pod_index.with_anti_affinity(dict.fromkeys(gone)),
     )
     return _released(smaller, [path for path in _claims_of(snapshot, gone.values()) if _idle(smaller, path)])
 
@@ -67,9 +67,11 @@ def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> list[str]:
     """The allocated claims that are reserved for pods or for their groups."""
     found: set[str] = set()
     for pod in pods:
-        found |= snapshot.used_claims.get(consumer_key("pods", pod.key.namespace, pod.key.name)) or frozenset()
+        found |= (
+            snapshot.claim_index.by_consumer.get(consumer_key("pods", pod.key.namespace, pod.key.name)) or frozenset()
+        )
         if pod.group is not None:
-            found |= snapshot.used_claims.get(consumer_key("podgroups", *pod.group)) or frozenset()
+            found |= snapshot.claim_index.by_consumer.get(consumer_key("podgroups", *pod.group)) or frozenset()
     return sorted(found)
 
 
@@ -180,8 +182,8 @@ def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
         groups=Patched(snapshot.groups, groups),
         claims=Patched(snapshot.claims, claims),
         allocated=allocated,
-        anti_affine=Patched(
-            snapshot.anti_affine, {path: pod for path, pod in pods.items() if pod and pod.has_required_anti_affinity}
+        pod_index=snapshot.pod_index.with_anti_affinity(
+            {path: pod for path, pod in pods.items() if pod and pod.has_required_anti_affinity}
         ),
     )
 

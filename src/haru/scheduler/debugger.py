@@ -88,7 +88,7 @@ class StateDump:
         nominated: dict[str, list[str]] = {}
         for path, nomination in self.snapshot.nominations.items():
             nominated.setdefault(nomination.node, []).append(path)
-        for path, pod in self.snapshot.nominated.items():
+        for path, pod in self.snapshot.pod_index.nominated.items():
             if path not in self.snapshot.nominations:
                 nominated.setdefault(pod.nominated_node, []).append(path)
         yield f"Dump of cached NodeInfo: {len(self.snapshot.nodes)} nodes"

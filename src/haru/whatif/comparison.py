@@ -133,9 +133,9 @@ def _placed(snapshot: Snapshot) -> dict[str, PodInfo]:
 
 def _devices(snapshot: Snapshot, path: str) -> tuple[str, ...]:
     pod = snapshot.pods[path]
-    claims = snapshot.used_claims.get(f"pods/{path}") or frozenset()
+    claims = snapshot.claim_index.by_consumer.get(f"pods/{path}") or frozenset()
     if pod.group is not None:
-        claims |= snapshot.used_claims.get(f"podgroups/{pod.group.path}") or frozenset()
+        claims |= snapshot.claim_index.by_consumer.get(f"podgroups/{pod.group.path}") or frozenset()
     results = [
         result
         for claim in sorted(claims)

@@ -74,7 +74,9 @@ class Course:
 
     def run(self) -> End:
         """Until nobody has to go any more, and nobody has to go for others."""
-        for path in list(self._cluster.snapshot().leaving):  # who makes it again has done so when it was deleted
+        for path in list(
+            self._cluster.snapshot().pod_index.terminating
+        ):  # who makes it again has done so when it was deleted
             self._displace(path, Cause("Deleted", "is being deleted already"), remade=False)
         for path, again in self._objects.doomed.items():
             if path in self._cluster.snapshot().pods:
@@ -140,8 +142,8 @@ class Course:
         """Give back what a pod holds; answers with the claims that were made for it from templates, now gone."""
         path, key = pod.key.path, pod.key
         names = [s.get("resourceClaimName") for s in pod.status.get("resourceClaimStatuses") or ()]
-        special = snapshot.special.get(key.uid) or frozenset()
-        used = snapshot.used_claims.get(consumer_key("pods", key.namespace, key.name)) or frozenset()
+        special = snapshot.claim_index.extended.get(key.uid) or frozenset()
+        used = snapshot.claim_index.by_consumer.get(consumer_key("pods", key.namespace, key.name)) or frozenset()
         made: list[Obj] = []
         for claim_path in sorted({f"{key.namespace}/{name}" for name in names if name} | used | special):
             claim = snapshot.claims.get(claim_path)

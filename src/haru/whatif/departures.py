@@ -148,7 +148,9 @@ def _users(snapshot: Snapshot, path: str, claim: Obj) -> Iterable[str]:
             state = snapshot.groups.get(f"{namespace}/{entry.get('name')}")
             members = sorted(state.all) if state is not None else []
             yield from (m for m in members if _names_claim(snapshot.pods[m], path))
-        elif path in (snapshot.used_claims.get(consumer_key("pods", namespace, str(entry.get("name")))) or ()):
+        elif path in (
+            snapshot.claim_index.by_consumer.get(consumer_key("pods", namespace, str(entry.get("name")))) or ()
+        ):
             yield f"{namespace}/{entry.get('name')}"
 
 

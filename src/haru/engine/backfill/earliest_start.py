@@ -33,7 +33,7 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.nominations import Nomination
 from haru.engine.state.pod_info import PodInfo
 
-_TOPIC = "ends"
+_TOPIC = "ends of running pods"
 
 
 class _End(NamedTuple):
@@ -118,7 +118,7 @@ class _Ends:
             unlimited = True
             for pod in info.pods.values():
                 end: _End | None = None
-                some_day, started = pod.outlook
+                some_day, started = pod.run_deadline
                 if some_day is None:
                     unlimited, end = False, _end(snapshot, pod, now, known=known)
                 elif some_day:
@@ -142,7 +142,7 @@ def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End |
     if not (known or snapshot.pods[pod.key.path].node):
         # It is only nominated, and starts at an unknown time.
         end = None
-    return _End(end is None, end or 0.0, pod.outlook.started)
+    return _End(end is None, end or 0.0, pod.run_deadline.started)
 
 
 def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> PlacementAttempt | None:

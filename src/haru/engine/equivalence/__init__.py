@@ -1,4 +1,4 @@
-"""Equal nodes, pods and devices are asked once: signatures, equivalence classes and the caches keyed by them."""
+"""One cache seam: signatures and classes of equal nodes, pods and devices, and the results kept by them."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""The devices of a node by sort: those of one sort are the same to some claims, to constraints and to counters.
+"""Classes of the devices of one node that claims, constraints and counters cannot tell apart.
 
-How many members are served depends on how many devices of each sort are free, and not on which.
+How many members fit depends on how many devices of each class are free, not on which.
 Source: our own.
 """
 
@@ -19,15 +19,15 @@ from haru.engine.equivalence.node_device_classes import SelectorFootprint
 from haru.engine.preemption.node_occupancy import NodeOccupancy
 from haru.engine.state.cache import Snapshot
 
-_TOPIC = "sorts of devices"
-_MOST_MODELS = 4096
+_TOPIC = "device classifiers"
+_MAX_SCHEMAS = 4096
 
 
 class DeviceClasses(NamedTuple):
-    """The devices of a node by sort: `masks` have a bit for each device.
+    """The devices of a node by class: `masks` have a bit for each device.
 
-    `kind` is equal for nodes with as many of each, `wanted` are those that members may have; `shared` says that some
-    can be had more than once.
+    `kind` is equal for nodes with as many of each. `wanted`: the devices that members may have. `shared`: some device
+    can be allocated several times.
     """
 
     kind: int
@@ -37,7 +37,7 @@ class DeviceClasses(NamedTuple):
 
 
 class DeviceClassifier:
-    """Sorts devices as claims of some form can tell them apart, and remembers it. `lists`: attributes may be lists."""
+    """Classify devices as claims with these selectors and constraints see them. `lists`: attributes may be lists."""
 
     def __init__(self, selections: Sequence[Selection], compared: Sequence[str], lists: bool) -> None:
         self._selections = selections
@@ -45,33 +45,33 @@ class DeviceClassifier:
         self._lists = lists
         self._known: dict[str, tuple[tuple[PoolView, ...], object, DeviceClasses | None]] = {}
         self._kinds: dict[Hashable, int] = {}
-        self._regard = SelectorFootprint(selections, compared)
-        self._by_models: dict[Hashable, DeviceClasses | None] = {}
+        self._footprint = SelectorFootprint(selections, compared)
+        self._by_schemas: dict[Hashable, DeviceClasses | None] = {}
 
     @staticmethod
     def of(base: Snapshot, claims: Sequence[Claim], *, lists: bool) -> DeviceClassifier:
-        """The one for claims that select and compare the same."""
+        """Return the classifier for claims; those that select and compare the same share it."""
         selections = tuple(dict.fromkeys(_selections(claims)))
         compared = tuple(dict.fromkeys(c.attribute for claim in claims for c in claim.constraints))
         key = (selections, compared, lists)
         return base.decision_cache.get_or_compute(_TOPIC, key, lambda: DeviceClassifier(*key))
 
     def device_classes(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
-        """The node's devices by sort; None if a selector cannot be evaluated on one of them."""
+        """Return the node's devices by class; None if a selector fails on one of them."""
         info, node_device_class = occupancy.info, occupancy.node_device_class
-        if node_device_class is not None and self._regard.is_blind(node_device_class):
-            if node_device_class.models not in self._by_models:
-                if len(self._by_models) >= _MOST_MODELS:
-                    self._by_models.clear()
-                self._by_models[node_device_class.models] = self._sorted(occupancy)
-            return self._by_models[node_device_class.models]
+        if node_device_class is not None and self._footprint.is_blind(node_device_class):
+            if node_device_class.models not in self._by_schemas:
+                if len(self._by_schemas) >= _MAX_SCHEMAS:
+                    self._by_schemas.clear()
+                self._by_schemas[node_device_class.models] = self._classify(occupancy)
+            return self._by_schemas[node_device_class.models]
         known = self._known.get(info.name)
         if known is None or known[0] != occupancy.views or known[1] is not info.labels:
-            known = self._known[info.name] = occupancy.views, info.labels, self._sorted(occupancy)
+            known = self._known[info.name] = occupancy.views, info.labels, self._classify(occupancy)
         return known[2]
 
-    def _sorted(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
-        """Devices are of one sort if members, counters and constraints cannot tell them apart."""
+    def _classify(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
+        """Classify the devices of one node."""
         node = NodeView(occupancy.info.name, occupancy.info.labels)
         numbers: dict[Hashable, int] = {}
         masks: dict[Hashable, int] = {}

@@ -61,7 +61,7 @@ class DeviceFeasibilityCache:
         devices, index = overlay.snapshot.devices, self._index
         self._nodes, before = overlay.snapshot.nodes, self._nodes
         untouched = overlay.allocated is overlay.snapshot.allocated
-        self._classified = overlay.snapshot.dressed if untouched else None
+        self._classified = overlay.snapshot.classified_nodes if untouched else None
         if index is None or devices.classes is not self._classes:
             # What a device class selects is part of the query.
             self._queries = DecisionCache()
@@ -88,7 +88,7 @@ class DeviceFeasibilityCache:
     def expect_all_nodes(self, overlay: Overlay) -> None:
         """Prepare for queries to all nodes on this overlay."""
         if self._classified is not None:
-            self._classified = overlay.snapshot.all_dressed
+            self._classified = overlay.snapshot.all_classified_nodes
 
     def query(self, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> ClaimQuery:
         """Return the query for claims; `key` is equal for claims that ask for the same."""

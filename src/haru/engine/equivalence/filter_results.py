@@ -3,7 +3,8 @@
 Members of a gang are mostly equal, so what is known of a thousand nodes after the first one holds for the next, but for
 the node that the first one took; the overlay says which nodes were touched. What depends on nothing but the nodes and
 their devices stays in the decision cache for later decisions. Where all nodes have to be filtered, one node of each
-equivalence class is (`Snapshot.lots`). With `NoCache` every pod filters every node, and each node allocates for itself.
+equivalence class is (`Snapshot.node_classes`). With `NoCache` every pod filters every node, and each node allocates
+for itself.
 Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same purpose.
 """
 
@@ -55,7 +56,7 @@ class FilterResultCache:
         self._allowed = frozenset[str]() if self._all_nodes else frozenset(nodes)
         cache = overlay.snapshot.decision_cache
         # Several passes at once are specific to this attempt.
-        self._shares = cache.shares_results and overlay.after is None
+        self._shares = cache.shares_results and overlay.next_pass is None
         key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
         self._cache = cache.get_or_compute("feasibility", key, cache.scope, _MAX_PROFILES)
         """For all attempts under the same options."""
@@ -139,7 +140,7 @@ class FilterResultCache:
 
     def _later_passes(self, pod: PodInfo) -> tuple[PreFilterState, ...]:
         """Return the rules between pods that hold for a pod in each later pass; empty if there are none."""
-        passes = self._overlay.moments[1:]
+        passes = self._overlay.passes[1:]
         if not passes:
             return ()
         all_shared = self._attempt_cache.get_or_compute(
@@ -182,7 +183,7 @@ class FilterResultCache:
         if demand.uses or demand.extended:
             changed = self._with_device_changes(feasibility, demand, changed)
         by_rules = feasibility.prefilter.catch_up(self._overlay)
-        for prefilter, later in zip(feasibility.later_passes, self._overlay.moments[1:], strict=False):
+        for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             by_later = prefilter.catch_up(later)
             by_rules = None if by_rules is None or by_later is None else by_rules | by_later
         differing = self._overlay.differing
@@ -238,7 +239,7 @@ class FilterResultCache:
         """
         touched = self._overlay.touched
         try:
-            for one in self._overlay.snapshot.lots:
+            for one in self._overlay.snapshot.node_classes:
                 names = [name for name in one.names if name not in touched] if touched else one.names
                 if names:
                     self._filter_class(feasibility, demand, one, names)
@@ -290,7 +291,7 @@ class FilterResultCache:
         failures = (
             feasibility.plan.check(node)
             or feasibility.prefilter.check(node)
-            or (self._overlay.after is not None and self._failures_in_later_passes(feasibility, node.name))
+            or (self._overlay.next_pass is not None and self._failures_in_later_passes(feasibility, node.name))
             or demand.allocated_elsewhere(node)
         )
         if failures:
@@ -360,15 +361,15 @@ class FilterResultCache:
     ) -> Sequence[FilterFailure]:
         """Return what a node lacks, in any pass, of the resources that these devices take of it (KEP-5517)."""
         claimed = node_allocatable_use(self._overlay, pod, demand, node, list(zip(uses, found, strict=True)))
-        for one in self._overlay.moments if claimed else ():
+        for one in self._overlay.passes if claimed else ():
             if failures := insufficient_node_resources(pod, one.node(node.name), claimed):
                 return failures
         return ()
 
     def _failures_in_later_passes(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
         failures: Sequence[FilterFailure] = ()
-        for later in self._overlay.moments[1:] if name in feasibility.differing_nodes else ():
+        for later in self._overlay.passes[1:] if name in feasibility.differing_nodes else ():
             failures = failures or feasibility.plan.check(later.node(name))
-        for prefilter, later in zip(feasibility.later_passes, self._overlay.moments[1:], strict=False):
+        for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             failures = failures or prefilter.check(later.node(name))
         return failures

@@ -252,7 +252,7 @@ class _InventoryNumbers:
 
 
 def _content(view: PoolView) -> Hashable:
-    """What there is of a view beside names."""
+    """Return the content of a view without names."""
     content: Hashable = tuple(view.table.shape_of)
     if not view.table.plain:
         content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])

@@ -1,13 +1,13 @@
-"""Nodes that have the same devices, but for their identities, of which the same are taken: known as they come.
+"""Classes of nodes with equal devices, but for their identities, of which the same are taken; kept with each event.
 
 Devices mostly have an identity of their own (UUID, bus address), and so no two nodes of a real cluster publish equal
-devices. A `TableSchema` is what tables have in common that differ in nothing else: what all devices of a table agree
-on, and the names of what tells them apart. A `NodeDeviceClass` is the schemas that a node has and the places of what is
-taken. It is one object for all nodes that are alike, made when slices and claims come; claims that do not look at what
-tells devices apart (`SelectorFootprint`) are asked of one node for all of them.
+devices. A `TableSchema` is what tables have in common that differ in nothing else: the attributes in which all devices
+agree, and the names of those that tell them apart. A `NodeDeviceClass` is the schemas of a node and the positions of
+the devices that are taken. It is one object for all equal nodes. One node answers claims for its whole class if their
+selectors read nothing that tells devices apart (`SelectorFootprint`).
 
-Only what is simple has a node device class: whole devices of pools of one sound slice, without counters, shares or
-taints, that one node alone sees. Other nodes are looked at one by one.
+Only simple nodes have a class: whole devices of pools of one valid slice, without counters, shares or taints, that one
+node alone sees.
 Source: our own.
 """
 
@@ -31,14 +31,14 @@ _MAX_KNOWN = 65_536
 
 
 class NodeDeviceClass:
-    """The devices of a node by their places in the order in which they are tried; those taken, as bits."""
+    """The devices of a node, as bits in the order in which they are tried."""
 
     __slots__ = ("devices", "models", "taken")
 
     def __init__(self, parts: Sequence[tuple[TableSchema, int]]) -> None:
         self.models = tuple([model for model, _ in parts])
         self.devices = self.taken = 0
-        """A bit for each device, and those of them that are taken."""
+        """A bit for each device, and for each that is taken."""
         offset = 0
         for model, taken in parts:
             self.taken |= taken << offset
@@ -47,48 +47,48 @@ class NodeDeviceClass:
 
     @property
     def free(self) -> int:
-        """How many devices nobody has."""
+        """Return how many devices are free."""
         return (self.devices & ~self.taken).bit_count()
 
 
 class ClassifiedNode(NamedTuple):
-    """A node: its node device class, and what is taken of each of its pools, in the order of trial."""
+    """A node: its device class, and the use of each of its pools, in the order in which they are tried."""
 
     node_device_class: NodeDeviceClass
     uses: tuple[PoolUse, ...] = ()
 
 
 _NOTHING = ClassifiedNode(NodeDeviceClass(()))
-"""A node that sees no devices."""
+"""A node without devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeDeviceClasses:
-    """The node device classes of a cluster's nodes at one moment, which is that of `devices` and `allocated`."""
+    """The device classes of a cluster's nodes in the state of `devices` and `allocated`."""
 
     by_node: FrozenMap[ClassifiedNode | None]
     devices: DeviceSnapshot
     allocated: AllocatedState
 
     def of(self, devices: DeviceSnapshot, allocated: AllocatedState) -> FrozenMap[ClassifiedNode | None] | None:
-        """The classes by node, None for nodes without one (`classified_nodes_of`); None if this is of other devices."""
+        """Return the classes by node, None for nodes without one (`classified_nodes_of`); None for other devices."""
         if self.devices is not devices or self.allocated is not allocated or devices.everywhere or devices.troubled:
             return None
         return self.by_node
 
 
 def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node: str) -> ClassifiedNode | None:
-    """The class of a node, if it has one. Nodes that no pool names are not in the map: they have no devices."""
+    """Return the class of a node, if it has one. Nodes that no pool names are not in the map: they have no devices."""
     return known.get(node, _NOTHING) if known is not None else None
 
 
 def all_of(known: FrozenMap[ClassifiedNode | None], nodes: Sequence[str]) -> Sequence[ClassifiedNode | None]:
-    """The same for many nodes."""
+    """Return the classes of many nodes."""
     return known.values_of(nodes, _NOTHING)
 
 
 class ClassIndex:
-    """The node device classes of the nodes, made anew for each snapshot where slices and claims have come or gone."""
+    """Index the device classes of nodes; each snapshot costs the slices and claims that have changed."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -97,11 +97,11 @@ class ClassIndex:
         self._changed: list[Obj | None] = []
 
     def taken_changed(self, *allocations: Obj | None) -> None:
-        """Something else is taken of the devices that these allocations take, which are new, or are gone."""
+        """Note allocations that are new or gone."""
         self._changed += allocations
 
     def freeze(self, devices: DeviceSnapshot, allocated: AllocatedState) -> NodeDeviceClasses:
-        """The node device classes as they are now; later changes do not show in it. It costs what has changed."""
+        """Return the device classes now, as an immutable value."""
         nodes = self._inventory.take_moved()
         for driver, name in {(r["driver"], r["pool"]) for found in self._changed for r in _results(found)}:
             pool = self._inventory.pool(f"{driver}/{name}")
@@ -110,10 +110,10 @@ class ClassIndex:
         self._changed.clear()
         for node in nodes:
             if node:
-                self._look(node, allocated)
+                self._classify(node, allocated)
         return NodeDeviceClasses(self._by_node.freeze(), devices, allocated)
 
-    def _look(self, node: str, allocated: AllocatedState) -> None:
+    def _classify(self, node: str, allocated: AllocatedState) -> None:
         pools = self._inventory.pools_of(node)
         if not pools:
             self._by_node.pop(node, None)
@@ -139,7 +139,7 @@ class ClassIndex:
 
 
 def _part(pool: Pool, node: str, use: PoolUse) -> tuple[TableSchema, int] | None:
-    """The model of a pool's devices and which of them are taken; None where it is not that simple."""
+    """Return the schema of a pool's devices, and which of them are taken; None if it is not simple."""
     view = pool.sole_view(node)
     model = _model(view) if view is not None else None
     if view is None or model is None or use.shares or use.states:
@@ -157,7 +157,7 @@ def _results(allocation: Obj | None) -> Sequence[Obj]:
 
 
 class SelectorFootprint:
-    """What some claims look at: whether it tells nodes of one node device class apart."""
+    """The attributes that some claims read: whether they tell nodes of one device class apart."""
 
     def __init__(self, selections: Iterable[Selection], compared: Iterable[str]) -> None:
         read = [
@@ -171,12 +171,12 @@ class SelectorFootprint:
 
     @classmethod
     def of(cls, claims: Iterable[Claim]) -> SelectorFootprint:
-        """That of some claims together."""
+        """Return the footprint of some claims together."""
         asks = [ask for claim in claims for request in claim.requests for ask in request.asks]
         return cls([ask.selection for ask in asks], [c.attribute for claim in claims for c in claim.constraints])
 
     def is_blind(self, node_device_class: NodeDeviceClass) -> bool:
-        """Whether nodes of this node device class are all the same to the claims, device by device."""
+        """Return whether the claims cannot tell nodes of this device class apart, device by device."""
         return all(map(self._is_blind, node_device_class.models))
 
     def _is_blind(self, model: TableSchema) -> bool:
@@ -188,7 +188,7 @@ class SelectorFootprint:
         return found
 
     def _seen(self, driver: str) -> set[str]:
-        """The attributes of a driver's devices that the claims look at, as published."""
+        """Return the attributes of a driver's devices that the claims read, as published."""
         seen = set(self._compared)
         seen.update(name.removeprefix(f"{driver}/") for name in self._compared)
         for names in self._reads or ():

@@ -1,4 +1,4 @@
-"""The feasible nodes for one kind of pod in classes that score alike, and the choice among the best of them.
+"""The feasible nodes for pods of one signature by score key, and the choice among the best.
 
 Source: kube-scheduler's prioritizing (weighted sum of normalised scores, any of the best), as behaviour.
 """
@@ -15,7 +15,7 @@ Key = tuple[Hashable, ...]
 
 
 class ScoreIndex:
-    """Nodes by the keys that the scorers gave them. Nodes with a key that is `closed` do not take part for now."""
+    """Nodes by score key. Nodes whose key is `closed` do not take part."""
 
     def __init__(self, scorers: Sequence[Scorer], closed: Callable[[Key], bool] | None = None) -> None:
         self._scorers = scorers
@@ -25,7 +25,7 @@ class ScoreIndex:
         self._best: list[Key] | None = None
 
     def key_of(self, name: str) -> Key | None:
-        """A node's key."""
+        """Return a node's key."""
         return self._key_of.get(name)
 
     def put(self, name: str, key: Key) -> None:
@@ -44,7 +44,7 @@ class ScoreIndex:
             insort(members, name)
 
     def put_all(self, names: Sequence[str], key: Key) -> None:
-        """Add nodes that are not there yet, in the order of their names."""
+        """Add new nodes, in the order of their names."""
         self._key_of.update(dict.fromkeys(names, key))
         members = self._members.get(key)
         if members is None:
@@ -65,7 +65,7 @@ class ScoreIndex:
                 self._best = None
 
     def takes(self, name: str) -> bool:
-        """Whether a node takes part."""
+        """Return whether a node takes part."""
         key = self._key_of.get(name)
         return key is not None and (self._closed is None or not self._closed(key))
 
@@ -76,7 +76,7 @@ class ScoreIndex:
         return [key for key in self._members if self._closed is None or not self._closed(key)]
 
     def choose(self, seed: int, salt: str, *, steady: bool = False) -> str:
-        """One of the best nodes, evenly; the same seed and salt give the same node.
+        """Return one of the best nodes, all with equal probability; equal seed and salt give the same node.
 
         `steady`: nothing has changed since the last choice but what was put and dropped, and sizes do not count.
         """
@@ -93,12 +93,12 @@ class ScoreIndex:
         raise AssertionError("a number below the count of all members is in one of their classes")
 
     def best_first(self) -> list[str]:
-        """All nodes, the best first, equals by name."""
+        """Return all nodes, the best first, equals by name."""
         totals = self.totals()
         return sorted(totals, key=lambda name: (-totals[name], name))
 
     def totals(self) -> dict[str, int]:
-        """Each node's score, comparable with the others'."""
+        """Return the nodes' scores; only their differences mean something."""
         totals = self._totals()
         return {name: totals[key] for name, key in self._key_of.items() if key in totals}
 
@@ -110,7 +110,7 @@ class ScoreIndex:
             for key in keys:
                 seen[key[place]] = seen.get(key[place], 0) + len(self._members[key])
             if len(seen) == 1:
-                # What is the same everywhere decides nothing, and adds the same to all.
+                # A part that is equal for all nodes adds the same to all scores.
                 same = scorer.weight * scorer.scores(list(seen), list(seen.values()))[0]
                 for key in keys:
                     totals[key] += same

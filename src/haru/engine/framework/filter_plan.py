@@ -20,7 +20,7 @@ from haru.engine.state.node_info import NodeInfo
 class FilterPlan:
     """Hold the filters for one pod, and the reason why no node can take it (`rejection`).
 
-    `general`: the filters answer alike for nodes of one lot (`Snapshot.lots`).
+    `general`: the filters answer alike for nodes of one class (`Snapshot.node_classes`).
     """
 
     rejection: FilterFailure | None

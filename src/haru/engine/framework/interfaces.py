@@ -75,7 +75,7 @@ class FilterPlugin(Plugin, Protocol):
 
     @property
     def general(self) -> bool:
-        """Whether its filters answer alike for all nodes of one lot (`Snapshot.lots`)."""
+        """Whether its filters answer alike for all nodes of one lot (`Snapshot.node_classes`)."""
 
     def filters(self, request: FilterRequest) -> Sequence[NodeFilter | None]:
         """Make the filters for one pod, in order; None for a filter that refuses no node."""
@@ -110,7 +110,7 @@ class Scorer(Protocol):
 
     @property
     def general(self) -> bool:
-        """Whether nodes of one lot (`Snapshot.lots`) have the same key."""
+        """Whether nodes of one lot (`Snapshot.node_classes`) have the same key."""
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Take in the overlay's changes.

@@ -76,7 +76,7 @@ class RecordedCluster(SchedulerCache):
                 yield {"assumeClaim": [claim.before, True]}
             yield {"assumeClaim": [claim.obj, claim.written]}
         for path, (node, claimed) in self._assumed_pods.items():
-            joined = dict(self._joining.joined_by(path))
+            joined = dict(self._pending_reservations.joined_by(path))
             yield {"assume": [list(self._state.pods[path].key), node, plain(claimed), joined]}
         for nomination in self.snapshot().nominations.values():
             yield {"nominate": plain(nomination)}

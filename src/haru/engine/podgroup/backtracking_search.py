@@ -153,7 +153,7 @@ class BacktrackingSearch:
         """Tell whether the node lacks, in any pass, the resources that these devices take of it (KEP-5517)."""
         claimed = node_allocatable_use(self._overlay, pod, demand, self._overlay.node(name), allocated)
         return bool(claimed) and any(
-            insufficient_node_resources(pod, m.node(name), claimed) for m in self._overlay.moments
+            insufficient_node_resources(pod, m.node(name), claimed) for m in self._overlay.passes
         )
 
 

@@ -52,7 +52,7 @@ def filters_for_all_passes(
                 state.snapshot, pod, options.profile, demand.backed, options.gates.declared_features, sole_use
             )
         )
-        for state in overlay.moments
+        for state in overlay.passes
     ]
     rejections = [plan.rejection for plan in plans if plan.rejection is not None]
     return replace(plans[0], rejection=rejections[0] if rejections else None)

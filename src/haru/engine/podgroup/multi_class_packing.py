@@ -147,7 +147,7 @@ class MultiClassPacking:
     def combinations(self, name: str) -> tuple[Vector, ...]:
         """Return the largest combinations of classes that a node takes."""
         node = self._overlay.node(name)
-        node_passes = tuple(state.node(name) for state in self._overlay.moments)
+        node_passes = tuple(state.node(name) for state in self._overlay.passes)
         feasible = tuple(
             not (any(c.plan.check(info) for info in node_passes) or c.demand.allocated_elsewhere(node))
             for c in self._classes

@@ -212,7 +212,7 @@ def depends_on_others(overlay: Overlay, pod: PodInfo) -> bool:
     """Tell whether filter results for a pod depend on pods on other nodes."""
     if pod.inter_pod or sole_claims(overlay.snapshot, pod):
         return True
-    return any(inter_pod_rules(state, pod) is not None for state in overlay.moments)
+    return any(inter_pod_rules(state, pod) is not None for state in overlay.passes)
 
 
 def member_classes(

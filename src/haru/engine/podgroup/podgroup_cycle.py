@@ -90,7 +90,7 @@ def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Dec
 def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     """Return the pods to decide, in scheduling order."""
     members: list[PodInfo] = []
-    last: list[PodInfo] = snapshot.decision_cache.get_or_compute("read", None, list)
+    last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)
     for obj in pods:
         known = snapshot.pods.get(namespaced_name(obj))
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)

@@ -46,7 +46,7 @@ def members_needed(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, 
     """
     if key is None:
         return 1
-    placed = min(moment.group_state(key).scheduled_count for moment in snapshot.moments)
+    placed = min(moment.group_state(key).scheduled_count for moment in snapshot.passes)
     return max(1, required_members(group, gang_scheduling=gang_scheduling) - placed)
 
 

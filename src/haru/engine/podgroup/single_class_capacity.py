@@ -27,7 +27,7 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
-_TOPIC = "tallies"
+_TOPIC = "single-class capacity"
 _MANY = 1 << 30
 _PODS = "pods"
 

@@ -33,7 +33,7 @@ class DisruptionUnit:
     @cached_property
     def started(self) -> str:
         """Return when the first of its pods started."""
-        return min(pod.outlook.started for pod in self.pods)
+        return min(pod.run_deadline.started for pod in self.pods)
 
     @cached_property
     def rank(self) -> Rank:

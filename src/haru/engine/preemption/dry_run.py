@@ -62,7 +62,7 @@ def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapsho
     claims: dict[str, Obj | None] = {}
     for group in groups:
         if group.path not in base.evicted_groups:
-            for path in base.used_claims.get(consumer_key(POD_GROUPS, *group)) or ():
+            for path in base.claim_index.by_consumer.get(consumer_key(POD_GROUPS, *group)) or ():
                 users = claim_users(base, path)
                 if users is not None and users <= pods:
                     claims[path] = kept_by_groups(base.claims[path])
@@ -84,7 +84,7 @@ def without_orphans(base: Snapshot, orphaned: Mapping[str, Obj]) -> Snapshot:
 
 def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> set[str]:
     """Return the allocated claims reserved for pods or for their groups."""
-    used, found = snapshot.used_claims, set[str]()
+    used, found = snapshot.claim_index.by_consumer, set[str]()
     for pod in pods:
         found |= used.get(consumer_key(PODS, pod.key.namespace, pod.key.name)) or frozenset()
         if pod.group is not None:
@@ -147,8 +147,7 @@ class EvictionDryRun:
             claims=Patched(base.claims, state.claims()),
             groups=Patched(base.groups, state.groups()),
             allocated=state.allocated(),
-            anti_affine=Patched(base.anti_affine, pods),
-            leaving=Patched(base.leaving, pods),
+            pod_index=base.pod_index.without(pods),
         )
 
     def settled(self) -> Snapshot:
@@ -168,8 +167,7 @@ class EvictionDryRun:
             claims=Patched(base.claims, claims),
             groups=Patched(base.groups, {pod.group.path: groups[pod.group.path] for pod in pods if pod.group}),
             allocated=base.allocated.freed(path for path in claims if state.frees(path)),
-            anti_affine=Patched(base.anti_affine, removed_pods),
-            leaving=Patched(base.leaving, removed_pods),
+            pod_index=base.pod_index.without(removed_pods),
         )
 
     # Queries of `_State`

@@ -78,14 +78,14 @@ class NodeCounter:
     def initial_counts(self, names: Sequence[str]) -> list[int]:
         """Count the same for some nodes; most counts are cached."""
         known, occupancies = self._counter.counts_by_node, self._occupancies.known
-        dressed, least = self._base.all_dressed, self._counter.least
+        classified, least = self._base.all_classified_nodes, self._counter.least
         found = []
         for name in names:
             counted = known.get(name)
             if counted is not None and counted[0] is occupancies.get(name):
                 found.append(counted[1])
                 continue
-            seen = classified_nodes_of(dressed, name)
+            seen = classified_nodes_of(classified, name)
             too_few = seen is not None and seen.node_device_class.free < least
             found.append(0 if too_few else self.initial_count(name))
         return found

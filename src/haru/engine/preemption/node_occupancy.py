@@ -18,7 +18,7 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import NodeInfo
 
-_TOPIC = "stands"
+_TOPIC = "node occupancies"
 
 
 class NodeOccupancy:
@@ -138,8 +138,8 @@ class NodeOccupancies:
         assert self._base is not None
         base = self._base
         occupancy = NodeOccupancy(base.nodes[name])
-        dressed = classified_nodes_of(base.dressed, name)
-        occupancy.node_device_class = dressed.node_device_class if dressed is not None else None
+        classified = classified_nodes_of(base.classified_nodes, name)
+        occupancy.node_device_class = classified.node_device_class if classified is not None else None
         own_views: list[PoolView] = []
         offset = 0
         for view in base.devices.views(NodeView(name, occupancy.info.labels), self._partitionable):

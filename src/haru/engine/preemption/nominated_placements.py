@@ -43,7 +43,7 @@ class NominatedPlacement:
 
 def nominated_placements(snapshot: Snapshot) -> Iterator[NominatedPlacement]:
     """Yield all nominations that are still valid, by pod path."""
-    for path in sorted({*snapshot.nominations, *snapshot.nominated}):
+    for path in sorted({*snapshot.nominations, *snapshot.pod_index.nominated}):
         pod, nomination = snapshot.pods.get(path), snapshot.nominations.get(path)
         if pod is None:
             continue
@@ -61,7 +61,7 @@ def terminating_pods(snapshot: Snapshot, except_for: Collection[str] = ()) -> li
 
     `but` are pending pods whose nominations are void, so their victims do not count.
     """
-    found = {path: pod for path, pod in snapshot.leaving.items() if pod.preempted}
+    found = {path: pod for path, pod in snapshot.pod_index.terminating.items() if pod.preempted}
     evicted = evicted_pods(one for path, one in snapshot.nominations.items() if path not in except_for)
     found.update((pod.key.path, pod) for pod in _still_bound(snapshot, evicted))
     return [found[path] for path in sorted(found)]
@@ -70,7 +70,7 @@ def terminating_pods(snapshot: Snapshot, except_for: Collection[str] = ()) -> li
 def with_nominated_pods(
     snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0
 ) -> Snapshot:
-    """Return the snapshot for pods decided together; `after` holds the later passes, if places are kept from them.
+    """Return the snapshot for pods decided together; `next_pass` holds the later passes, if places are kept from them.
 
     Nominated placements count in the pass after the victims are gone. The reserved places of the head of the queue may
     wait for other pods too, whose end makes a third pass.
@@ -93,11 +93,11 @@ def with_nominated_pods(
     marked: dict[str, bool | None] = {pod.group.path: True for pod in terminating if pod.group is not None}
     base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
     # Only the head of the queue counts on claims that are about to be free.
-    free = base if reservation is None else without_orphans(base, snapshot.orphaned)
+    free = base if reservation is None else without_orphans(base, snapshot.claim_index.orphaned)
     last = _after_evictions(free, terminating, [*freeing_claims, *ending], [*kept, *reserved])
     if kept and (ending or free is not base):
-        last = replace(_after_evictions(base, terminating, freeing_claims, kept), after=last)
-    return replace(snapshot, after=last)
+        last = replace(_after_evictions(base, terminating, freeing_claims, kept), next_pass=last)
+    return replace(snapshot, next_pass=last)
 
 
 def _pods_freeing_claims(snapshot: Snapshot, kept: Sequence[NominatedPlacement]) -> list[PodInfo]:
@@ -107,8 +107,8 @@ def _pods_freeing_claims(snapshot: Snapshot, kept: Sequence[NominatedPlacement])
         for given in placement.allocations:
             held = allocation_of(snapshot.claims.get(given.path))
             users = claim_users(snapshot, given.path) if held is not None and held != given.allocation else None
-            if users and all(user in snapshot.leaving for user in users):
-                found.update((user, snapshot.leaving[user]) for user in users)
+            if users and all(user in snapshot.pod_index.terminating for user in users):
+                found.update((user, snapshot.pod_index.terminating[user]) for user in users)
     return [found[path] for path in sorted(found)]
 
 
@@ -172,8 +172,8 @@ def reserved_now(snapshot: Snapshot, reservation: BackfillReservation) -> Snapsh
     """
     places = list(_reserved_placements(snapshot, reservation))
     ending = list(_still_bound(snapshot, sorted(reservation.waits_for)))
-    ended = _after_evictions(without_orphans(snapshot, snapshot.orphaned), (), ending, ())
-    used = {path for pod in ending for path in pod.claim_paths} | set(snapshot.orphaned)
+    ended = _after_evictions(without_orphans(snapshot, snapshot.claim_index.orphaned), (), ending, ())
+    used = {path for pod in ending for path in pod.claim_paths} | set(snapshot.claim_index.orphaned)
     freed: dict[str, Obj | None] = {
         path: snapshot.claims[path]
         for path in sorted(used)
@@ -278,7 +278,7 @@ def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> 
     """Return the snapshot with the nominated pods assumed in their places."""
     nodes: dict[str, NodeInfo | None] = {}
     pods: dict[str, PodInfo | None] = {}
-    anti_affine: dict[str, PodInfo | None] = {}
+    anti_affinity: dict[str, PodInfo | None] = {}
     claims: dict[str, Obj | None] = {}
     allocated = snapshot.allocated
     for placement in kept:
@@ -286,7 +286,7 @@ def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> 
         nodes[placement.node] = (nodes.get(placement.node) or snapshot.nodes[placement.node]).with_pod(pod)
         pods[pod.key.path] = pod
         if pod.has_required_anti_affinity:
-            anti_affine[pod.key.path] = pod
+            anti_affinity[pod.key.path] = pod
         for given in placement.allocations:
             claim = snapshot.claims.get(given.path, given.new_claim)
             if claim is None or allocation_of(claim):
@@ -298,7 +298,7 @@ def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> 
         snapshot,
         nodes=Patched(snapshot.nodes, nodes),
         pods=Patched(snapshot.pods, pods),
-        anti_affine=Patched(snapshot.anti_affine, anti_affine),
+        pod_index=snapshot.pod_index.with_anti_affinity(anti_affinity),
         claims=Patched(snapshot.claims, claims),
         # Other pods must not rely on these allocations before they are written: they may not come about.
         in_flight=Patched(snapshot.in_flight, claims),

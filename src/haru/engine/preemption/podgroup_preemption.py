@@ -78,21 +78,21 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
 
 def after_pending_evictions(snapshot: Snapshot) -> Snapshot:
     """Return the base of preemption: terminating pods are gone, nominated placements are assumed."""
-    base = snapshot if snapshot.after is None else replace(snapshot.after, after=None)
-    units = list(base.leaving.values())
+    base = snapshot if snapshot.next_pass is None else replace(snapshot.next_pass, next_pass=None)
+    units = list(base.pod_index.terminating.values())
     if units:
         base = EvictionDryRun(keep_group_reservations(base, units), [units]).settled()
-    return without_orphans(base, snapshot.orphaned)
+    return without_orphans(base, snapshot.claim_index.orphaned)
 
 
 def has_pending_evictions(snapshot: Snapshot) -> bool:
     """Tell whether pods are terminating, for whatever reason, or orphaned claims are not yet deallocated."""
-    return bool(terminating_pods(snapshot) or snapshot.leaving or snapshot.orphaned)
+    return bool(terminating_pods(snapshot) or snapshot.pod_index.terminating or snapshot.claim_index.orphaned)
 
 
 def waits_for_pending_evictions(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether a less important pod terminates already, so that the preemptor may wait instead of evicting."""
-    units = [*terminating_pods(snapshot), *snapshot.leaving.values()]
+    units = [*terminating_pods(snapshot), *snapshot.pod_index.terminating.values()]
     return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.info.options.gates.groups))
 
 

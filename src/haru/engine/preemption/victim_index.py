@@ -15,7 +15,7 @@ from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.pod_info import PodInfo
 
-_TOPIC = "units"
+_TOPIC = "victims"
 _ABOVE_ALL = 2**31
 """A priority above all others."""
 

@@ -1,4 +1,4 @@
-"""What decisions read and are: the cache that follows watch events, snapshots, overlays, decisions as values."""
+"""The state of decisions: the cache that follows watch events, snapshots, overlays, decisions as values."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Inter-pod terms of one pod, read once per version of it: which pods a term speaks of, and by which label nodes.
+"""Inter-pod terms of one pod, read once per version of it: which pods a term matches, and by which label nodes.
 
 Source: kube-scheduler's AffinityTerm and WeightedAffinityTerm, as behaviour.
 """
@@ -45,7 +45,7 @@ class AffinityTerm:
         )
 
     def matches(self, namespace: str, labels: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether the term speaks of a pod; `known` are the Namespace objects by name."""
+        """Return whether the term matches a pod; `known` are the Namespace objects by name."""
         if not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
@@ -91,7 +91,7 @@ class PodAffinityTerms:
 
     @property
     def by_namespace_labels(self) -> bool:
-        """Whether the labels of namespaces matter."""
+        """Return whether a term selects namespaces by labels."""
         return any(term.spaces is not None and not term.spaces.empty for term in self)
 
 

@@ -22,7 +22,7 @@ class AssumedClaim:
     before: Obj | None = None
 
     def is_shown_by(self, live: Obj | None) -> bool:
-        """Whether the watch has caught up with it."""
+        """Return whether the watch shows it."""
         if live is None:
             return False
         if live["metadata"].get("uid") != self.obj["metadata"].get("uid"):
@@ -40,7 +40,7 @@ class AssumedClaims:
         self._known: dict[str, AssumedClaim] = {}
 
     def get(self, path: str) -> AssumedClaim | None:
-        """What is assumed of a claim, if anything is."""
+        """Return the assumption about a claim, if there is one."""
         return self._known.get(path)
 
     def __iter__(self) -> Iterator[AssumedClaim]:
@@ -57,7 +57,7 @@ class AssumedClaims:
         self._known[path] = AssumedClaim(claim, written, before)
 
     def take_back(self, path: str, assumed: Obj | None, live: Obj | None) -> bool:
-        """Whether there was such an assumption (that very one, if given). What the API took before counts again."""
+        """End an assumption (only the given one) and return whether there was one. What the API took before counts."""
         current = self._known.get(path)
         if current is None or (assumed is not None and current.obj is not assumed):
             return False

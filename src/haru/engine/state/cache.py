@@ -1,4 +1,4 @@
-"""The state that decisions are made from: `Cluster` follows watch events, a `Snapshot` is one moment of it.
+"""The state that decisions are made from: `SchedulerCache` follows watch events, a `Snapshot` is one state of it.
 
 Every event costs what it changes, not what the cluster holds: nodes with their pods are immutable values that are
 replaced one at a time, maps share their unchanged buckets with earlier snapshots, devices and allocations are kept by
@@ -28,7 +28,7 @@ from haru.engine.state.pending_reservations import PendingReservations
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.reserved_for import ReservedFor, consumer_keys
-from haru.engine.state.snapshot import Snapshot
+from haru.engine.state.snapshot import ClaimIndex, PodIndex, Snapshot
 from haru.engine.state.workload_owners import WorkloadOwners
 
 __all__ = ["SchedulerCache", "Snapshot", "namespaced_name", "object_path"]
@@ -56,11 +56,11 @@ class _State:
     in_flight: CowMap[Obj] = field(default_factory=CowMap)
     pod_groups: CowMap[Obj] = field(default_factory=CowMap)
     groups: CowMap[PodGroupState] = field(default_factory=CowMap)
-    anti_affine: CowMap[PodInfo] = field(default_factory=CowMap)
+    anti_affinity: CowMap[PodInfo] = field(default_factory=CowMap)
     nominated: CowMap[PodInfo] = field(default_factory=CowMap)
-    special: CowMap[frozenset[str]] = field(default_factory=CowMap)
+    extended_resource_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
     nominations: CowMap[Nomination] = field(default_factory=CowMap)
-    leaving: CowMap[PodInfo] = field(default_factory=CowMap)
+    terminating: CowMap[PodInfo] = field(default_factory=CowMap)
     used_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
     orphaned: CowMap[Obj] = field(default_factory=CowMap)
     evicted_groups: CowMap[bool] = field(default_factory=CowMap)
@@ -77,13 +77,13 @@ class SchedulerCache:
         self._decision_cache = cache
         self._inventory = Inventory(cache)
         self._ids = cache.scope()
-        self._wardrobe = ClassIndex(self._inventory)
-        self._ownership = WorkloadOwners()
+        self._class_index = ClassIndex(self._inventory)
+        self._workload_owners = WorkloadOwners()
         self._allocated = AllocatedState.from_claims(())
         self._live_claims: dict[str, Obj] = {}
         self._assumed_claims = AssumedClaims()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
-        self._joining = PendingReservations()
+        self._pending_reservations = PendingReservations()
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
         self._reservation: BackfillReservation | None = None
@@ -107,8 +107,8 @@ class SchedulerCache:
         return cluster
 
     def apply(self, obj: Obj) -> None:
-        """Take a new or changed object. Objects of kinds that no decision reads are kept as they are."""
-        self._touch()
+        """Add or replace an object. Objects of kinds without an index are kept as they are."""
+        self._changed()
         kind = obj["kind"]
         applier = self._appliers.get(kind)
         if applier is not None:
@@ -118,7 +118,7 @@ class SchedulerCache:
 
     def remove(self, obj: Obj) -> None:
         """Drop an object that is gone. Unknown objects are fine."""
-        self._touch()
+        self._changed()
         kind = obj["kind"]
         applier = self._appliers.get(kind)
         if applier is not None:
@@ -127,7 +127,7 @@ class SchedulerCache:
             self._others.setdefault(kind, CowMap()).pop(object_path(obj), None)
 
     def snapshot(self) -> Snapshot:
-        """This moment as an immutable value; the same object while nothing has changed."""
+        """Return the state now as an immutable value; the same object while nothing has changed."""
         if self._snapshot is None:
             state = self._state
             devices, classify = self._inventory.snapshot(), self._decision_cache.shares_results
@@ -144,15 +144,15 @@ class SchedulerCache:
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
                 devices=devices,
                 allocated=self._allocated,
-                node_device_classes=self._wardrobe.freeze(devices, self._allocated) if classify else None,
-                owned=self._ownership.freeze(claims, pods),
-                anti_affine=state.anti_affine.freeze(),
-                nominated=state.nominated.freeze(),
-                special=state.special.freeze(),
+                node_device_classes=self._class_index.freeze(devices, self._allocated) if classify else None,
+                pod_index=PodIndex(state.anti_affinity.freeze(), state.nominated.freeze(), state.terminating.freeze()),
+                claim_index=ClaimIndex(
+                    state.extended_resource_claims.freeze(),
+                    state.used_claims.freeze(),
+                    state.orphaned.freeze(),
+                    self._workload_owners.freeze(claims, pods),
+                ),
                 nominations=state.nominations.freeze(),
-                leaving=state.leaving.freeze(),
-                used_claims=state.used_claims.freeze(),
-                orphaned=state.orphaned.freeze(),
                 evicted_groups=state.evicted_groups.freeze(),
                 reservation=self._reservation,
                 decision_cache=self._decision_cache,
@@ -172,32 +172,32 @@ class SchedulerCache:
         current = self._state.pods.get(pod.path)
         if current is None or (pod.uid and current.key.uid != pod.uid):
             raise KeyError(f"pod {pod.path} (uid {pod.uid}) is not in the cluster: it was deleted or replaced")
-        self._touch()
+        self._changed()
         self._assumed_pods[pod.path] = (node, claimed)
         self._put_pod(current.bound_to(node, claimed))
         if joined:
-            self._settle_claims(self._joining.add(pod.path, joined))
+            self._update_claims(self._pending_reservations.add(pod.path, joined))
 
     def forget_pod(self, pod: PodKey) -> None:
-        """Take an assumption back: the binding failed. A pod that the watch shows on a node stays there."""
+        """End an assumption: the binding failed. A pod that the watch shows on a node stays there."""
         current = self._state.pods.get(pod.path)
         if current is not None and pod.uid and current.key.uid != pod.uid:
             return
         if not self._end_assumption(pod.path):
             return
-        self._touch()
+        self._changed()
         if current is not None:
             self._put_pod(PodInfo.of(current.obj))
 
     def _end_assumption(self, path: str) -> bool:
-        """Whether there was one. What the pod was about to join it has joined by now, or does not join."""
+        """Return whether there was an assumption; drop the pod's pending reservations."""
         if self._assumed_pods.pop(path, None) is None:
             return False
-        self._settle_claims(self._joining.drop(path))
+        self._update_claims(self._pending_reservations.drop(path))
         return True
 
     def is_assumed(self, pod: PodKey) -> bool:
-        """Whether the pod is placed but the watch has not confirmed it."""
+        """Return whether the pod is placed but the watch has not confirmed it."""
         return pod.path in self._assumed_pods
 
     @property
@@ -212,21 +212,21 @@ class SchedulerCache:
 
     def assume_claim(self, claim: Obj, *, written: bool = False) -> None:
         """Count a claim as allocated: `written=False` while the write is under way, `written=True` with its answer."""
-        self._touch()
+        self._changed()
         path = namespaced_name(claim)
         self._assumed_claims.put(path, claim, self._live_claims.get(path), written=written)
-        self._settle_claim(path)
+        self._update_claim(path)
 
     def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
-        """Take an assumption back (only that very one, if given).
+        """End an assumption (only the given one).
 
         The claim is again what the watch shows, or what the API took before, where the watch has not shown that yet.
         """
         if self._assumed_claims.take_back(path, assumed, self._live_claims.get(path)):
-            self._touch()
-            self._settle_claim(path)
+            self._changed()
+            self._update_claim(path)
 
-    # Keeping places
+    # Nominations and reservations
 
     def nominate(self, nominations: Iterable[Nomination]) -> None:
         """Keep places for pending pods until they are placed or gone. Raises KeyError for a pod that is not there."""
@@ -234,20 +234,20 @@ class SchedulerCache:
             current = self._state.pods.get(nomination.pod.path)
             if current is None or current.key.uid != nomination.pod.uid:
                 raise KeyError(f"pod {nomination.pod.path} (uid {nomination.pod.uid}) is not in the cluster")
-            self._touch()
+            self._changed()
             self._state.nominations[nomination.pod.path] = nomination
 
     def forget_nomination(self, pod: PodKey) -> None:
         """Give up the place that is kept for a pod, if there is one."""
         nomination = self._state.nominations.get(pod.path)
         if nomination is not None and nomination.pod == pod:
-            self._touch()
+            self._changed()
             del self._state.nominations[pod.path]
 
     def reserve(self, reservation: BackfillReservation | None) -> None:
         """Keep places for the head of the queue instead of those kept so far; None: for nobody."""
         if reservation != self._reservation:
-            self._touch()
+            self._changed()
             self._reservation = reservation
 
     # Nodes
@@ -295,37 +295,37 @@ class SchedulerCache:
         self._state.nominations.pop(path, None)
         before = self._state.pods.pop(path, None)
         if before is not None:
-            self._withdraw(before)
+            self._remove_from_indexes(before)
             self._consumer_changed("pods", path)
             self._member_changed(before, None)
 
     def _put_pod(self, pod: PodInfo) -> None:
         before = self._state.pods.get(pod.key.path)
         if before is not None:
-            self._withdraw(before)
+            self._remove_from_indexes(before)
         self._state.pods[pod.key.path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
             self._consumer_changed("pods", pod.key.path)
         else:
-            self._ownership.changed(self._used_by("pods", pod.key.path))
+            self._workload_owners.changed(self._used_by("pods", pod.key.path))
         nomination = self._state.nominations.get(pod.key.path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
         if not pod.terminal:
-            self._count_in(pod)
+            self._add_to_indexes(pod)
         self._member_changed(before, pod)
 
-    def _count_in(self, pod: PodInfo) -> None:
-        """A pod that lives: on its node, or waiting, and as a member of its group."""
+    def _add_to_indexes(self, pod: PodInfo) -> None:
+        """Index a pod that has not ended: on its node, or pending, and as a member of its group."""
         if pod.node:
             info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, ids=self._ids)
             self._state.nodes[pod.node] = info.with_pod(pod)
-            # Read now that it is at hand: whoever looks for what ends first asks all pods at once.
-            _ = pod.outlook
+            # Computed now: the search for what ends first needs that of all pods at once.
+            _ = pod.run_deadline
             if pod.has_required_anti_affinity:
-                self._state.anti_affine[pod.key.path] = pod
+                self._state.anti_affinity[pod.key.path] = pod
             if pod.deleting:
-                self._state.leaving[pod.key.path] = pod
+                self._state.terminating[pod.key.path] = pod
         elif pod.nominated_node and not pod.deleting:
             self._state.nominated[pod.key.path] = pod
         if pod.group is not None:
@@ -347,11 +347,11 @@ class SchedulerCache:
                 del evicted[group]
             self._consumer_changed("podgroups", group)
 
-    def _withdraw(self, pod: PodInfo) -> None:
+    def _remove_from_indexes(self, pod: PodInfo) -> None:
         path = pod.key.path
-        self._state.anti_affine.pop(path, None)
+        self._state.anti_affinity.pop(path, None)
         self._state.nominated.pop(path, None)
-        self._state.leaving.pop(path, None)
+        self._state.terminating.pop(path, None)
         if pod.node and not pod.terminal:
             info = self._state.nodes.get(pod.node)
             if info is not None and path in info.pods:
@@ -375,21 +375,23 @@ class SchedulerCache:
         path = namespaced_name(obj)
         self._live_claims[path] = obj
         self._assumed_claims.shown(path, obj)
-        self._settle_claim(path)
+        self._update_claim(path)
 
     def _remove_claim(self, obj: Obj) -> None:
         path = namespaced_name(obj)
         self._live_claims.pop(path, None)
         self._assumed_claims.drop(path)
-        self._settle_claim(path)
+        self._update_claim(path)
 
-    def _settle_claims(self, paths: Iterable[str]) -> None:
+    def _update_claims(self, paths: Iterable[str]) -> None:
         for path in paths:
-            self._settle_claim(path)
+            self._update_claim(path)
 
-    def _settle_claim(self, path: str) -> None:
+    def _update_claim(self, path: str) -> None:
         assumed = self._assumed_claims.get(path)
-        effective = self._joining.reserved(path, assumed.obj if assumed is not None else self._live_claims.get(path))
+        effective = self._pending_reservations.reserved(
+            path, assumed.obj if assumed is not None else self._live_claims.get(path)
+        )
         if assumed is not None and not assumed.written:
             self._state.in_flight[path] = assumed.obj
         else:
@@ -400,29 +402,32 @@ class SchedulerCache:
         else:
             self._state.claims[path] = effective
         _index(
-            self._state.special, path, extended_resource_claim_owners(before), extended_resource_claim_owners(effective)
+            self._state.extended_resource_claims,
+            path,
+            extended_resource_claim_owners(before),
+            extended_resource_claim_owners(effective),
         )
         _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
-        self._ownership.changed((path,))
-        self._weigh_orphan(path)
+        self._workload_owners.changed((path,))
+        self._update_orphaned(path)
         old, new = allocation_of(before), allocation_of(effective)
         if old is not new:
             if old is not None:
                 self._allocated = self._allocated.without(path)
             if new is not None:
                 self._allocated = self._allocated.with_allocation(path, new)
-            self._wardrobe.taken_changed(old, new)
+            self._class_index.taken_changed(old, new)
 
     def _consumer_changed(self, resource: str, path: str) -> None:
         claims = self._used_by(resource, path)
-        self._ownership.changed(claims)
+        self._workload_owners.changed(claims)
         for claim in claims:
-            self._weigh_orphan(claim)
+            self._update_orphaned(claim)
 
     def _used_by(self, resource: str, path: str) -> frozenset[str]:
         return self._state.used_claims.get(f"{resource}/{path}") or _NO_CLAIMS
 
-    def _weigh_orphan(self, path: str) -> None:
+    def _update_orphaned(self, path: str) -> None:
         state, claim = self._state, self._state.claims.get(path)
         there = ReservedFor(state.pods, state.pod_groups, state.groups, state.evicted_groups)
         if claim is not None and there.are_gone(claim):
@@ -455,7 +460,7 @@ class SchedulerCache:
     def _remove_class(self, obj: Obj) -> None:
         self._inventory.delete_class(obj["metadata"]["name"])
 
-    def _touch(self) -> None:
+    def _changed(self) -> None:
         self._version += 1
         self._snapshot = None
 

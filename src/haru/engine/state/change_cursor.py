@@ -1,8 +1,7 @@
-"""Following the nodes from one moment to the next: what has changed since somebody last looked.
+"""The nodes that have changed from one overlay to another, for results that are kept per node.
 
-Whoever keeps an answer per node asks a `Follower` which answers may be out of date. That costs what has changed: nodes
-that were exchanged between two snapshots, and nodes that tentative placements touched, on the overlay that was looked
-at before and on the one that is looked at now.
+It costs what has changed: nodes that differ between two snapshots, and nodes that tentative placements touched, on the
+overlay that was followed last and on this one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from haru.engine.state.overlay import Overlay
 
 
 class ChangeCursor:
-    """One reader's place. The first look finds all."""
+    """The position of one reader. The first use returns all nodes."""
 
     __slots__ = ("_overlay", "_seen", "devices_changed")
 
@@ -24,7 +23,7 @@ class ChangeCursor:
         self.devices_changed = False
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
-        """The names of nodes that may have changed, came or went; None for all of them.
+        """Return the names of nodes that may have changed, came or went; None for all.
 
         `devices_changed` then says whether devices changed that more than one node sees.
         """
@@ -43,14 +42,14 @@ class ChangeCursor:
 
 
 def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[str, NodeInfo | None]]:
-    """The nodes of these names (of all, for None) as they are on the overlay; None for those that are not there."""
+    """Yield the nodes of these names (None: all) on the overlay; None for those that do not exist."""
     if names is None:
         return overlay.present_nodes()
     return ((name, present_node(overlay, name)) for name in sorted(names))
 
 
 def present_node(overlay: Overlay, name: str) -> NodeInfo | None:
-    """A node as it is on the overlay; None if it does not exist (any more)."""
+    """Return a node on the overlay; None if it does not exist."""
     try:
         info = overlay.node(name)
     except KeyError:

@@ -1,4 +1,4 @@
-"""How long work may run at most, and so when it will be gone: what backfill may count on.
+"""How long pods may run at most, and so when they end at the latest; backfill relies on it.
 
 A limit is `activeDeadlineSeconds` of the pod or of its Job, which Kubernetes enforces, or the annotation
 `haru.dev/run-time-limit` of the pod or its PodGroup, which is a promise. The grace period of the pod comes on top.
@@ -20,7 +20,7 @@ from haru.kube.names import format_time, parse_time
 
 _GRACE_SECONDS = 30
 _START_SECONDS = 5.0
-"""What a pod that has its place may need until its own time begins to run."""
+"""Seconds that a pod on a node may need before its own limit begins."""
 
 
 def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
@@ -44,7 +44,7 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
 
 
 def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:
-    """How many seconds the pod may run at most by its own limit, that of its group and that of its Job; None: any."""
+    """Return for how many seconds a pod may run by its own limit, its group's and its Job's; None: no limit."""
     limits = [*_limits(snapshot, pod)]
     deadline = ((_job(snapshot, pod) or {}).get("spec") or {}).get("activeDeadlineSeconds")
     if deadline is not None:

@@ -84,7 +84,7 @@ def _taint_text(taints: Sequence[Obj]) -> str:
 
 NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 ABSENT = NodeSpec("", {}, {}, (), False, {})
-"""That of a node that does not exist."""
+"""The spec of a node that does not exist."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class NodeInfo:
 
     @property
     def present(self) -> bool:
-        """Whether the Node object exists."""
+        """Return whether the Node object exists."""
         return self.spec is not ABSENT
 
     @property
@@ -124,7 +124,7 @@ class NodeInfo:
 
     @property
     def allocatable(self) -> Mapping[str, int]:
-        """What the node offers to pods."""
+        """The node's allocatable resources."""
         return self.spec.allocatable
 
     @property
@@ -139,11 +139,11 @@ class NodeInfo:
 
     @cached_property
     def load(self) -> InternedId:
-        """What is taken of it."""
+        """One object for all nodes with equal use."""
         return _load_of(self)
 
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
-        """The same pods on another version of the node, or on none."""
+        """Return the same pods on another version of the node, or on none."""
         parts = self.pods, self.requested, self.scoring_requested, self.host_ports, self.ids
         made = NodeInfo(self.name, spec or ABSENT, *parts)
         made.__dict__["load"] = self.load

@@ -1,7 +1,7 @@
-"""Places that are kept for pending pods while room is made for them: a node, devices, and whose going is waited for.
+"""Places that are kept for pending pods until their victims are gone: a node, devices, and the victims.
 
-A nomination is what a decision promised: the node and the devices will be free once the evicted pods are gone. Until
-then others are decided so that they fit both beside those pods and, later, beside the nominated ones. The API has a
+A decision has reserved the node and the devices, which will be free once the evicted pods are gone. Until then other
+pods must fit both beside those pods and, later, beside the nominated ones. The API has a
 field for the node alone (`status.nominatedNodeName`), so devices and the evictions are remembered here.
 Source: KEP-268 and KEP-5278 (nominated nodes); devices and evictions our own (docs/adr/0004).
 """
@@ -33,7 +33,7 @@ class Nomination:
 
 
 def nominations_of(decision: Decision, priority: int) -> tuple[Nomination, ...]:
-    """The places that a decision of status nominated asks to be kept."""
+    """Return the places to keep for a decision of status nominated."""
     going = frozenset(eviction.pod for eviction in decision.evictions)
     return tuple(
         Nomination(member.pod, member.node or "", priority, member.allocations, going, member.claimed)
@@ -42,5 +42,5 @@ def nominations_of(decision: Decision, priority: int) -> tuple[Nomination, ...]:
 
 
 def evicted_pods(nominations: Iterable[Nomination]) -> frozenset[PodKey]:
-    """The pods whose going the nominations wait for."""
+    """Return the victims that the nominations wait for."""
     return frozenset(pod for nomination in nominations for pod in nomination.evictions)

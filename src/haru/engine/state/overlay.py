@@ -45,20 +45,19 @@ def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
 
 
 class Overlay:
-    """What would be, if these pods were placed and these claims allocated.
+    """The snapshot with tentatively placed pods and allocated claims.
 
-    Where the snapshot has an `after`, placements must hold at each moment: now, and once room was made for others
-    (see `moments`). Devices then count as taken if they are at any. `changes` names the nodes that were touched, in
-    order, rollbacks included; None stands for all of them.
+    If the snapshot has a `next_pass`, a placement must fit in each pass, and a device counts as taken if it is in any.
+    `changes` names the nodes that were touched, in order, rollbacks included; None stands for all.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.after: Overlay | None = None
+        self.next_pass: Overlay | None = None
         self.allocated: AllocatedState = snapshot.allocated
-        if snapshot.after is not None:
-            self.after = Overlay(snapshot.after)
-            self.allocated = snapshot.allocated.and_also(self.after.allocated)
+        if snapshot.next_pass is not None:
+            self.next_pass = Overlay(snapshot.next_pass)
+            self.allocated = snapshot.allocated.and_also(self.next_pass.allocated)
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
@@ -68,18 +67,18 @@ class Overlay:
         self._journal: list[tuple[str, str, Any]] = []
 
     @property
-    def moments(self) -> tuple[Overlay, ...]:
-        """The overlay itself, and what will be, if that is different: what is placed must be possible in each."""
-        return (self,) if self.after is None else (self, *self.after.moments)
+    def passes(self) -> tuple[Overlay, ...]:
+        """Return the overlays of all passes, this one first."""
+        return (self,) if self.next_pass is None else (self, *self.next_pass.passes)
 
     @cached_property
     def differing(self) -> frozenset[str]:
-        """The nodes that are different at any other moment, tentative placements left out."""
-        now, *later = self.snapshot.moments
-        return frozenset().union(*(differing(moment.nodes, now.nodes) for moment in later))
+        """Return the nodes that differ in a later pass, tentative placements left out."""
+        now, *later = self.snapshot.passes
+        return frozenset().union(*(differing(one.nodes, now.nodes) for one in later))
 
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
-        """The nodes of the snapshot that are others than they were. Asked by many, found once."""
+        """Return the nodes of the snapshot that differ from `before`. Many readers ask; it is computed once."""
         for asked, answer in self._differences:
             if asked is before:
                 return answer
@@ -110,7 +109,7 @@ class Overlay:
         return self._allocations.get(path)
 
     def reservations(self, path: str) -> int:
-        """How many tentative users a claim has gained."""
+        """Return how many tentative users a claim has gained."""
         return self._reserved.get(path, 0)
 
     def mark(self) -> int:
@@ -125,8 +124,8 @@ class Overlay:
         self._nodes[node] = (before or self.snapshot.nodes[node]).with_pod(bound)
         self._pods[path] = bound
         self.changes.append(node)
-        if self.after is not None:
-            self.after.place(pod, node, claimed)
+        if self.next_pass is not None:
+            self.next_pass.place(pod, node, claimed)
 
     def allocate(self, path: str, allocation: Obj, node: str | None = None) -> None:
         """Allocate a claim that is not allocated; `node` is the one that sees its devices, where that is known."""
@@ -141,7 +140,7 @@ class Overlay:
         self._reserved[path] = self._reserved.get(path, 0) + 1
 
     def rollback(self, mark: int) -> None:
-        """Take back everything since the mark, last first."""
+        """Undo everything since the mark, last first."""
         while len(self._journal) > mark:
             what, path, before = self._journal.pop()
             if what == "pod":
@@ -152,8 +151,8 @@ class Overlay:
                 else:
                     self._nodes[node] = info
                 self.changes.append(node)
-                if self.after is not None:
-                    self.after.rollback(self.after.mark() - 1)
+                if self.next_pass is not None:
+                    self.next_pass.rollback(self.next_pass.mark() - 1)
             elif what == "user":
                 self._reserved[path] = before
             else:

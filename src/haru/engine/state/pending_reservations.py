@@ -1,4 +1,4 @@
-"""Claims that pods are about to join: consumers that were decided but are not in `status.reservedFor` yet.
+"""Consumers that were decided but are not in `status.reservedFor` of their claims yet.
 
 Until the reservation is written the claim would look free once the others have gone. Source: KEP-4381.
 """
@@ -14,21 +14,21 @@ from haru.engine.state.decision import Obj
 
 @dataclass(slots=True)
 class _Consumer:
-    """An entry of `reservedFor`, and the pods on their way for which it will be written."""
+    """An entry of `reservedFor`, and the assumed pods for which it will be written."""
 
     entry: Obj
     pods: set[str] = field(default_factory=set)
 
 
 class PendingReservations:
-    """The consumers under way, by claim and UID."""
+    """The pending consumers, by claim and UID."""
 
     def __init__(self) -> None:
         self._consumers: dict[str, dict[str, _Consumer]] = {}
         self._by_pod: dict[str, Mapping[str, Obj]] = {}
 
     def add(self, pod: str, joined: Mapping[str, Obj]) -> list[str]:
-        """A pod is on its way to claims, each with the entry that will stand for it; the claims that changes."""
+        """Add a pod with its entry in each claim; return the claims that change."""
         changed = self.drop(pod)
         self._by_pod[pod] = joined
         for path, entry in joined.items():
@@ -40,7 +40,7 @@ class PendingReservations:
         return changed
 
     def drop(self, pod: str) -> list[str]:
-        """It has arrived, or turned back; the claims that changes."""
+        """Remove a pod, which is bound now or not assumed any more; return the claims that change."""
         changed = []
         for path, entry in self._by_pod.pop(pod, {}).items():
             consumers = self._consumers[path]
@@ -53,11 +53,11 @@ class PendingReservations:
         return changed
 
     def joined_by(self, pod: str) -> Mapping[str, Obj]:
-        """What a pod is on its way to."""
+        """Return the entries that are pending for a pod, by claim."""
         return self._by_pod.get(pod, {})
 
     def reserved(self, path: str, claim: Obj | None) -> Obj | None:
-        """The claim as it is once they have arrived; the same where nobody is missing, or nothing is allocated."""
+        """Return a claim with its pending consumers; the same object if there are none or it is not allocated."""
         consumers = self._consumers.get(path)
         if not consumers or claim is None or allocation_of(claim) is None:
             return claim

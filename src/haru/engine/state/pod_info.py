@@ -39,14 +39,14 @@ class HostPort(NamedTuple):
     port: int
 
     def clashes(self, other: HostPort) -> bool:
-        """Whether both cannot be had on one node: same protocol and port, and addresses that overlap."""
+        """Return whether one node cannot give both: same protocol and port, and addresses that overlap."""
         if (self.protocol, self.port) != (other.protocol, other.port):
             return False
         return self.address == other.address or "0.0.0.0" in (self.address, other.address)
 
 
 class RunDeadline(NamedTuple):
-    """What a running pod says of its end: whether it comes some day, at no time that anything could tell.
+    """When a running pod ends, as far as its own object says: at an unknown time (`some_day`), or never.
 
     None: something may limit it (`run_times.latest_end`). `started` is when it started, or later than any time.
     """
@@ -190,7 +190,7 @@ class PodInfo:
 
     @cached_property
     def scheduler_name(self) -> str:
-        """Who is to schedule it."""
+        """The name of its scheduler."""
         return str(self.spec.get("schedulerName") or "default-scheduler")
 
     @cached_property
@@ -230,7 +230,7 @@ class PodInfo:
 
     @cached_property
     def usage(self) -> Mapping[str, int]:
-        """What it takes of a node that it is on: what it requests, and what its devices take there (KEP-5517)."""
+        """Its requests, and what its devices take of its node (KEP-5517)."""
         if not (self.claimed or self.status.get("nodeAllocatableResourceClaimStatuses")):
             return self.requests
         total = dict(self.requests)
@@ -249,7 +249,7 @@ class PodInfo:
 
     @cached_property
     def weight(self) -> Hashable:
-        """What it takes of a node that it is on."""
+        """A key that is equal for pods that take the same of a node."""
         return tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports
 
     @cached_property
@@ -274,7 +274,7 @@ class PodInfo:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing can limit its time, whatever else there is: neither itself, nor a group or Job of its."""
+        """Return whether neither the pod nor a group or Job of its can limit its time."""
         if self.spec.get("activeDeadlineSeconds") is not None or self.group is not None:
             return False
         metadata = self.obj["metadata"]
@@ -285,12 +285,12 @@ class PodInfo:
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether it can be expected to end some day; one that a controller keeps running is not."""
+        """Return whether it ends without being deleted; a controller keeps others running."""
         return self.spec.get("restartPolicy", "Always") != "Always" or self.controller is None
 
     @cached_property
-    def outlook(self) -> RunDeadline:
-        """What it says of its end."""
+    def run_deadline(self) -> RunDeadline:
+        """When it ends, as far as its own object says."""
         some_day = self.ends_by_itself if self.is_unlimited else None
         return RunDeadline(some_day, str(self.status.get("startTime") or NOT_STARTED))
 
@@ -344,12 +344,12 @@ class PodInfo:
 
     @cached_property
     def has_required_anti_affinity(self) -> bool:
-        """Whether it keeps other pods away from its domains."""
+        """Whether it has required anti-affinity terms."""
         return bool(self.affinity("podAntiAffinity").get("requiredDuringSchedulingIgnoredDuringExecution"))
 
     @cached_property
     def inter_pod(self) -> bool:
-        """Whether its place depends on where other pods are (beyond the room they take)."""
+        """Whether its place depends on which nodes other pods are on, beside what they use."""
         spread = any(
             c.get("whenUnsatisfiable") == "DoNotSchedule" for c in self.spec.get("topologySpreadConstraints") or ()
         )
@@ -357,7 +357,7 @@ class PodInfo:
 
     @cached_property
     def shape(self) -> str:
-        """What its place depends on, but for labels and claims: pods with one shape have the same feasible nodes."""
+        """A key that is equal for pods with the same feasible nodes, labels and claims aside."""
         spec = self.spec
         parts = [
             self.key.namespace,
@@ -375,13 +375,8 @@ class PodInfo:
         ]
         return json.dumps(parts, sort_keys=True)
 
-    @cached_property
-    def found(self) -> dict[str, Any]:
-        """What was found out about it in decisions, each with what it was found from: the next may ask the same."""
-        return {}
-
     def read_as(self, other: PodInfo) -> None:
-        """Take over what was read of another pod, if its spec says the same: pods of one gang mostly do."""
+        """Take over the decoded fields of another pod with an equal spec, as most pods of a gang have."""
         known = self.__dict__
         if all(map(known.__contains__, _READ_ONCE)):
             return
@@ -390,7 +385,7 @@ class PodInfo:
                 known.setdefault(name, getattr(other, name))
 
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
-        """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""
+        """Return the pod on a node; `claimed` is what its devices take there, if a decision says so."""
         bound = object.__new__(PodInfo)
         known = bound.__dict__
         # What was read of the object so far stays true, but for what depends on the place.

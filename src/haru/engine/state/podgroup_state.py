@@ -1,4 +1,4 @@
-"""How far the members of a PodGroup are: the counters that quorum is decided by.
+"""Phases of the members of a PodGroup, counted for the quorum.
 
 Only pods that still live count; a member that ran to its end leaves the group, as in 1.36.
 Source: KEP-4671, kube-scheduler's pod group state.
@@ -25,12 +25,12 @@ class PodGroupState:
 
     @property
     def count(self) -> int:
-        """How many living members there are."""
+        """Return how many members have not ended."""
         return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
 
     @property
     def scheduled_count(self) -> int:
-        """How many members have a place."""
+        """Return how many members are bound or assumed."""
         return len(self.assumed) + len(self.assigned)
 
     @property
@@ -44,7 +44,7 @@ class PodGroupState:
         return frozenset((*self.assumed, *self.assigned))
 
     def has_scheduled_beside(self, path: str) -> bool:
-        """Whether another member than this one has a place."""
+        """Return whether another member is bound or assumed."""
         return self.scheduled_count > (path in self.assumed or path in self.assigned)
 
     def with_pod(self, pod: PodInfo, *, assumed: bool) -> PodGroupState:

@@ -1,4 +1,4 @@
-"""Who uses an allocated claim: the pods and PodGroups that it is reserved for, and when their going frees it.
+"""The consumers of an allocated claim (pods and PodGroups), and when their end frees it.
 
 Source: KEP-4381 (`status.reservedFor`), KEP-5729 (a PodGroup as consumer).
 """
@@ -33,7 +33,7 @@ def consumer_keys(claim: Obj | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ReservedFor:
-    """Who there is: pods, PodGroups and their living members, by path; `evicted` groups have lost some to others."""
+    """The consumers that exist: pods, PodGroups and their members, by path; `evicted`: groups with evicted members."""
 
     pods: Mapping[str, PodInfo]
     pod_groups: Mapping[str, Obj]
@@ -41,7 +41,7 @@ class ReservedFor:
     evicted: Collection[str]
 
     def are_gone(self, claim: Obj) -> bool:
-        """Whether an allocated claim is reserved for consumers that are all gone: it is about to be freed."""
+        """Return whether all consumers of an allocated claim are gone: it is about to be freed."""
         status = claim.get("status") or {}
         entries = status.get("reservedFor") or ()
         if not status.get("allocation") or not entries:
@@ -76,7 +76,7 @@ def kept_by_groups(claim: Obj) -> Obj:
 
 
 def is_kept(entry: Obj) -> bool:
-    """Whether a consumer is a group that keeps its claim though its members end."""
+    """Return whether a consumer is a group that keeps its claim though its members end."""
     return _KEPT in entry
 
 

@@ -1,4 +1,4 @@
-"""One moment of a cluster, as every decision sees it."""
+"""One state of a cluster, as every decision sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from haru.engine.dra.extended_resources import explicit_classes
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, NodeDeviceClasses, all_of
-from haru.engine.state.cow_map import FrozenMap, values_of
+from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey, Obj
 from haru.engine.state.node_info import ABSENT, NodeInfo
 from haru.engine.state.nominations import Nomination
@@ -23,10 +23,10 @@ from haru.engine.state.workload_owners import OwnedPods, Workload
 
 
 class NodeEquivalenceClass(NamedTuple):
-    """Nodes that are alike but for names, labels and what images they have (if any), in the order of their names.
+    """Nodes, in the order of their names, that are equal but for names, labels, and which images they have.
 
-    They are the same to every rule that looks neither at these nor at who the pods on them are. Their devices are
-    alike, too, unless `node_device_class` is None: then nothing is known of them.
+    Every filter that looks at none of these, nor at which pods are on a node, answers alike for them. Their devices are
+    equal, too, unless `node_device_class` is None: then their devices are not classified.
     """
 
     first: NodeInfo
@@ -34,20 +34,52 @@ class NodeEquivalenceClass(NamedTuple):
     names: list[str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PodIndex:
+    """Pods of a snapshot by what decisions look for, by path.
+
+    `anti_affinity`: pods on nodes with required anti-affinity terms. `nominated`: pending pods whose status names a
+    node. `terminating`: pods on nodes that are being deleted.
+    """
+
+    anti_affinity: Mapping[str, PodInfo]
+    nominated: Mapping[str, PodInfo]
+    terminating: Mapping[str, PodInfo]
+
+    def with_anti_affinity(self, changes: Mapping[str, PodInfo | None]) -> PodIndex:
+        """Return the index with other pods with anti-affinity; None removes one."""
+        return PodIndex(Patched(self.anti_affinity, changes), self.nominated, self.terminating)
+
+    def without(self, removed: Mapping[str, PodInfo | None]) -> PodIndex:
+        """Return the index without these pods, which are on nodes."""
+        return PodIndex(Patched(self.anti_affinity, removed), self.nominated, Patched(self.terminating, removed))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimIndex:
+    """Claims of the cluster by what decisions look for.
+
+    `extended`: paths of the claims made for a pod's extended resources, by the pod's UID. `by_consumer`: paths of
+    allocated claims, by consumer (`consumer_key`). `orphaned`: claims whose consumers are all gone, which will be free
+    in a moment. `owners`: the workloads that claims are used for.
+    """
+
+    extended: Mapping[str, frozenset[str]]
+    by_consumer: Mapping[str, frozenset[str]]
+    orphaned: Mapping[str, Obj]
+    owners: OwnedPods | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it.
+    """One state of the cluster. Nothing in it changes, and nobody may change the objects in it.
 
-    `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
-    pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods on
-    nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`), and
-    `orphaned` those claims whose consumers are all gone: they will be free in a moment. `evicted_groups` are the paths
-    of groups that lost members by eviction: what they reserved is free once no member of theirs uses it.
-    `reservation` keeps places for the head of the queue.
-    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`); it may
-    have one of its own. `node_device_classes` says which nodes have devices that are alike, `owned` whose work
-    claims are used for.
-    `decision_cache` keeps results for later decisions.
+    `in_flight` are claims whose allocation is being written. `nominations` are the places that decisions keep for
+    pending pods, by pod; `reservation` keeps places for the head of the queue. `evicted_groups` are the paths of groups
+    that lost members by eviction: what they reserved is free once no member of theirs uses it.
+    `next_pass` is the cluster after pending evictions, with the nominated pods: a placement must fit in both passes
+    (`preemption.nominated_placements`). It may have a next pass of its own.
+    `node_device_classes` says which nodes have equal devices. `decision_cache` keeps results for later decisions.
     """
 
     version: int
@@ -61,87 +93,83 @@ class Snapshot:
     others: Mapping[str, Mapping[str, Obj]]
     devices: DeviceSnapshot
     allocated: AllocatedState
-    anti_affine: Mapping[str, PodInfo]
-    nominated: Mapping[str, PodInfo]
-    special: Mapping[str, frozenset[str]]
+    pod_index: PodIndex
+    claim_index: ClaimIndex
     nominations: Mapping[str, Nomination]
-    leaving: Mapping[str, PodInfo]
-    used_claims: Mapping[str, frozenset[str]]
-    orphaned: Mapping[str, Obj]
     evicted_groups: Mapping[str, bool]
     reservation: BackfillReservation | None = None
-    after: Snapshot | None = None
+    next_pass: Snapshot | None = None
     node_device_classes: NodeDeviceClasses | None = field(default=None, repr=False)
-    owned: OwnedPods | None = field(default=None, repr=False)
     decision_cache: DecisionCache = field(default_factory=DecisionCache, repr=False)
 
     @property
-    def moments(self) -> tuple[Snapshot, ...]:
-        """The cluster as it is, and as it will be: the earliest first."""
-        return (self,) if self.after is None else (self, *self.after.moments)
+    def passes(self) -> tuple[Snapshot, ...]:
+        """Return the snapshots of all passes, this one first."""
+        return (self,) if self.next_pass is None else (self, *self.next_pass.passes)
 
     @cached_property
     def extended_resources(self) -> Mapping[str, str]:
-        """The DeviceClass behind each extended resource that a class names (KEP-5004)."""
+        """Return the DeviceClass behind each extended resource that a class names (KEP-5004)."""
         return explicit_classes(self.objects("DeviceClass"))
 
     @property
     def owners(self) -> FrozenMap[tuple[Workload, ...] | None] | None:
-        """Whose work allocated claims are used for, by path; None where that has to be found out claim by claim."""
-        return self.owned.of(self.claims, self.pods) if self.owned is not None else None
+        """Return the workloads that use allocated claims, by path; None if this is a hypothetical snapshot."""
+        owners = self.claim_index.owners
+        return owners.of(self.claims, self.pods) if owners is not None else None
 
     @cached_property
-    def dressed(self) -> FrozenMap[ClassifiedNode | None] | None:
-        """The classes of the nodes (`classified_nodes_of`); None where nothing is known of devices taken like that."""
+    def classified_nodes(self) -> FrozenMap[ClassifiedNode | None] | None:
+        """Return the device classes of nodes (`classified_nodes_of`); None if devices here are not classified."""
         return (
             self.node_device_classes.of(self.devices, self.allocated) if self.node_device_classes is not None else None
         )
 
     @cached_property
-    def all_dressed(self) -> Mapping[str, ClassifiedNode | None] | None:
-        """The same for all nodes of `node_names`, for whoever looks at all of them."""
-        known = self.dressed
+    def all_classified_nodes(self) -> Mapping[str, ClassifiedNode | None] | None:
+        """Return the device classes of all nodes of `node_names`."""
+        known = self.classified_nodes
         return None if known is None else dict(zip(self.node_names, all_of(known, self.node_names), strict=True))
 
     @cached_property
     def all_nodes(self) -> tuple[tuple[str, NodeInfo | None], ...]:
-        """The nodes of `node_names` with their names: whoever looks at all of them need not look up each."""
+        """Return the nodes of `node_names` with their names."""
         return tuple(zip(self.node_names, values_of(self.nodes, self.node_names), strict=True))
 
     @cached_property
     def present_nodes(self) -> tuple[tuple[str, NodeInfo | None], ...]:
-        """The same, with None for nodes that do not exist."""
+        """Return the nodes of `node_names` with their names; None for nodes that do not exist."""
         nodes = self.all_nodes
         if all(info is not None and info.present for _, info in nodes):
             return nodes
         return tuple([(name, info if info is not None and info.present else None) for name, info in nodes])
 
     @cached_property
-    def lots(self) -> Sequence[NodeEquivalenceClass]:
-        """The nodes that exist in lots, in the order of their first nodes."""
+    def node_classes(self) -> Sequence[NodeEquivalenceClass]:
+        """Return the classes of equal nodes, in the order of their first nodes."""
         found: dict[Hashable, NodeEquivalenceClass] = {}
-        known = self.all_dressed
-        all_dressed = known.values() if known is not None else (None,) * len(self.node_names)
-        for (name, info), dressed in zip(self.all_nodes, all_dressed, strict=True):
+        known = self.all_classified_nodes
+        classified = known.values() if known is not None else (None,) * len(self.node_names)
+        for (name, info), device_class in zip(self.all_nodes, classified, strict=True):
             spec = info.spec if info is not None else ABSENT
             if info is not None and spec is not ABSENT:
-                node_device_class = dressed.node_device_class if dressed is not None else None
+                node_device_class = device_class.node_device_class if device_class is not None else None
                 key = (spec.kind, info.load, info.affine, not spec.images, node_device_class)
-                lot = found.get(key)
-                if lot is None:
+                node_class = found.get(key)
+                if node_class is None:
                     found[key] = NodeEquivalenceClass(info, node_device_class, [name])
                 else:
-                    lot.names.append(name)
+                    node_class.names.append(name)
         return tuple(found.values())
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
-        """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""
+        """Return the objects of a kind without an index of its own, by path: Job, PersistentVolume, DeviceClass, …"""
         return self.others.get(kind) or {}
 
     def group_state(self, key: GroupKey) -> PodGroupState:
-        """Which pods name a group, and how far they are."""
+        """Return which pods name a group, and their phases."""
         return self.groups.get(key.path) or PodGroupState()
 
     def pod_group(self, key: GroupKey) -> Obj | None:
-        """The PodGroup object, if it exists."""
+        """Return the PodGroup object, if it exists."""
         return self.pod_groups.get(key.path)

@@ -21,4 +21,4 @@ WATCHED_KINDS = (
 )
 
 HELD_BACK_BY = (("v1", "ResourceQuota"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"))
-"""What no decision depends on, but tells why pods were never made: quotas, and who makes pods beside Jobs."""
+"""Kinds that no decision reads, but that explain why pods were never created: quotas, and other controllers."""

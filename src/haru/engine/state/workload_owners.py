@@ -1,7 +1,6 @@
-"""Whose work it is: pods by the workload that a person knows them by, and claims by the workloads that use them.
+"""The workloads of pods (Deployment, Job, PodGroup), and of the claims that pods use.
 
-The latter are found out as objects come, so that nobody has to look at every claim and pod of a cluster to say who
-holds its devices.
+Claims are indexed with each event, so that the holders of devices are known without a look at every claim and pod.
 Source: our own.
 """
 
@@ -38,7 +37,7 @@ def workload_of(pod: PodInfo) -> str:
 
 
 def is_user(entry: Obj, pod: PodInfo) -> bool:
-    """Whether a pod by the name of an entry in `reservedFor` is the one that is meant, and lives."""
+    """Return whether a pod is the one of an entry in `reservedFor` (by UID) and has not ended."""
     return pod.key.uid == entry.get("uid") and not pod.terminal
 
 
@@ -66,7 +65,7 @@ def used_for(path: str, users: Sequence[PodInfo]) -> tuple[Workload, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnedPods:
-    """The owners of allocated claims at one moment, which is that of `claims` and `pods`; None: see `owners_of`."""
+    """The owners of allocated claims in the state of `claims` and `pods`; None: see `owners_of`."""
 
     by_claim: FrozenMap[tuple[Workload, ...] | None]
     claims: Mapping[str, Obj]
@@ -75,23 +74,23 @@ class OwnedPods:
     def of(
         self, claims: Mapping[str, Obj], pods: Mapping[str, PodInfo]
     ) -> FrozenMap[tuple[Workload, ...] | None] | None:
-        """The owners by the paths of claims; None if this is of other claims and pods."""
+        """Return the owners by the paths of claims; None for other claims and pods."""
         return self.by_claim if self.claims is claims and self.pods is pods else None
 
 
 class WorkloadOwners:
-    """The owners of allocated claims, made anew for each snapshot where claims or their users have changed."""
+    """Index the owners of allocated claims; each snapshot costs the claims and users that have changed."""
 
     def __init__(self) -> None:
         self._by_claim: CowMap[tuple[Workload, ...] | None] = CowMap()
         self._changed: set[str] = set()
 
     def changed(self, claims: Iterable[str]) -> None:
-        """These claims, or pods that use them, are others now."""
+        """Note that these claims, or pods that use them, have changed."""
         self._changed.update(claims)
 
     def freeze(self, claims: FrozenMap[Obj], pods: FrozenMap[PodInfo]) -> OwnedPods:
-        """The owners as they are now; later changes do not show in it. It costs what has changed."""
+        """Return the owners now, as an immutable value."""
         for path in self._changed:
             claim = claims.get(path)
             if claim is not None and (claim.get("status") or {}).get("allocation"):

@@ -99,15 +99,15 @@ class DeviceClassSurvey:
             self._lens = DeviceSignature(self.claims, options.features)
             self._regard = SelectorFootprint.of(self.claims)
         self._dressed.clear()
-        for lot in snapshot.lots if stale is None else ():
+        for lot in snapshot.node_classes if stale is None else ():
             self._add_lot(lot)
-        known = snapshot.dressed
+        known = snapshot.classified_nodes
         for name in sorted(stale or ()):
             self._drop(name)
             info = snapshot.nodes.get(name)
             if info is not None and info.present:
-                dressed = classified_nodes_of(known, name)
-                self._add(info, dressed.node_device_class if dressed is not None else None)
+                classified = classified_nodes_of(known, name)
+                self._add(info, classified.node_device_class if classified is not None else None)
         self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.nodes))
         self._seen = _Seen(snapshot.nodes, snapshot.devices, snapshot.allocated)
 

@@ -267,14 +267,14 @@ class _Count:
         first = kind.views(names[0])
         places = [(first.index(one[position][0]), one[position][1]) for position in positions]
         pools = {number for number, _ in places}
-        known = self._survey.snapshot.all_dressed if len(pools) == 1 and not by_counters else None
+        known = self._survey.snapshot.all_classified_nodes if len(pools) == 1 and not by_counters else None
         (sole,) = pools if known is not None else (0,)
         many: list[tuple[str, ...]] = []
         for name in names:
-            dressed = classified_nodes_of(known, name)
-            if dressed is not None and len(dressed.uses[sole].devices) == len(places):
+            classified = classified_nodes_of(known, name)
+            if classified is not None and len(classified.uses[sole].devices) == len(places):
                 # All that is taken there, by whomever: no device need be looked up.
-                many += dressed.uses[sole].devices.values()
+                many += classified.uses[sole].devices.values()
                 continue
             views = kind.views(name)
             uses = [state.use(view.key) for view in views]

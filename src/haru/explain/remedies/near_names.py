@@ -142,7 +142,7 @@ def _names_in(objects: Iterable[str], namespace: str) -> list[str]:
 
 def _offered(snapshot: Snapshot) -> Iterator[str]:
     """The resources of devices that nodes or DeviceClasses offer."""
-    for lot in snapshot.lots:
+    for lot in snapshot.node_classes:
         yield from (name for name in lot.first.allocatable if "/" in name)
     for name, found in snapshot.objects("DeviceClass").items():
         yield _IMPLICIT + name

@@ -113,7 +113,7 @@ def to_clear(member: MemberDecision) -> list[str]:
 def surplus_claims(snapshot: Snapshot, schedulers: Collection[str], is_busy: Callable[[PodKey], bool]) -> list[Obj]:
     """Claims of living pods that no attempt will use: made twice, or not for the node that the pod went to."""
     found: list[Obj] = []
-    for uid, paths in snapshot.special.items():
+    for uid, paths in snapshot.claim_index.extended.items():
         claims = {path: snapshot.claims[path] for path in sorted(paths) if path not in snapshot.in_flight}
         for path, claim in claims.items():
             pod = _owner(snapshot, claim, uid)
@@ -142,5 +142,5 @@ def _kept(snapshot: Snapshot, pod: PodInfo) -> str:
 def stale_claims(snapshot: Snapshot, member: MemberDecision) -> list[Obj]:
     """Claims that were made for a pod's extended resources, but for the one that it is about to be bound with."""
     used = member.extended.path if member.extended is not None else ""
-    paths = snapshot.special.get(member.pod.uid) or frozenset()
+    paths = snapshot.claim_index.extended.get(member.pod.uid) or frozenset()
     return [snapshot.claims[path] for path in sorted(paths - {used}) if path not in snapshot.in_flight]

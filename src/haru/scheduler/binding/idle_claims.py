@@ -53,8 +53,12 @@ def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
     """The allocated claims of a PodGroup that lost members by eviction, as far as none of its members uses them."""
     if group.path not in snapshot.evicted_groups:
         return []
-    reserved = snapshot.used_claims.get(consumer_key("podgroups", group.namespace, group.name)) or ()
-    return [snapshot.orphaned[p] for p in sorted(reserved) if p in snapshot.orphaned and p not in snapshot.in_flight]
+    reserved = snapshot.claim_index.by_consumer.get(consumer_key("podgroups", group.namespace, group.name)) or ()
+    return [
+        snapshot.claim_index.orphaned[p]
+        for p in sorted(reserved)
+        if p in snapshot.claim_index.orphaned and p not in snapshot.in_flight
+    ]
 
 
 def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:

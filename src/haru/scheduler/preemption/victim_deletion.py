@@ -68,7 +68,7 @@ def eviction_order(
 def unfinished_orders(snapshot: Snapshot) -> Iterator[EvictionOrder]:
     """Yield orders for groups that are disrupted whole but of which only some pods terminate."""
     half: dict[GroupKey, PodInfo] = {}
-    for pod in snapshot.leaving.values():
+    for pod in snapshot.pod_index.terminating.values():
         if pod.preempted and pod.group is not None:
             half.setdefault(pod.group, pod)
     for key, sibling in half.items():

@@ -103,7 +103,7 @@ def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
 
 def extended_resource_claim_use(snapshot: Snapshot, pod: PodInfo) -> ClaimUse | None:
     """Return the existing claim for the pod's extended resources that it can use."""
-    paths = snapshot.special.get(pod.key.uid)
+    paths = snapshot.claim_index.extended.get(pod.key.uid)
     if not paths:
         return None
     recorded = (pod.status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")

@@ -27,7 +27,8 @@ from haru.kube.selectors import node_selector_matches
 
 PLUGIN = "DynamicResources"
 NOT_HERE = "resourceclaim not available on the node"
-_TOPIC = "demand"
+_TOPIC = "device demands"
+_MAX_PODS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,44 +101,47 @@ def _reaches(allocation: Obj, node: NodeInfo) -> bool:
     return not selector or node_selector_matches(selector, node.name, node.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Hold the demand of a pod none of whose claims is allocated, and what it was computed from."""
+class _LastDemand:
+    """The last demand of a pod whose claims have all yet to be allocated, and what it was computed from."""
 
-    demand: DeviceDemand
-    group: Obj | None
-    workload_claims: bool
-    classes: object
+    __slots__ = ("_classes", "_demand", "_group", "_workload_claims")
 
-    def holds(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
-        """Tell whether it would be computed again with the same result."""
-        snapshot = overlay.snapshot
-        if (
-            group is not self.group
-            or options.gates.workload_claims is not self.workload_claims
-            or overlay.after is not None
-        ):
+    def __init__(self) -> None:
+        self._demand: DeviceDemand | None = None
+        self._group: Obj | None = None
+        self._workload_claims = False
+        self._classes: object = None
+
+    def current(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
+        """Return the demand on this overlay; compute it if anything that it depends on has changed."""
+        known = self._demand
+        if known is not None and self._holds(known, overlay, pod, group, options):
+            return known
+        found = _demand_of(overlay, pod, group, options)
+        if isinstance(found, DeviceDemand) and not (found.fixed or found.extended or found.counts_devices):
+            self._demand, self._group = found, group
+            self._workload_claims, self._classes = options.gates.workload_claims, overlay.snapshot.devices.classes
+        return found
+
+    def _holds(self, demand: DeviceDemand, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
+        snapshot, gates = overlay.snapshot, options.gates
+        if group is not self._group or gates.workload_claims is not self._workload_claims:
             return False
-        if snapshot.devices.classes is not self.classes or counts_devices(snapshot, options):
+        if overlay.next_pass is not None or snapshot.devices.classes is not self._classes:
             return False
-        for use in self.demand.uses:
+        if counts_devices(snapshot, options):
+            return False
+        for use in demand.uses:
             path = use.path
             if snapshot.claims.get(path) is not use.claim or path in snapshot.in_flight or overlay.allocation(path):
                 return False
-        return not options.gates.extended_resources or extended_resource_demand(snapshot, pod) is None
+        return not gates.extended_resources or extended_resource_demand(snapshot, pod) is None
 
 
 def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
-    """Return the pod's demand in the overlay's state, or why no node can meet it."""
-    known = pod.found.get(_TOPIC)
-    if known is not None and known.holds(overlay, pod, group, options):
-        demand: DeviceDemand = known.demand
-        return demand
-    found = _demand_of(overlay, pod, group, options)
-    if isinstance(found, DeviceDemand) and not (found.fixed or found.extended or found.counts_devices):
-        classes = overlay.snapshot.devices.classes
-        pod.found[_TOPIC] = _Found(found, group, options.gates.workload_claims, classes)
-    return found
+    """Return the pod's demand on this overlay, or why no node can meet it."""
+    last = overlay.snapshot.decision_cache.get_or_compute(_TOPIC, pod, _LastDemand, _MAX_PODS)
+    return last.current(overlay, pod, group, options)
 
 
 def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
@@ -205,7 +209,7 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
 
 def _is_reassigned_later(overlay: Overlay, use: ClaimUse) -> bool:
     """Tell whether pending evictions will free the claim or allocate it for other pods."""
-    later = (moment.claims.get(use.path) for moment in overlay.snapshot.moments[1:])
+    later = (moment.claims.get(use.path) for moment in overlay.snapshot.passes[1:])
     return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
 
 

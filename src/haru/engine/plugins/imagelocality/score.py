@@ -30,7 +30,7 @@ class ImageStates:
         snapshot = overlay.snapshot
         self._count = len(snapshot.node_names)
         if changed is None:
-            lots = [lot for lot in snapshot.lots if lot.first.images]
+            lots = [lot for lot in snapshot.node_classes if lot.first.images]
             self._of = {name: snapshot.nodes[name].images for lot in lots for name in lot.names}
             self._holders = Counter(image for images in self._of.values() for image in images)
             return

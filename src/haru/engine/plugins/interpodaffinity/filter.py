@@ -59,7 +59,7 @@ class PodsWithAffinity:
 def _affine_nodes(overlay: Overlay) -> Iterator[tuple[str, NodeInfo]]:
     """Yield the nodes with pods that have inter-pod terms, and perhaps some more."""
     touched = overlay.touched
-    for lot in overlay.snapshot.lots:
+    for lot in overlay.snapshot.node_classes:
         if lot.first.affine:
             yield from ((name, overlay.node(name)) for name in lot.names if name not in touched)
     yield from ((name, overlay.node(name)) for name in sorted(touched))
@@ -254,5 +254,5 @@ def inter_pod_rules(overlay: Overlay, pod: PodInfo) -> TopologyToAffinityTerms |
 
 def _affine(overlay: Overlay) -> Iterator[PodInfo]:
     """Yield the pods on nodes with required anti-affinity."""
-    yield from overlay.snapshot.anti_affine.values()
+    yield from overlay.snapshot.pod_index.anti_affinity.values()
     yield from (pod for pod in overlay.placed() if pod.has_required_anti_affinity)
