@@ -10,8 +10,7 @@ from cel_reference import reference_cases
 
 from haru.cel.environment import Dialect, Environment
 from haru.cel.errors import CompileError, EvaluationError
-from haru.cel.libraries.comprehensions import TWO_VARIABLE_COMPREHENSIONS
-from haru.cel.libraries.kubernetes import BINDINGS
+from haru.cel.libraries.kubernetes import BINDINGS, TWO_VARIABLE_COMPREHENSIONS
 from haru.cel.libraries.lists import LISTS, SETS
 from haru.cel.libraries.optionals import LIBRARY as OPTIONALS
 from haru.cel.libraries.standard import STANDARD

@@ -23,7 +23,7 @@ from haru.engine.framework import PreemptionOptions
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision, MemberDecision
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 
 
 @dataclass(frozen=True)

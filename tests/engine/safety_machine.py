@@ -25,7 +25,7 @@ from haru.engine.preemption.nominated_placements import displaced
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.deadlines import ANNOTATION
 from haru.engine.state.decision import Decision
-from haru.engine.state.nominations import nominations_of
+from haru.engine.state.pending_reservations import nominations_of
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from safety_view import (
 
 from haru.engine.state.cache import SchedulerCache, namespaced_name, object_path
 from haru.engine.state.decision import MemberDecision, PodKey
-from haru.engine.state.nominations import evicted_pods
+from haru.engine.state.pending_reservations import evicted_pods
 from haru.scheduler.binding import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
 
 Key = tuple[str, str]

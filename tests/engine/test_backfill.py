@@ -31,7 +31,7 @@ from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.deadlines import ANNOTATION, epoch, latest_end, parse_limit
 from haru.engine.state.decision import Decision
-from haru.engine.state.nominations import nominations_of
+from haru.engine.state.pending_reservations import nominations_of
 from haru.engine.state.pod_info import PodInfo
 
 START = "2026-01-01T00:00:00Z"

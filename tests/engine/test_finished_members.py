@@ -8,7 +8,7 @@ import pytest
 from engine_objects import Obj, node, options, pod, pod_group
 
 from haru.engine.podgroup import decide, pre_enqueue
-from haru.engine.podgroup.quorum import as_needed, count_succeeded
+from haru.engine.podgroup.podgroup_info import as_needed, count_succeeded
 from haru.engine.state.cache import SchedulerCache
 
 COUNTING = {"haru.dev/count-succeeded": "true"}

@@ -23,7 +23,7 @@ from haru.engine.podgroup import decide
 from haru.engine.preemption.nominated_placements import displaced, terminating_pods
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import ClaimAllocation, Decision, PodKey
-from haru.engine.state.nominations import FROM_EVERYBODY, Nomination, nominations_of
+from haru.engine.state.pending_reservations import FROM_EVERYBODY, Nomination, nominations_of
 
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 

@@ -15,7 +15,7 @@ from haru.engine.podgroup import decide
 from haru.engine.preemption import podgroup_preemption
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision, MemberDecision
-from haru.engine.state.nominations import nominations_of
+from haru.engine.state.pending_reservations import nominations_of
 
 
 def decided(situation: Situation) -> tuple[Decision, list[Obj]]:

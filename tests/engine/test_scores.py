@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.engine.equivalence.score_index import ScoreIndex
+from haru.engine.framework.interfaces import normalised, rounded
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, Profile
-from haru.engine.framework.scores import normalised, rounded
 from haru.engine.plugins.dynamicresources.plugin import DynamicResourcesScore
 from haru.engine.plugins.imagelocality.score import image_score
 from haru.engine.plugins.interpodaffinity.plugin import min_max_normalised

@@ -11,7 +11,7 @@ import pytest
 
 from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.cgroups.amounts import Amounts
-from haru.node.dra import cdi
+from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
 from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
 from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
@@ -305,7 +305,7 @@ def test_probe_port_is_resolved_by_name() -> None:
     ],
 )
 def test_runtime_versions_with_cdi_support(name: str, version: str, has: bool) -> None:
-    assert cdi.runtime_has_cdi(name, version) is has
+    assert container_start.runtime_has_cdi(name, version) is has
 
 
 def spec(tmp_path: Path, **edits: Any) -> None:
@@ -322,7 +322,7 @@ def test_cdi_edits_are_applied_to_container_config(tmp_path: Path) -> None:
         mounts=[{"hostPath": "/tmp", "containerPath": "/opt", "options": ["ro", "bind"]}],
     )
     config = cri.ContainerConfig()
-    cdi.apply(config, ["v.example/c=d"], [tmp_path])
+    container_start.apply(config, ["v.example/c=d"], [tmp_path])
     assert {one.key: one.value for one in config.envs} == {"ALL": b"1", "A": b"1"}
     assert [(one.container_path, one.host_path) for one in config.devices] == [("/dev/null", "/dev/null")]
     assert [(one.container_path, one.host_path, one.readonly) for one in config.mounts] == [("/opt", "/tmp", True)]
@@ -330,10 +330,10 @@ def test_cdi_edits_are_applied_to_container_config(tmp_path: Path) -> None:
 
 def test_cdi_hooks_are_refused(tmp_path: Path) -> None:
     spec(tmp_path, hooks=[{"hookName": "createContainer", "path": "/bin/true"}])
-    with pytest.raises(cdi.CdiError, match="hook"):
-        cdi.apply(cri.ContainerConfig(), ["v.example/c=d"], [tmp_path])
+    with pytest.raises(container_start.CdiError, match="hook"):
+        container_start.apply(cri.ContainerConfig(), ["v.example/c=d"], [tmp_path])
 
 
 def test_unknown_cdi_device_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(cdi.CdiError, match=r"v\.example/c=x"):
-        cdi.apply(cri.ContainerConfig(), ["v.example/c=x"], [tmp_path])
+    with pytest.raises(container_start.CdiError, match=r"v\.example/c=x"):
+        container_start.apply(cri.ContainerConfig(), ["v.example/c=x"], [tmp_path])

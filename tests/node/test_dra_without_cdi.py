@@ -16,8 +16,8 @@ from dra_bench import DRIVER, NODE, Bench, bench, pod, result
 from haru.cli.main import build_parser
 from haru.cli.node import _kubelet_dir
 from haru.drivers.library import ClaimToPrepare, Edits, Entry, Health, ReadyDevice
-from haru.node.dra import cdi
 from haru.node.dra.adapters import AgentPods, run_with_devices
+from haru.node.podworker import container_start
 from haru.proto.cri_pb2 import ContainerConfig, KeyValue
 from waiting import until
 
@@ -110,13 +110,13 @@ def test_cdi_edits_are_written_into_container_config(tmp_path: Path) -> None:
     spec = {"cdiVersion": "0.5.0", "kind": "v.com/card", "devices": devices}
     (tmp_path / "v.json").write_text(json.dumps(spec))
     config = ContainerConfig(envs=[KeyValue(key="A", value=b"old"), KeyValue(key="C", value=b"3")])
-    cdi.apply(config, ["v.com/card=one"], [tmp_path])
+    container_start.apply(config, ["v.com/card=one"], [tmp_path])
     assert {one.key: one.value for one in config.envs} == {"A": b"new", "B": b"2", "C": b"3"}
     told = [(one.container_path, one.host_path, one.permissions) for one in config.devices]
     assert told == [("/dev/x", "/dev/x", "rwm"), ("/dev/y", "/dev/z", "r")]
     assert [(one.container_path, one.host_path, one.readonly) for one in config.mounts] == [("/c", "/h", True)]
-    with pytest.raises(cdi.CdiError, match="asks for groups"):
-        cdi.apply(config, ["v.com/card=two"], [tmp_path])
+    with pytest.raises(container_start.CdiError, match="asks for groups"):
+        container_start.apply(config, ["v.com/card=two"], [tmp_path])
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from haru.engine.framework.options import Options
 from haru.engine.podgroup.gang_pre_enqueue import GATED, gang_gate_reason, podgroup_missing
 from haru.engine.podgroup.podgroup_cycle import decide
-from haru.engine.podgroup.quorum import has_quorum
+from haru.engine.podgroup.podgroup_info import has_quorum
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import ClaimAllocation, Decision, Eviction, GroupKey, MemberDecision, Obj, Reason
-from haru.engine.state.nominations import FROM_EVERYBODY, nominations_of
+from haru.engine.state.pending_reservations import FROM_EVERYBODY, nominations_of
 from haru.engine.state.pod_info import PodInfo
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -15,14 +15,13 @@ from haru.apiserver.admission import (
     classes,
     devices,
     escalation,
-    node_conditions,
     node_restriction,
     parameters,
     priority,
     signing,
     workloads,
 )
-from haru.apiserver.admission.limit_ranges import LimitRanger
+from haru.apiserver.admission.accounts import keep_token, name_account
 from haru.apiserver.admission.pod_resize import check_room_on_node
 from haru.apiserver.admission.pod_security import PodSecurity
 from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
@@ -30,8 +29,89 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.object_store import Obj
 from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden_error, not_found_error
+from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
+from haru.kube.meta import get_condition
 from haru.kube.pod_security.templates import WORKLOADS
 from haru.storage import Event, Put, Record
+
+TOLERATION_SECONDS = 300
+_NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+async def taint_until_ready(call: Call, node: Obj) -> None:
+    """Taint a new node that does not report itself ready."""
+    ready = get_condition(node, "Ready")
+    if ready is not None and ready.get("status") == "True":
+        return
+    spec: Obj = node.setdefault("spec", {})
+    taints = list(spec.get("taints") or ())
+    if not any(taint.get("key") == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+        spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
+
+
+async def add_default_tolerations(call: Call, pod: Obj) -> None:
+    """Tolerate a node that is not ready or unreachable for 300 s, unless the pod has tolerations for these taints."""
+    spec = pod["spec"]
+    tolerations = list(spec.get("tolerations") or ())
+    for key in (_NOT_READY, _UNREACHABLE):
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+            )
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Obj, key: str) -> bool:
+    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+
+
+async def keep_defaults(call: Call, new: Obj, old: Obj) -> None:
+    """Restore what admission has added to a pod and a client that replaces it leaves out."""
+    name_account(new["spec"])
+    keep_token(new["spec"], old.get("spec") or {})
+    await add_default_tolerations(call, new)
+
+
+class LimitRanger:
+    """Apply the LimitRanges of one server's namespaces, in the order of their names."""
+
+    def __init__(self, limits: NamespaceLimits) -> None:
+        self._limits = limits
+
+    async def _ranges(self, call: Call) -> list[Obj]:
+        found = await self._limits.ranges(call.namespace) if self._limits.started else []
+        return [each for each in found if not each["metadata"].get("deletionTimestamp")]
+
+    async def complete_pod(self, call: Call, pod: Obj) -> None:
+        """Set defaults for requests and limits that the containers of a new pod leave out."""
+        for limit_range in await self._ranges(call):
+            set_defaults(limit_range, pod)
+
+    async def check_pod(self, call: Call, pod: Obj) -> None:
+        """Refuse a new pod that a LimitRange does not allow."""
+        for limit_range in await self._ranges(call):
+            _require(call, pod, pod_faults(limit_range, pod))
+
+    async def check_resized_pod(self, call: Call, new: Obj, old: Obj) -> None:
+        """Refuse a resized pod that a LimitRange does not allow."""
+        await self.check_pod(call, new)
+
+    async def check_volume_claim(self, call: Call, claim: Obj) -> None:
+        """Refuse a new volume claim that a LimitRange does not allow."""
+        for limit_range in await self._ranges(call):
+            _require(call, claim, volume_claim_faults(limit_range, claim))
+
+    async def check_volume_claim_update(self, call: Call, new: Obj, old: Obj) -> None:
+        """Check a volume claim whose requested size changes."""
+        if (new.get("spec") or {}).get("resources") != (old.get("spec") or {}).get("resources"):
+            await self.check_volume_claim(call, new)
+
+
+def _require(call: Call, obj: Obj, faults: list[str]) -> None:
+    if faults:
+        kind = call.resource.kind
+        raise forbidden_error(kind.group, kind.plural, obj["metadata"]["name"], told(faults))
+
 
 OnCreate = Callable[[Call, Obj], Awaitable[None]]
 OnUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
@@ -140,12 +220,12 @@ def _admit_create(ranger: LimitRanger) -> CreateTable:
             ranger.complete_pod,
             accounts.set_service_account,
             priority.set_pod_priority,
-            node_conditions.add_default_tolerations,
+            add_default_tolerations,
             classes.apply_runtime_class,
         ),
         _VOLUME_CLAIMS: (classes.set_storage_class,),
         ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
-        ("", "nodes"): (node_conditions.taint_until_ready,),
+        ("", "nodes"): (taint_until_ready,),
         (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
     }
 
@@ -170,7 +250,7 @@ def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: 
 
 def _admit_update(authorizer: Authorizer) -> UpdateTable:
     return {
-        _PODS: (node_conditions.keep_defaults, priority.keep_pod_priority),
+        _PODS: (keep_defaults, priority.keep_pod_priority),
         (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
         **dict.fromkeys(_POLICIES, (partial(parameters.check_kind_update, authorizer),)),
         **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference_update, authorizer),)),

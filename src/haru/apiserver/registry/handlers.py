@@ -8,11 +8,12 @@ from functools import partial
 from haru.apiserver.auth.authentication import Authenticator
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.encoding.list_cache import ListCache
+from haru.apiserver.object_store import Obj
 from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.list import handle_list
 from haru.apiserver.registry.resources import Target
 from haru.apiserver.registry.reviews import review_handlers
-from haru.apiserver.registry.subresources import binding, eviction, pods, scale, special, token
+from haru.apiserver.registry.subresources import binding, eviction, pods, scale, token
 from haru.apiserver.registry.verbs import (
     delete,
     delete_collection,
@@ -20,12 +21,57 @@ from haru.apiserver.registry.verbs import (
     handle_get,
     handle_patch,
     handle_update,
+    patch_with,
+    update_with,
 )
 from haru.apiserver.registry.watch import WatchHandler
+from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, method_not_allowed_error
+
+
+async def finalize(call: Call) -> Response:
+    """PUT: the namespace's `spec.finalizers`; once they are gone from one that is being deleted, so is it."""
+    return await update_with(call, _finalized)
+
+
+async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
+    metadata = keep_server_metadata(call, wanted, live)
+    finalizers = (wanted.get("spec") or {}).get("finalizers") or []
+    kept = [name for name in finalizers if name in ((live.get("spec") or {}).get("finalizers") or [])]
+    return {**live, "metadata": {**live["metadata"], **_managed(metadata)}, "spec": {"finalizers": kept}}
+
+
+def _managed(metadata: Obj) -> Obj:
+    return {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
+
+
+async def update_approval(call: Call) -> Response:
+    """PUT of the approval of a signing request."""
+    return await update_with(call, _approved)
+
+
+async def patch_approval(call: Call) -> Response:
+    """PATCH of the approval of a signing request."""
+    return await patch_with(call, _approved)
+
+
+async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """Conditions only; what is set without times gets the present one."""
+    await call.admission.validate_subresource(call, wanted, live)
+    conditions = []
+    for condition in (wanted.get("status") or {}).get("conditions") or ():
+        stamped = dict(condition)
+        stamped.setdefault("status", "True")
+        for name in ("lastUpdateTime", "lastTransitionTime"):
+            stamped[name] = stamped.get(name) or call.now
+        conditions.append(stamped)
+    status = {**(live.get("status") or {}), "conditions": conditions}
+    metadata = {**live["metadata"], **_managed(keep_server_metadata(call, wanted, live))}
+    return {**live, "metadata": metadata, "status": status}
+
 
 Handler = Callable[[Call], Awaitable[Response]]
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -71,7 +117,7 @@ def _subresource_handlers(
     authenticator: Authenticator, kubelets: Kubelets | None, streams: OpenStreams
 ) -> Mapping[str, Mapping[str, Handler]]:
     return {
-        "approval": {"get": handle_get, "update": special.update_approval, "patch": special.patch_approval},
+        "approval": {"get": handle_get, "update": update_approval, "patch": patch_approval},
         "binding": {"create": binding.bind},
         "ephemeralcontainers": {
             "get": handle_get,
@@ -79,7 +125,7 @@ def _subresource_handlers(
             "patch": pods.patch_ephemeral_containers,
         },
         "eviction": {"create": eviction.evict},
-        "finalize": {"update": special.finalize},
+        "finalize": {"update": finalize},
         "log": {"get": partial(pods.read_log, kubelets, streams)},
         "resize": {"get": handle_get, "update": pods.update_resources, "patch": pods.patch_resources},
         "scale": {"get": scale.read, "update": scale.update, "patch": scale.patch},

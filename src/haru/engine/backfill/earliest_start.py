@@ -30,7 +30,7 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.deadlines import latest_end
 from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 
 _TOPIC = "ends of running pods"

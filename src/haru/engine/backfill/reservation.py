@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haru.engine.state.decision import GroupKey, Obj, PodKey
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 
 CONDITION = "haru.dev/Reserved"
 """The condition of the PodGroup or pod that places are reserved for."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 
-from haru.engine.framework.interfaces import Scorer
-from haru.engine.framework.scores import pick
+from haru.engine.framework.interfaces import Scorer, pick
 
 Key = tuple[Hashable, ...]
 

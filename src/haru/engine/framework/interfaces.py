@@ -5,9 +5,11 @@ Source: kube-scheduler's framework (staging k8s.io/kube-scheduler/framework), as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from zlib import crc32
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
@@ -17,6 +19,29 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+
+MAX_SCORE = 100
+
+
+def rounded(value: float) -> int:
+    """The nearest integer of a number that is not negative, halves up."""
+    whole = math.trunc(value)
+    return whole + 1 if value - whole >= 0.5 else whole
+
+
+def normalised(raw: Sequence[int], *, reverse: bool = False) -> list[int]:
+    """Scores brought to 0..100 relative to the largest; `reverse` makes the largest the worst."""
+    top = max(raw, default=0)
+    if top == 0:
+        return [MAX_SCORE if reverse else 0] * len(raw)
+    scaled = [value * MAX_SCORE // top for value in raw]
+    return [MAX_SCORE - value for value in scaled] if reverse else scaled
+
+
+def pick(count: int, seed: int, salt: str) -> int:
+    """A number below `count`, evenly; the same seed and salt give the same number."""
+    return crc32(f"{seed}/{salt}".encode()) % count
+
 
 NodeFilter = Callable[[NodeInfo], Sequence[FilterFailure]]
 """Return why a node is refused for one pod; an empty sequence if it is not."""

@@ -8,7 +8,7 @@ from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.journal.values import plain
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Obj, PodKey
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 
 
 class RecordedCluster(SchedulerCache):

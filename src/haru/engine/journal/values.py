@@ -12,7 +12,7 @@ from haru.engine.framework.options import Options, PreemptionOptions, SchedulerG
 from haru.engine.framework.profile import DefaultSpread, FitStrategy, IgnoredResources, InterPodAffinityArgs, Profile
 from haru.engine.packing_value.value import ExpectedRequest
 from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, Obj, PodKey
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 
 # A journal has no caches and no functions; the profile has an entry of its own.
 _LEFT_OUT = frozenset({"new_share_id", "profile"})

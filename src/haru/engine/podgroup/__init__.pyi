@@ -6,11 +6,11 @@ from .podgroup_cycle import decide as decide
 from .podgroup_cycle import diagnose_pod as diagnose_pod
 from .podgroup_cycle import members_of as members_of
 from .podgroup_info import PodGroupInfo as PodGroupInfo
-from .quorum import as_needed as as_needed
-from .quorum import count_succeeded as count_succeeded
-from .quorum import has_quorum as has_quorum
-from .quorum import members_needed as members_needed
-from .quorum import min_count as min_count
-from .quorum import required_members as required_members
+from .podgroup_info import as_needed as as_needed
+from .podgroup_info import count_succeeded as count_succeeded
+from .podgroup_info import has_quorum as has_quorum
+from .podgroup_info import members_needed as members_needed
+from .podgroup_info import min_count as min_count
+from .podgroup_info import required_members as required_members
 from .schedule_one import PodPlacer as PodPlacer
 from .search_budget import UnansweredError as UnansweredError

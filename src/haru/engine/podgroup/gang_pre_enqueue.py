@@ -6,7 +6,7 @@ Source: KEP-4671 (PreEnqueue and Permit of the GangScheduling plugin), KEP-3521 
 from __future__ import annotations
 
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
-from haru.engine.podgroup.quorum import lacks_members, min_count
+from haru.engine.podgroup.podgroup_info import lacks_members, min_count
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import GroupKey, Obj, Reason
 from haru.engine.state.pod_info import PodInfo

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
-from haru.engine.podgroup.quorum import has_quorum
+from haru.engine.podgroup.podgroup_info import has_quorum
 from haru.engine.preemption.dry_run import EvictionDryRun, claim_users, keep_group_reservations, without_orphans
 from haru.engine.state.assumed_claims import allocation_of
 from haru.engine.state.cache import Snapshot
@@ -22,7 +22,7 @@ from haru.engine.state.cow_map import Patched
 from haru.engine.state.deadlines import latest_end
 from haru.engine.state.decision import ClaimAllocation, Decision, Obj, PodKey, Reason
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.nominations import evicted_pods
+from haru.engine.state.pending_reservations import evicted_pods
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import POD_GROUPS
 

@@ -18,7 +18,7 @@ from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.decision_builder import nominated as nominated_decision
 from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW
 from haru.engine.podgroup.member_capacity import MemberCapacity, member_capacity_for
-from haru.engine.podgroup.quorum import has_quorum, lacks_members
+from haru.engine.podgroup.podgroup_info import has_quorum, lacks_members
 from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, single_class_capacity_for
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
@@ -31,7 +31,7 @@ from haru.engine.preemption.nominated_placements import own_nominated_placements
 from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Decision, Reason
-from haru.engine.state.nominations import evicted_pods
+from haru.engine.state.pending_reservations import evicted_pods
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"

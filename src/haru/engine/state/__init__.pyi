@@ -18,9 +18,9 @@ from .decision import PodKey as PodKey
 from .decision import ReasonType as ReasonType
 from .node_info import NodeInfo as NodeInfo
 from .node_info import NodeSpec as NodeSpec
-from .nominations import Nomination as Nomination
-from .nominations import nominations_of as nominations_of
 from .overlay import pinned_node as pinned_node
+from .pending_reservations import Nomination as Nomination
+from .pending_reservations import nominations_of as nominations_of
 from .pod_info import PodInfo as PodInfo
 from .podgroup_state import PodGroupState as PodGroupState
 from .reserved_for import consumer_key as consumer_key

@@ -23,8 +23,7 @@ from haru.engine.state.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.state.cow_map import CowMap
 from haru.engine.state.decision import Obj, PodKey
 from haru.engine.state.node_info import NodeInfo, NodeSpec
-from haru.engine.state.nominations import Nomination
-from haru.engine.state.pending_reservations import PendingReservations
+from haru.engine.state.pending_reservations import Nomination, PendingReservations
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.reserved_for import ReservedFor, consumer_keys

@@ -5,11 +5,43 @@ Until the reservation is written the claim would look free once the others have 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from haru.engine.state.assumed_claims import allocation_of
-from haru.engine.state.decision import Obj
+from haru.engine.state.decision import ClaimAllocation, Decision, Obj, PodKey
+
+FROM_EVERYBODY = 2**31
+"""The priority of a place that is kept whoever comes: above every pod's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A place kept for a pod, from all that are no more important than `priority`.
+
+    `claimed` is what its devices will take of the node (KEP-5517).
+    """
+
+    pod: PodKey
+    node: str
+    priority: int
+    allocations: tuple[ClaimAllocation, ...] = ()
+    evictions: frozenset[PodKey] = frozenset()
+    claimed: tuple[Obj, ...] = ()
+
+
+def nominations_of(decision: Decision, priority: int) -> tuple[Nomination, ...]:
+    """Return the places to keep for a decision of status nominated."""
+    going = frozenset(eviction.pod for eviction in decision.evictions)
+    return tuple(
+        Nomination(member.pod, member.node or "", priority, member.allocations, going, member.claimed)
+        for member in decision.nominated
+    )
+
+
+def evicted_pods(nominations: Iterable[Nomination]) -> frozenset[PodKey]:
+    """Return the victims that the nominations wait for."""
+    return frozenset(pod for nomination in nominations for pod in nomination.evictions)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDevi
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey, Obj
 from haru.engine.state.node_info import ABSENT, NodeInfo
-from haru.engine.state.nominations import Nomination
+from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.workload_owners import OwnedPods, Workload

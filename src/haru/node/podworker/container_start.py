@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from haru.drivers.cdi.edits import CdiError
+from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
 from haru.kube.errors import StatusError
 from haru.node.agent.context import Context
 from haru.node.agent.images import ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
-from haru.node.dra import cdi
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
 from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
@@ -22,6 +24,39 @@ from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.volumes.payload import files_of
 from haru.proto import cri_pb2 as cri
+
+__all__ = ["DIRECTORIES", "CdiError", "apply", "runtime_has_cdi"]
+_FIRST_CONTAINERD = (1, 7)
+_FIRST_CRIO = (1, 23)
+
+
+def runtime_has_cdi(name: str, version: str) -> bool:
+    """Whether the runtime applies CDI devices that it is given by name."""
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    return number >= (_FIRST_CRIO if name == "cri-o" else _FIRST_CONTAINERD)
+
+
+def apply(config: cri.ContainerConfig, names: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> None:
+    """Write what devices bring into a container's configuration, in place of their names. Raises `CdiError`."""
+    edits = CdiFiles(directories).resolve(names)
+    if edits.additional_gids:
+        raise CdiError(f"{', '.join(names)}: asks for groups, which needs a runtime with CDI (containerd 1.7 or newer)")
+    environment = {one.key: one.value for one in config.envs}
+    for text in edits.env:
+        key, _, value = text.partition("=")
+        environment.pop(key, None)
+        environment[key] = value.encode()
+    del config.envs[:]
+    config.envs.extend(cri.KeyValue(key=key, value=value) for key, value in environment.items())
+    for node in edits.device_nodes:
+        host_path, permissions = node.host_path or node.path, node.permissions or "rwm"
+        config.devices.add(container_path=node.path, host_path=host_path, permissions=permissions)
+    for mount in edits.mounts:
+        readonly = "ro" in mount.options
+        config.mounts.add(container_path=mount.container_path, host_path=mount.host_path, readonly=readonly)
+    del config.CDI_devices[:]
+
 
 Obj = dict[str, Any]
 _HOOK_SECONDS = 3600.0
@@ -77,7 +112,7 @@ class ContainerStarter:
         check_user(pod, container, image)
         try:
             message = self._config(request, image.id)
-        except (ConfigError, OSError, cdi.CdiError, UserNamespaceError) as error:
+        except (ConfigError, OSError, CdiError, UserNamespaceError) as error:
             self._tell(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError("CreateContainerConfigError", str(error)) from error
         runtime = self._context.runtime
@@ -138,8 +173,8 @@ class ContainerStarter:
             users=mapping,
         )
         message = container_config(pod, container, around)
-        if names and not cdi.runtime_has_cdi(self._context.runtime_info.name, self._context.runtime_info.version):
-            cdi.apply(message, names, self._context.options.cdi_directories)
+        if names and not runtime_has_cdi(self._context.runtime_info.name, self._context.runtime_info.version):
+            apply(message, names, self._context.options.cdi_directories)
         return message
 
     def _mounts(

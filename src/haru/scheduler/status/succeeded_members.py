@@ -1,6 +1,6 @@
 """Which members of each group have succeeded: the scheduler's other informers know only pods that still live.
 
-Source: `haru.engine.podgroup.quorum`.
+Source: `haru.engine.podgroup.podgroup_info`.
 """
 
 from __future__ import annotations

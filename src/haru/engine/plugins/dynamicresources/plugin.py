@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import NodeScorer, Scorer
+from haru.engine.framework.interfaces import NodeScorer, Scorer, normalised
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.scores import normalised
 from haru.engine.plugins.score_request import ScoreRequest
 from haru.engine.state.node_info import NodeInfo
 from haru.kube.errors import invalid

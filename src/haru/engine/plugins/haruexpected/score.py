@@ -18,7 +18,7 @@ from haru.engine.dra.model.quantities import amount
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.utilization import units_in_use, whole_view
-from haru.engine.framework.scores import MAX_SCORE
+from haru.engine.framework.interfaces import MAX_SCORE
 from haru.engine.packing_value.value import CARD, PackingValue
 from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo

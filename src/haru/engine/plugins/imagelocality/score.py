@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from haru.engine.framework.scores import MAX_SCORE
+from haru.engine.framework.interfaces import MAX_SCORE
 from haru.engine.state.change_cursor import ChangeCursor, present_nodes
 from haru.engine.state.node_info import NO_IMAGES, NodeInfo
 from haru.engine.state.overlay import Overlay

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import Scorer
+from haru.engine.framework.interfaces import MAX_SCORE, Scorer
 from haru.engine.framework.profile import InterPodAffinityArgs, Profile
-from haru.engine.framework.scores import MAX_SCORE
 from haru.engine.plugins.helper.topology_domains import HOSTNAME, TopologyDomains
 from haru.engine.plugins.interpodaffinity.filter import TopologyToAffinityTerms
 from haru.engine.plugins.score_request import ScoreRequest

@@ -11,9 +11,16 @@ from typing import Any
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, NodeScorer, PreFilterResult, Scorer
+from haru.engine.framework.interfaces import (
+    PASS,
+    FilterRequest,
+    NodeFilter,
+    NodeScorer,
+    PreFilterResult,
+    Scorer,
+    normalised,
+)
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.scores import normalised
 from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.helper.node_rules import REQUIRED, matches_node_affinity
 from haru.engine.plugins.score_request import ScoreRequest

@@ -12,9 +12,8 @@ from typing import Any
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import Scorer
+from haru.engine.framework.interfaces import MAX_SCORE, Scorer, rounded
 from haru.engine.framework.profile import DefaultSpread, Profile
-from haru.engine.framework.scores import MAX_SCORE, rounded
 from haru.engine.plugins.helper.topology_domains import HOSTNAME
 from haru.engine.plugins.podtopologyspread.filter import Constraint, SpreadCounts
 from haru.engine.plugins.score_request import ScoreRequest

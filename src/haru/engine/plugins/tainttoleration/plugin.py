@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, NodeScorer, Scorer
-from haru.engine.framework.scores import normalised
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, NodeScorer, Scorer, normalised
 from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.helper.node_rules import untolerated_taint
 from haru.engine.plugins.score_request import ScoreRequest
