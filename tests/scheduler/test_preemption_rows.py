@@ -1,6 +1,6 @@
-"""What preemption promises, situation by situation, on the live scheduler in virtual time: what does not go smoothly.
+"""Preemption on the live scheduler in virtual time, when requests fail or the cluster changes meanwhile.
 
-What goes smoothly is in `test_making_room`, who goes and why in the engine's `test_preemption`.
+The cases without failures are in `test_live_preemption`, and the choice of victims is in `test_preemption`.
 """
 
 from __future__ import annotations
