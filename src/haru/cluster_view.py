@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.client.api import ApiClient, path_of
+from haru.client.discovery import adapt_to_server
 from haru.client.informer import Informer, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
@@ -187,6 +188,7 @@ class ClusterWatch:
     async def _watch(self, synced: asyncio.Future[None]) -> None:
         reason = f"the {self._name} is being stopped"
         try:
+            await adapt_to_server(self._client)
             found = await asyncio.gather(*(self._informer(*kind) for kind in self._kinds))
             informers = [informer for informer in found if informer is not None]
             async with asyncio.TaskGroup() as group:
@@ -209,7 +211,8 @@ class ClusterWatch:
     async def _informer(self, api_version: str, name: str) -> Informer | None:
         """Make the informer of a kind; None if it is not served, or may not be read."""
         kind = known_kind(api_version, name)
-        status, _, _ = await self._client.raw("GET", path_of(kind), query=[("limit", "1")])
+        served = self._client.version.kind_for(kind)
+        status, _, _ = await self._client.raw("GET", path_of(served), query=[("limit", "1")])
         if status == 200:
             return self._objects.informer(self._client, kind)
         if status != 404:

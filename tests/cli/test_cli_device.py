@@ -208,7 +208,7 @@ def test_device_no_longer_published_can_be_untainted(clean: Up, capsys: pytest.C
         (("taint", "dgx-h100-1/gpu-3", "k:None"), 'no node or pool "dgx-h100-1"; did you mean dgx-h100-0?'),
         (("taint", "cpu-0/gpu-3", "k:None"), "node cpu-0 has no devices; dgx-h100-0 has"),
         (("taint", "gpu-3", "k:None"), "write NODE/DEVICE or POOL/DEVICE"),
-        (("untaint", f"{NODE}/gpu-3", "k=v"), "write KEY or KEY:EFFECT"),
+        (("untaint", f"{NODE}/gpu-3", "=v"), "write KEY, KEY:EFFECT or KEY=VALUE:EFFECT"),
     ],
 )
 def test_invalid_device_taint_input_is_refused_without_creating_rules(

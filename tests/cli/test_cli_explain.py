@@ -251,6 +251,8 @@ def test_reader_without_permission_sees_which_kinds_were_not_read(up: Up, tmp_pa
     told = haru(tmp_path, "explain", "pod/plain", "--kubeconfig", str(file))
     assert (told.returncode, told.stderr) == (0, "")
     assert "not allowed to read" in told.stdout and "Node" in told.stdout
+    cordoned = haru(tmp_path, "whatif", "--cordon", "cpu-0", "--kubeconfig", str(file))
+    assert cordoned.returncode == 2 and "not allowed to read" in cordoned.stderr and "Node" in cordoned.stderr
 
 
 @pytest.mark.parametrize("what", ["pod/none", "podgroup/none", "job/none", "claim/none"])

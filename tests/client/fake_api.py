@@ -74,6 +74,10 @@ class FakeApi:
         return kind, namespace, rest[1] if len(rest) > 1 else "", rest[2] if len(rest) > 2 else ""
 
     async def _answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Obj]:
+        if path == "/version":
+            return 200, {"major": "1", "minor": "36"}
+        if path in ("/api", "/apis"):
+            return 200, {"kind": "APIGroupDiscoveryList", "items": []}
         kind, namespace, name, subresource = self._resolve(path)
         key = (kind.plural, namespace, name)
         if method == "GET" and not name:

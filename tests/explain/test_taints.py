@@ -68,9 +68,11 @@ def test_invalid_taint_text_is_refused(text: str, message: str) -> None:
 
 
 def test_taint_key_with_optional_effect_is_parsed() -> None:
-    assert parse_key("example.com/k") == ("example.com/k", "")
-    assert parse_key("k:NoExecute") == ("k", "NoExecute")
-    for text, message in (("k:", "unknown effect"), ("k:noexecute", "did you mean NoExecute"), ("k=v", "KEY:EFFECT")):
+    assert parse_key("example.com/k") == ("example.com/k", "", None)
+    assert parse_key("k:NoExecute") == ("k", "NoExecute", None)
+    assert parse_key("k=v:NoExecute") == ("k", "NoExecute", "v")
+    assert parse_key("k=:NoExecute") == ("k", "NoExecute", "")
+    for text, message in (("k:", "unknown effect"), ("k:noexecute", "did you mean NoExecute"), ("=v", "KEY:EFFECT")):
         with pytest.raises(TaintTextError, match=message):
             parse_key(text)
 
@@ -127,6 +129,8 @@ def test_own_rules_are_only_those_of_exactly_this_device_and_key() -> None:
     assert own_rules([*others, ours], GPU, "k") == [ours]
     assert own_rules([ours], GPU, "k", "NoExecute") == [ours]
     assert own_rules([ours], GPU, "k", "NoSchedule") == []
+    assert own_rules([ours], GPU, "k", "NoExecute", ours["spec"]["taint"].get("value", "")) == [ours]
+    assert own_rules([ours], GPU, "k", "NoExecute", "another") == []
 
 
 def test_remaining_taints_come_from_slices_and_other_rules() -> None:

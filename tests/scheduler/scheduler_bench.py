@@ -12,6 +12,7 @@ from faulty_api import FaultyApi
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
+from haru.client.discovery import adapt_to_server
 from haru.client.events import EventRecorder
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
@@ -48,6 +49,7 @@ class Bench:
     def __init__(self, *names: str) -> None:
         self.names = names or ("default-scheduler",)
         self.gates = FeatureGates.accelerator_defaults()
+        self.runtime_config = {"api/all": True}
         self.configuration: Configuration | None = None
         self.fairness = COMPATIBLE
 
@@ -57,7 +59,7 @@ class Bench:
             ServerConfig(
                 store=SqliteStore(":memory:", clock=loop.time),
                 gates=self.gates,
-                runtime_config={"api/all": True},
+                runtime_config=self.runtime_config,
                 authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
                 clock=virtual_time.now,
             )
@@ -65,18 +67,20 @@ class Bench:
         await self.server.start()
         self.faulty = FaultyApi(self.server, random.Random(1), 0.0)
         self.api = ApiClient.in_process(self.server, "admin")
+        await adapt_to_server(self.api)
         for api_version, name, named in _BASE:
             try:
                 await self.create(kind(api_version, name), {"metadata": {"name": named}})
             except StatusError as error:
                 assert error.code == 409
-        await self.create(CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
+        if self.api.version.serves(CLASSES):
+            await self.create(CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
         await self.start_scheduler()
 
     async def start_scheduler(self) -> None:
         monotonic = asyncio.get_running_loop().time
         config = scheduler_config(
-            self.gates,
+            self.scheduler_gates(),
             self.names,
             configuration=self.configuration,
             fairness=self.fairness,
@@ -87,6 +91,10 @@ class Bench:
         self.scheduler = Scheduler(ApiClient.in_process(self.faulty, "admin"), config, recorder)
         self.task = asyncio.create_task(self.scheduler.run())
         await self.scheduler.ready.wait()
+
+    def scheduler_gates(self) -> FeatureGates:
+        """The gates that the scheduler is given: by default those of the server."""
+        return self.gates
 
     async def kill(self) -> None:
         self.task.cancel()
@@ -184,11 +192,12 @@ def play(
     *names: str,
     configuration: Configuration | None = None,
     fairness: Fairness = COMPATIBLE,
+    bench: Bench | None = None,
 ) -> None:
-    """Runs a scenario on a new bench, in virtual time."""
+    """Runs a scenario on a new bench (or on the given one), in virtual time."""
+    bench = bench or Bench(*names)
 
     async def run() -> None:
-        bench = Bench(*names)
         bench.configuration = configuration
         bench.fairness = fairness
         await bench.start()

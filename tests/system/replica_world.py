@@ -42,13 +42,13 @@ class Replicas:
             write_whole(self.kubeconfigs[name], config)
         self.processes: dict[str, Process] = {}
 
-    def start(self, name: str, *, wait: bool = True) -> None:
-        """Start a server (again), and wait until it serves."""
+    def start(self, name: str, *more: str, wait: bool = True) -> None:
+        """Start a server (again) with these flags more, and wait until it serves."""
         flags = ["--etcd-servers", self.etcd.url, "--etcd-prefix", self.prefix, "--bind-address", "127.0.0.1"]
         flags += ["--secure-port", str(self._ports[name]), "--tls-cert-file", "tls.crt"]
         flags += ["--tls-private-key-file", "tls.key", "--token-auth-file", "tokens.csv"]
         flags += ["--service-account-signing-key-file", "sa.key", "--etcd-compaction-interval", "20s"]
-        self.processes[name] = Process(self.home, ["apiserver", *flags], f"apiserver-{name}")
+        self.processes[name] = Process(self.home, ["apiserver", *flags, *more], f"apiserver-{name}")
         if wait:
             line = self.processes[name].line(GIVE_UP_SECONDS)
             assert line.startswith("haru apiserver is ready after "), line

@@ -37,7 +37,7 @@ def node_of(api: Api, name: str, space: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("gates", "off"), [("", "GenericWorkload"), ("GenericWorkload=true", "GangScheduling")], ids=["none", "no gangs"]
+    ("gates", "off"), [("", "GangScheduling"), ("GenericWorkload=false", "GenericWorkload")], ids=["none", "no groups"]
 )
 def test_members_are_gated_with_reason_when_gang_gates_are_off(up: Up, tmp_path: Path, gates: str, off: str) -> None:
     space = up.api.namespace(f"held-{off.lower()}")

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from haru.client.api import ApiClient
+from haru.client.discovery import adapt_to_server
 from haru.client.kubeconfig import load_kubeconfig
+from haru.client.server_version import AS_WRITTEN, ServerVersion
 from haru.embedded.lock import holder_of
 from haru.embedded.options import default_data_dir
 from haru.engine.state import WATCHED_KINDS
@@ -49,6 +51,8 @@ class Fetched:
     objects: list[Obj]
     refused: list[str]
     namespace: str
+    version: ServerVersion = AS_WRITTEN
+    not_served: tuple[str, ...] = ()
 
 
 def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]:
@@ -107,7 +111,9 @@ async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KIN
     """All objects of these kinds, or those of one namespace where no others may be read. The client is not closed."""
     with told_as_cluster_error(client):
         objects, refused = await list_objects(client, kinds, namespace or client.namespace)
-    return Fetched(objects, refused, client.namespace)
+    version = client.version
+    not_served = [name for of, name in kinds if version.resources and not version.serves(known_kind(of, name))]
+    return Fetched(objects, refused, client.namespace, version, tuple(not_served))
 
 
 async def list_objects(
@@ -120,6 +126,7 @@ async def list_objects(
     """
     found: list[Obj] = []
     refused = []
+    await know_server(client)
     answers = await asyncio.gather(*(_read(client, *kind) for kind in kinds))
     for (api_version, name), items in zip(kinds, answers, strict=True):
         if items is None and namespace and known_kind(api_version, name).namespaced:
@@ -129,6 +136,17 @@ async def list_objects(
             refused.append(name)
         found += ({"apiVersion": api_version, "kind": name, **item} for item in items or ())
     return found, refused
+
+
+async def know_server(client: ApiClient) -> None:
+    """Adapt a client to its server, once; where the caller may not read discovery, kinds are read as they are."""
+    if client.version is not AS_WRITTEN:
+        return
+    try:
+        await adapt_to_server(client)
+    except StatusError as error:
+        if error.code not in (401, 403):
+            raise
 
 
 async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) -> tuple[list[Obj], list[str]]:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from haru.client.server_version import ServerVersion, gates_for_server
 from haru.engine import SchedulerCache
 from haru.engine.podgroup import count_succeeded
 from haru.errors import InputError
 from haru.kube.errors import StatusError
+from haru.kube.gate_table import NEWEST
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.stored import as_stored
 from haru.kube.yaml import load_all
@@ -27,6 +29,15 @@ def gates_of(given: str | Mapping[str, bool] = "", where: str = "feature_gates")
         return FeatureGates.accelerator_defaults(parse_overrides(text))
     except ValueError as error:
         raise InputError(f"{where}: {error}") from error
+
+
+def gates_beside(version: ServerVersion, given: str | Mapping[str, bool] = "") -> Mapping[str, bool]:
+    """The gates under which to decide for a server: those of `haru up`, or the defaults of its version before 1.36."""
+    asked = gates_of(given)
+    if not 0 < version.minor < NEWEST:
+        return asked.all()
+    found, _ = gates_for_server(parse_overrides(given) if isinstance(given, str) else given, version)
+    return {gate.name: found.enabled(gate.name) for gate in FeatureGates.known() if not gate.locked}
 
 
 def expanded(name: str) -> list[str]:

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.api.files import cluster_of, gates_of, read_objects, stored_objects, what_fails
+from haru.api.files import cluster_of, gates_beside, gates_of, read_objects, stored_objects, what_fails
 from haru.engine import SchedulerCache
 from haru.errors import InputError
 from haru.kube.stored import has_identity
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from haru.accounting.report import Usage
     from haru.api.allocation import Allocation
     from haru.api.changes import AskedChange
+    from haru.api.cluster_reader import Fetched
     from haru.api.rounds import SchedulingRound
     from haru.explain.results import DeviceStory, Explanation, NodeStory
     from haru.whatif import Change, Comparison
@@ -47,7 +48,8 @@ class Snapshot:
     """Objects of a cluster as its API server has them. Make one with `read`, `of`, `fetch` or `kept_in`.
 
     `objects` are plain dicts that nobody may change. `namespace` is that of what names none. `refused` are the kinds
-    that could not be read because the caller may not: answers are without them. `gates` are the feature gates under
+    that could not be read because the caller may not, `not_served` those that the server does not serve: answers are
+    without them. `gates` are the feature gates under
     which it is decided: those of `haru up`, but for the `feature_gates` that were given.
     """
 
@@ -58,10 +60,12 @@ class Snapshot:
         namespace: str = "default",
         feature_gates: Gates = "",
         refused: Iterable[str] = (),
+        not_served: Iterable[str] = (),
     ) -> None:
         self.objects = tuple(objects)
         self.namespace = namespace
         self.refused = tuple(refused)
+        self.not_served = tuple(not_served)
         self.gates = gates_of(feature_gates).all()
 
     # -- where it comes from -------------------------------------------------------------------------------------------
@@ -102,13 +106,13 @@ class Snapshot:
 
         `namespace` is that of what names none (without it that of the context). Raises ClusterError.
         """
-        from haru.api.cluster_reader import Fetched, connect, fetch, finished
+        from haru.api.cluster_reader import connect, fetch, finished
 
         async def ask() -> Fetched:
             async with connect(Path(kubeconfig) if kubeconfig else None, context, "haru-python") as client:
                 return await fetch(client)
 
-        return cls._fetched(finished(ask), namespace, feature_gates)
+        return cls.of_fetched(finished(ask), namespace, feature_gates)
 
     @classmethod
     def kept_in(cls, data_dir: str | Path, *, namespace: str | None = None, feature_gates: Gates = "") -> Snapshot:
@@ -116,12 +120,23 @@ class Snapshot:
         from haru.api.cluster_reader import fetch_kept, finished
 
         directory = Path(data_dir)
-        return cls._fetched(finished(lambda: fetch_kept(directory, "haru-python")), namespace, feature_gates)
+        return cls.of_fetched(finished(lambda: fetch_kept(directory, "haru-python")), namespace, feature_gates)
 
     @classmethod
-    def _fetched(cls, fetched: Any, namespace: str | None, feature_gates: Gates) -> Snapshot:
-        where = namespace or fetched.namespace
-        return cls(fetched.objects, namespace=where, feature_gates=feature_gates, refused=fetched.refused)
+    def of_fetched(cls, fetched: Fetched, namespace: str | None, feature_gates: Gates) -> Snapshot:
+        """A snapshot of what was read from a cluster, under the gates of its version where that is before 1.36."""
+        return cls(
+            fetched.objects,
+            namespace=namespace or fetched.namespace,
+            feature_gates=gates_beside(fetched.version, feature_gates),
+            refused=fetched.refused,
+            not_served=fetched.not_served,
+        )
+
+    def left_out(self) -> list[str]:
+        """What answers are made without, and why, in sentences."""
+        notes = [f"not allowed to read {', '.join(self.refused)}: the answer is without them"] if self.refused else []
+        return notes + ([f"not served by this cluster: {', '.join(self.not_served)}"] if self.not_served else [])
 
     @cached_property
     def _cluster(self) -> SchedulerCache:
@@ -218,7 +233,7 @@ class Snapshot:
         try:
             return try_out(Objects(objects), told, deciding, scheduler_name, at)
         except ChangeError as error:
-            raise InputError(str(error)) from error
+            raise InputError(self._unless_unread(str(error))) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
 
@@ -235,8 +250,14 @@ class Snapshot:
             for change in told:
                 apply_change(copy, change, now or datetime.now(UTC))
         except ChangeError as error:
-            raise InputError(str(error)) from error
+            raise InputError(self._unless_unread(str(error))) from error
         return self._with(copy.remaining())
+
+    def _unless_unread(self, problem: str) -> str:
+        """Say that something may be there all the same, where not everything could be read."""
+        return (
+            f"{problem} (not allowed to read {', '.join(self.refused)}, so it may exist)" if self.refused else problem
+        )
 
     def _resolved(self, changes: Sequence[AskedChange]) -> tuple[list[Obj], list[Change]]:
         from haru.api.changes import resolved
@@ -285,7 +306,7 @@ class Snapshot:
         write_whole(Path(path), json.dumps(self.as_dict()) + "\n")
 
     def _with(self, objects: Iterable[Obj]) -> Snapshot:
-        other = Snapshot(objects, namespace=self.namespace, refused=self.refused)
+        other = Snapshot(objects, namespace=self.namespace, refused=self.refused, not_served=self.not_served)
         other.gates = self.gates
         return other
 

@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--emulated-version",
         metavar="VERSION",
         default="",
-        help="API version to emulate: 1.35 or 1.36 (default 1.36)",
+        help="API version to emulate: 1.33 to 1.36 (default 1.36)",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")

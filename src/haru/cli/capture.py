@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
         _save(found, options.write)
     refused = snapshot.refused
     note = f", without {', '.join(refused)}, which may not be read" if refused else ""
+    note += f"; not served: {', '.join(snapshot.not_served)}" if snapshot.not_served else ""
     print(f"{len(snapshot)} objects captured{note}", file=sys.stderr)
     return 0
 

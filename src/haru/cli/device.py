@@ -2,9 +2,9 @@
 
 `haru device taint NODE/DEVICE KEY[=VALUE]:EFFECT` taints a device by a DeviceTaintRule, or updates the rule that it
 created before, and lists the affected pods. The effect NoSchedule keeps new work away; NoExecute also evicts the pods
-that use the device; None has no effect yet. `haru device untaint NODE/DEVICE KEY[:EFFECT]` deletes these rules and
-lists the remaining taints. POOL/DEVICE and DRIVER/POOL/DEVICE name a device too. Exit status: 0 done, or nothing to
-do; 1 no such taint to remove; 2 no such device, or bad usage.
+that use the device; None has no effect yet. `haru device untaint NODE/DEVICE KEY[=VALUE][:EFFECT]` deletes these
+rules and lists the remaining taints. POOL/DEVICE and DRIVER/POOL/DEVICE name a device too. Exit status: 0 done, or
+nothing to do; 1 no such taint to remove; 2 no such device, or bad usage.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "taint",
         metavar="TAINT",
-        help="taint: KEY[=VALUE]:EFFECT; untaint: KEY or KEY:EFFECT; the effect is NoExecute, NoSchedule or None",
+        help="taint: KEY[=VALUE]:EFFECT; untaint: KEY[=VALUE][:EFFECT]; the effect is NoExecute, NoSchedule or None",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the change without making it; the server validates it"
@@ -101,10 +101,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _with_client(options: argparse.Namespace) -> _Change:
+    from haru.api.cluster_reader import know_server
     from haru.client.discovery import newest_kind
 
     async with connect(options, "haru-device") as client:
         with told_as_usage(client):
+            await know_server(client)
             kind = await newest_kind(client, "resource.k8s.io", "devicetaintrules")
             if kind is None:
                 raise UsageError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect, told_as_usage
@@ -52,24 +53,26 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         snapshot, what = asyncio.run(_from_api(options, *parse_subject(options.object)))
-    show(snapshot.explain(what, remedies=options.remedies), options.output, snapshot.refused)
+    show(snapshot.explain(what, remedies=options.remedies), options.output, snapshot.left_out())
     return 0
 
 
 async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -> tuple[Snapshot, Obj]:
     """The object is read by itself: a missing one is told at once, and one may be read where no list may."""
-    from haru.api.cluster_reader import fetch, list_signs
+    from haru.api.cluster_reader import fetch, know_server, list_signs
     from haru.api.snapshot import Snapshot
     from haru.api.subjects import served_kind
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 
     served = served_kind(kind)
     async with connect(options, "haru-explain") as client:
+        with told_as_usage(client):
+            await know_server(client)
         namespace = options.namespace or client.namespace
         with told_as_usage(client):
             obj = await client.get(served, name, namespace)
         fetched = await fetch(client, (*WATCHED_KINDS, *HELD_BACK_BY), namespace)
         signs, refused = await list_signs(client, fetched.objects, namespace)
-    objects = [*fetched.objects, *signs]
-    snapshot = Snapshot(objects, namespace=namespace, refused=[*fetched.refused, *refused])
+    found = replace(fetched, objects=[*fetched.objects, *signs], refused=[*fetched.refused, *refused])
+    snapshot = Snapshot.of_fetched(found, namespace, "")
     return snapshot, {"apiVersion": served.api_version, "kind": served.kind, **obj}

@@ -84,5 +84,5 @@ def run(options: argparse.Namespace) -> int:
         return answer_every_case(options.cases, lambda case: answer_case(case, gates))
     snapshot = snapshot_of(options, "haru-schedule", WATCHED_KINDS, options.namespace)
     answer = snapshot.schedule(options.scheduler_name)
-    show(answer, options.output, snapshot.refused)
+    show(answer, options.output, snapshot.left_out())
     return 0 if answer.complete else 1

@@ -17,6 +17,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.accounting.collector import UsageCollector
     from haru.client.api import ApiClient
+    from haru.client.server_version import ServerVersion
     from haru.kube.gates import FeatureGates
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.decision_log import DecisionLog
@@ -121,19 +122,41 @@ def serves(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the scheduler until it is stopped or loses its Lease."""
-    gates = parse_gates(options.feature_gates)
+    given = parse_gates(options.feature_gates)
     configuration = _configuration(options)
     fairness = _fairness(options)
     running: list[Scheduler] = []
     accounts: list[UsageCollector] = []
 
     async def work(client: ApiClient) -> None:
-        from haru.client.events import EventRecorder
-        from haru.scheduler.config import scheduler_config
-        from haru.scheduler.scheduler import Scheduler
+        from haru.client.discovery import adapt_to_server, wait_for_change
 
         for note in configuration.notes:
             _log.info("--config: %s", note)
+        while True:
+            version = await adapt_to_server(client)
+            scheduling = asyncio.create_task(schedule(client, version))
+            changing = asyncio.create_task(wait_for_change(client, version))
+            try:
+                await asyncio.wait({scheduling, changing}, return_when=asyncio.FIRST_COMPLETED)
+                if scheduling.done():
+                    return await scheduling
+            finally:
+                for task in (scheduling, changing):
+                    task.cancel()
+                await asyncio.gather(scheduling, changing, return_exceptions=True)
+            _log.info("the API server has changed to 1.%s: the scheduler starts anew", changing.result().minor)
+
+    async def schedule(client: ApiClient, version: ServerVersion) -> None:
+        from haru.client.events import EventRecorder
+        from haru.client.server_version import gates_for_server
+        from haru.scheduler.config import scheduler_config
+        from haru.scheduler.scheduler import Scheduler
+
+        gates, unknown = gates_for_server(given.overrides, version)
+        if unknown:
+            _log.warning("--feature-gates: 1.%s does not have %s", gates.minor, ", ".join(unknown))
+        component.gates = gates
         hold = not options.schedule_group_members_singly
         config = scheduler_config(gates, (), configuration=configuration, fairness=fairness, hold_group_members=hold)
         log = open_log(options.decision_log, options.decision_log_size)
@@ -154,7 +177,7 @@ def run(options: argparse.Namespace) -> int:
         metrics=lambda: b"".join([*(one.metrics.text() for one in running), *(one.text() for one in accounts)]),
         ready=lambda: bool(running) and running[0].ready.is_set(),
         election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
-        gates=gates,
+        gates=given,
         dump=lambda: running[0].dump() if running else None,
     )
     if options.kubeconfig is None and configuration.kubeconfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,14 +44,13 @@ def snapshot_of(
     """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none."""
     from haru.api.snapshot import Snapshot
 
-    gates: Mapping[str, bool] = file_gates(getattr(options, "feature_gates", "")).all()
+    gates = getattr(options, "feature_gates", "")
+    file_gates(gates)
     if options.filename:
         if getattr(options, "data_dir", None):
             raise UsageError("-f and --data-dir both name the cluster: leave one of them out")
         return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
-    fetched = asyncio.run(_fetched(options, user_agent, kinds))
-    where = namespace or fetched.namespace
-    return Snapshot(fetched.objects, namespace=where, feature_gates=gates, refused=fetched.refused)
+    return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds)), namespace, gates)
 
 
 async def _fetched(options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]]) -> Fetched:
@@ -64,8 +63,8 @@ async def _fetched(options: argparse.Namespace, user_agent: str, kinds: Sequence
         return await fetch(client, kinds)
 
 
-def show(answer: Answer, output: str, refused: Sequence[str] = (), text: Callable[[], str] | None = None) -> None:
-    """Print an answer in the form that `-o` names; the text says what it was made without."""
+def show(answer: Answer, output: str, left_out: Sequence[str] = (), text: Callable[[], str] | None = None) -> None:
+    """Print an answer in the form that `-o` names; the text says what it was made without (`Snapshot.left_out`)."""
     if output == "json":
         print(json.dumps(answer.as_dict(), indent=2))
     elif output == "yaml":
@@ -74,5 +73,5 @@ def show(answer: Answer, output: str, refused: Sequence[str] = (), text: Callabl
         print(dump(answer.as_dict()), end="")
     else:
         print(text() if text is not None else answer)
-        if refused:
-            print(f"(not allowed to read {', '.join(refused)}: the answer is without them)")
+        for note in left_out:
+            print(f"({note})")

@@ -73,20 +73,20 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("-w shows the text of a running cluster again and again: leave -o and -f out")
     chosen = Filter(options.namespace, options.owner)
     while True:
-        usage, refused = _asked(options, chosen)
+        usage, left_out = _asked(options, chosen)
         if options.watch:
             sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
         told = usage.by_namespace() if options.by == "namespace" else usage
-        show(usage, options.output, refused, text=told.__str__)
+        show(usage, options.output, left_out, text=told.__str__)
         if not options.watch:
             return 0
         sys.stdout.flush()
         time.sleep(_PAUSE_SECONDS)
 
 
-def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[str, ...]]:
+def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, list[str]]:
     if options.since is not None:
-        return _over(options, chosen), ()
+        return _over(options, chosen), []
     from haru.cli.sources import snapshot_of
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 
@@ -94,7 +94,7 @@ def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[st
     usage = snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner)
     if not options.filename:
         usage = _with_pressures(options, usage, snapshot)
-    return usage, snapshot.refused
+    return usage, snapshot.left_out()
 
 
 def _with_pressures(options: argparse.Namespace, usage: Usage, snapshot: Snapshot) -> Usage:

@@ -46,5 +46,5 @@ def run(options: argparse.Namespace) -> int:
     snapshot = snapshot_of(options, "haru-whatif", FORKED_KINDS, options.namespace)
     with told_by_flag():
         comparison = snapshot.what_if(*asked_changes(options), scheduler_name=options.scheduler_name)
-    show(comparison, options.output, snapshot.refused)
+    show(comparison, options.output, snapshot.left_out())
     return 0 if comparison.harmless else 1

@@ -23,6 +23,7 @@ from haru.client.asgi import AsgiApp, AsgiTransport
 from haru.client.credentials import BearerToken, CredentialError, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
+from haru.client.server_version import AS_WRITTEN
 from haru.client.transport import Request, Response, Transport, failure, next_before, retry_after, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -86,6 +87,8 @@ class ApiClient:
         self.namespace = namespace
         self.server = server
         self._shape = ""
+        self.version = AS_WRITTEN
+        """What the server is and serves, as far as this client was told."""
 
     def metadata_only(self) -> ApiClient:
         """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
@@ -180,7 +183,7 @@ class ApiClient:
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Obj:
         """One object; 404 is a `StatusError`."""
-        return await self._json("GET", path_of(kind, namespace, name, subresource))
+        return self._read(kind, await self._json("GET", self._path(kind, namespace, name, subresource)))
 
     async def list(
         self,
@@ -197,7 +200,7 @@ class ApiClient:
         """
         selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
         query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
-        path = path_of(kind, namespace)
+        path = self._path(kind, namespace)
         # A list "from any cached state" is answered whole, never in pages.
         paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
         page = await self._json("GET", path, [*query, *paging], of_list=True)
@@ -215,7 +218,7 @@ class ApiClient:
         metadata = dict(page.get("metadata") or {})
         metadata.pop("continue", None)
         metadata.pop("remainingItemCount", None)
-        return {**page, "metadata": metadata, "items": items}
+        return self.version.incoming_list(kind, {**page, "metadata": metadata, "items": items})
 
     async def create(
         self, kind: Kind, obj: Obj, namespace: str = "", dry_run: bool = False, field_manager: str = ""
@@ -223,13 +226,15 @@ class ApiClient:
         """Create; the stored object."""
         namespace, _ = _address(kind, obj, namespace)
         query = _write_query(dry_run, field_manager)
-        return await self._json("POST", path_of(kind, namespace), query, _typed(kind, obj))
+        body = self.version.outgoing(kind, _typed(kind, obj))
+        return self._read(kind, await self._json("POST", self._path(kind, namespace), query, body))
 
     async def update(self, kind: Kind, obj: Obj, subresource: str = "", field_manager: str = "") -> Obj:
         """Replace; with `metadata.resourceVersion` only if nobody wrote in between (409 otherwise)."""
         namespace, name = _address(kind, obj)
-        path = path_of(kind, namespace, name, subresource)
-        return await self._json("PUT", path, _write_query(False, field_manager), _typed(kind, obj))
+        path = self._path(kind, namespace, name, subresource)
+        body = self.version.outgoing(kind, _typed(kind, obj))
+        return self._read(kind, await self._json("PUT", path, _write_query(False, field_manager), body))
 
     async def update_status(self, kind: Kind, obj: Obj) -> Obj:
         """Replace the status."""
@@ -251,8 +256,9 @@ class ApiClient:
         query = _write_query(dry_run, field_manager)
         if force:
             query.append(("force", "true"))
-        path = path_of(kind, namespace, name, subresource)
-        return await self._json("PATCH", path, query, patch, _PATCH_TYPES[type])
+        path = self._path(kind, namespace, name, subresource)
+        body = self.version.outgoing(kind, patch)
+        return self._read(kind, await self._json("PATCH", path, query, body, _PATCH_TYPES[type]))
 
     async def delete(
         self,
@@ -273,7 +279,7 @@ class ApiClient:
             options["gracePeriodSeconds"] = grace_period_seconds
         if propagation_policy:
             options["propagationPolicy"] = propagation_policy
-        return await self._json("DELETE", path_of(kind, namespace, name), (), options)
+        return self._read(kind, await self._json("DELETE", self._path(kind, namespace, name), (), options))
 
     async def delete_collection(
         self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -281,11 +287,11 @@ class ApiClient:
         """Delete all objects that the selectors choose."""
         query = [(k, v) for k, v in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if v]
         options = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        return await self._json("DELETE", path_of(kind, namespace), query, options)
+        return await self._json("DELETE", self._path(kind, namespace), query, options)
 
     async def create_subresource(self, kind: Kind, name: str, subresource: str, obj: Obj, namespace: str = "") -> Obj:
         """POST to a subresource: binding, eviction, token."""
-        return await self._json("POST", path_of(kind, namespace, name, subresource), (), obj)
+        return await self._json("POST", self._path(kind, namespace, name, subresource), (), obj)
 
     async def watch(
         self,
@@ -316,7 +322,7 @@ class ApiClient:
             )
             if value
         ]
-        request = Request("GET", path_of(kind, namespace), query, self._headers(self._accept()))
+        request = Request("GET", self._path(kind, namespace), query, self._headers(self._accept()))
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
         async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
@@ -329,7 +335,7 @@ class ApiClient:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         raise StatusError.from_status(event["object"])
-                    yield event["type"], event["object"]
+                    yield event["type"], self._read(kind, event["object"])
 
     async def raw(
         self,
@@ -357,6 +363,12 @@ class ApiClient:
                 yield chunk
 
     # -- the way there ------------------------------------------------------------------------------------------------
+
+    def _path(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        return path_of(self.version.kind_for(kind), namespace, name, subresource)
+
+    def _read(self, kind: Kind, obj: Obj) -> Obj:
+        return self.version.incoming(kind, obj)
 
     def _headers(self, accept: str) -> dict[str, str]:
         return {"accept": accept, "user-agent": self.user_agent}

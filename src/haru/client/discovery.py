@@ -1,4 +1,4 @@
-"""What a server serves: its resources as `Kind`s, custom resources included.
+"""What a server is and serves: its version, its resources as `Kind`s, custom resources included.
 
 Source: the aggregated discovery documents (KEP-3352), which tell everything in two answers; a server without them is
 asked for the legacy ones (`/api/v1`, `/apis`, `/apis/<group>/<version>`), which every server has.
@@ -6,6 +6,7 @@ asked for the legacy ones (`/api/v1`, `/apis`, `/apis/<group>/<version>`), which
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,10 +14,13 @@ from typing import Any
 import orjson
 
 from haru.client.api import ApiClient, Obj
+from haru.client.server_version import ServerVersion
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 
+LOOK_SECONDS = 60.0
+_ATTEMPTS = 6
 _AGGREGATED = "APIGroupDiscoveryList"
 _ACCEPT = {"accept": f"application/json;g=apidiscovery.k8s.io;v=v2;as={_AGGREGATED},application/json"}
 
@@ -138,3 +142,46 @@ def _rank(version: str) -> tuple[int, int, int]:
     if parts is None:
         return (-1, 0, 0)
     return _STAGES[parts[2]], int(parts[1]), int(parts[3] or 0)
+
+
+async def adapt_to_server(client: ApiClient) -> ServerVersion:
+    """Have a client send and read the versions that its server serves; what that server is.
+
+    Raises StatusError and OSError, after a few attempts where the server may be out of order for a moment.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            client.version = await read_server_version(client)
+            break
+        except StatusError as error:
+            if attempt == _ATTEMPTS - 1 or (error.code < 500 and error.code != 429):
+                raise
+        await asyncio.sleep(0.1 * 2.0**attempt)
+    return client.version
+
+
+async def read_server_version(client: ApiClient) -> ServerVersion:
+    """Ask a server for its version and for what it serves. Raises StatusError and OSError."""
+    status, _, body = await client.raw("GET", "/version")
+    if status != 200:
+        raise StatusError(status, "Unknown", f"GET /version: the server answered {status}")
+    found = await served_resources(client)
+    return ServerVersion.of(_minor(orjson.loads(body)), ((kind.group, kind.version, kind.plural) for kind in found))
+
+
+async def wait_for_change(client: ApiClient, version: ServerVersion, every: float = LOOK_SECONDS) -> ServerVersion:
+    """Wait until the server is of another minor version, or serves other versions of what components read."""
+    while True:
+        await asyncio.sleep(every)
+        try:
+            found = await read_server_version(client)
+        except (OSError, StatusError):
+            continue
+        if (found.minor, found.readable) != (version.minor, version.readable):
+            return found
+
+
+def _minor(info: Mapping[str, Any]) -> int:
+    """The minor version that the server is, or stands in for; providers write `33+`."""
+    digits = re.match(r"\d+", str(info.get("emulationMinor") or info.get("minor") or ""))
+    return int(digits[0]) if digits else 0

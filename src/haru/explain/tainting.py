@@ -75,12 +75,13 @@ def parse_taint(text: str) -> Taint:
     return Taint(key, value, _effect(text, effect))
 
 
-def parse_key(text: str) -> tuple[str, str]:
-    """`KEY[:EFFECT]` as key and effect, the effect empty if there is none; TaintTextError names what is wrong."""
-    key, colon, effect = text.partition(":")
+def parse_key(text: str) -> tuple[str, str, str | None]:
+    """`KEY[=VALUE][:EFFECT]` as key, effect ("": any) and value (None: any); TaintTextError names what is wrong."""
+    what, colon, effect = text.partition(":")
+    key, equals, value = what.partition("=")
     if complaints := is_qualified_name(key):
-        raise TaintTextError(f'"{text}": write KEY or KEY:EFFECT: {complaints[0]}')
-    return key, _effect(text, effect) if colon else ""
+        raise TaintTextError(f'"{text}": write KEY, KEY:EFFECT or KEY=VALUE:EFFECT: {complaints[0]}')
+    return key, _effect(text, effect) if colon else "", value if equals else None
 
 
 def _effect(text: str, effect: str) -> str:
@@ -114,13 +115,16 @@ def rule_manifest(device: DeviceId, taint: Taint, api_version: str) -> Obj:
     }
 
 
-def own_rules(rules: Iterable[Obj], device: DeviceId, key: str, effect: str = "") -> list[Obj]:
-    """Our rules that are about this device alone and this key, and this effect if one is given."""
+def own_rules(
+    rules: Iterable[Obj], device: DeviceId, key: str, effect: str = "", value: str | None = None
+) -> list[Obj]:
+    """Our rules that are about this device alone and this key, and this effect and value if they are given."""
     found = []
     for rule in rules:
         known = decode_taint_rule(rule)
-        is_own = labels_of(rule).get(OWN_LABEL[0]) == OWN_LABEL[1]
-        if is_own and known.named_device == device and known.taint.key == key and effect in ("", known.taint.effect):
+        taint, is_own = known.taint, labels_of(rule).get(OWN_LABEL[0]) == OWN_LABEL[1]
+        is_meant = taint.key == key and effect in ("", taint.effect) and value in (None, taint.value or "")
+        if is_own and known.named_device == device and is_meant:
             found.append(rule)
     return found
 

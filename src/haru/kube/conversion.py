@@ -1,9 +1,9 @@
 """Conversion between the served versions of a kind.
 
 One version is the hub: v1 for resource.k8s.io, events.k8s.io/v1's shape for events is reached from core/v1, v2 for
-autoscalers. Everything else has equal shapes and only changes its apiVersion. Objects are shared, not copied: what a
-conversion does not touch is the same dict in both. Source: KEP 4381 (v1beta1 to v1), the conversion functions of the
-API groups, as behaviour.
+autoscalers, v1alpha2 for PodGroups and Workloads (1.37 serves them as v1beta1). Everything else has equal shapes and
+only changes its apiVersion. Objects are shared, not copied: what a conversion does not touch is the same dict in both.
+Source: KEP 4381 (v1beta1 to v1), KEP 4671, the conversion functions of the API groups, as behaviour.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ def convert(obj: Obj, to: Kind) -> Obj:
     if to.custom is not None and to.custom.converter is not None:
         raise internal_error(f"{to} is converted by a webhook, which was not asked")
     group, _, version = api_version.rpartition("/")
-    converted = obj
+    return {**convert_part(obj, group, version, to), "apiVersion": to.api_version}
+
+
+def convert_part(part: Obj, group: str, version: str, to: Kind) -> Obj:
+    """Convert an object or a part of one (a merge patch) without touching its apiVersion."""
+    converted = part
     leave = _TO_HUB.get((group, version, to.kind))
     if leave is not None:
         converted = leave(converted)
     enter = _FROM_HUB.get((to.group, to.version, to.kind))
     if enter is not None:
         converted = enter(converted)
-    return {**converted, "apiVersion": to.api_version}
+    return converted
 
 
 # --- resource.k8s.io -----------------------------------------------------------------------------------------------
@@ -132,6 +137,83 @@ def _slice_to_v1beta1(resource_slice: Obj) -> Obj:
     return _map_spec(resource_slice, _slice_spec_to_v1beta1)
 
 
+# --- scheduling.k8s.io ---------------------------------------------------------------------------------------------
+
+_SCHEDULING = "scheduling.k8s.io"
+_CONDITION_TYPES = {"PodGroupInitiallyScheduled": "PodGroupScheduled"}
+_NEWER_CONDITION_TYPES = {old: new for new, old in _CONDITION_TYPES.items()}
+_DISRUPTION_MODES = {"single": "Pod", "all": "PodGroup"}
+
+
+def _group_to_v1alpha2(group: Obj) -> Obj:
+    out = _map_spec(group, _group_spec_to_v1alpha2)
+    return _with_condition_types(out, _CONDITION_TYPES)
+
+
+def _group_to_v1beta1(group: Obj) -> Obj:
+    out = _map_spec(group, _group_spec_to_v1beta1)
+    return _with_condition_types(out, _NEWER_CONDITION_TYPES)
+
+
+def _group_spec_to_v1alpha2(spec: Obj) -> Obj:
+    out = _disruption_to_v1alpha2({key: value for key, value in spec.items() if key != "workloadRef"})
+    if reference := spec.get("workloadRef"):
+        workload = {
+            "workloadName": reference.get("workloadName"),
+            "podGroupTemplateName": reference.get("templateName"),
+        }
+        out["podGroupTemplateRef"] = {"workload": workload}
+    return out
+
+
+def _group_spec_to_v1beta1(spec: Obj) -> Obj:
+    out = _disruption_to_v1beta1({key: value for key, value in spec.items() if key != "podGroupTemplateRef"})
+    if workload := (spec.get("podGroupTemplateRef") or {}).get("workload"):
+        out["workloadRef"] = {
+            "workloadName": workload.get("workloadName"),
+            "templateName": workload.get("podGroupTemplateName"),
+        }
+    return out
+
+
+def _disruption_to_v1alpha2(spec: Obj) -> Obj:
+    mode = spec.get("disruptionMode")
+    if not isinstance(mode, dict):
+        return spec
+    return {**spec, "disruptionMode": next((_DISRUPTION_MODES[key] for key in _DISRUPTION_MODES if key in mode), "Pod")}
+
+
+def _disruption_to_v1beta1(spec: Obj) -> Obj:
+    mode = spec.get("disruptionMode")
+    if not isinstance(mode, str):
+        return spec
+    return {**spec, "disruptionMode": {"all" if mode == "PodGroup" else "single": {}}}
+
+
+def _with_condition_types(group: Obj, names: Mapping[str, str]) -> Obj:
+    status = group.get("status")
+    if not isinstance(status, dict) or not status.get("conditions"):
+        return group
+    conditions = [{**entry, "type": names.get(entry.get("type"), entry.get("type"))} for entry in status["conditions"]]
+    return {**group, "status": {**status, "conditions": conditions}}
+
+
+def _map_templates(workload: Obj, change: Step) -> Obj:
+    def changed(spec: Obj) -> Obj:
+        templates = spec.get("podGroupTemplates")
+        return {**spec, "podGroupTemplates": [change(template) for template in templates]} if templates else spec
+
+    return _map_spec(workload, changed)
+
+
+def _workload_to_v1alpha2(workload: Obj) -> Obj:
+    return _map_templates(workload, _disruption_to_v1alpha2)
+
+
+def _workload_to_v1beta1(workload: Obj) -> Obj:
+    return _map_templates(workload, _disruption_to_v1beta1)
+
+
 # --- events --------------------------------------------------------------------------------------------------------
 
 _EVENT_NAMES = {
@@ -158,6 +240,8 @@ _TO_HUB: Mapping[tuple[str, str, str], Step] = {
     (_RESOURCE, "v1beta1", "ResourceClaim"): _claim_to_v1,
     (_RESOURCE, "v1beta1", "ResourceClaimTemplate"): _template_to_v1,
     (_RESOURCE, "v1beta1", "ResourceSlice"): _slice_to_v1,
+    (_SCHEDULING, "v1beta1", "PodGroup"): _group_to_v1alpha2,
+    (_SCHEDULING, "v1beta1", "Workload"): _workload_to_v1alpha2,
     ("", "v1", "Event"): _event_to_events,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): autoscaler_to_v2,
 }
@@ -165,6 +249,8 @@ _FROM_HUB: Mapping[tuple[str, str, str], Step] = {
     (_RESOURCE, "v1beta1", "ResourceClaim"): _claim_to_v1beta1,
     (_RESOURCE, "v1beta1", "ResourceClaimTemplate"): _template_to_v1beta1,
     (_RESOURCE, "v1beta1", "ResourceSlice"): _slice_to_v1beta1,
+    (_SCHEDULING, "v1beta1", "PodGroup"): _group_to_v1beta1,
+    (_SCHEDULING, "v1beta1", "Workload"): _workload_to_v1beta1,
     ("", "v1", "Event"): _event_to_core,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): autoscaler_to_v1,
 }

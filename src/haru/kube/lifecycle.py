@@ -45,12 +45,29 @@ def _of_built_in(kind: Kind) -> str:
 _INTRODUCED: dict[tuple[str, str, str], int] = {
     ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy"): 36,
     ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding"): 36,
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy"): 34,
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicyBinding"): 34,
+    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle"): 33,
+    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest"): 35,
+    ("coordination.k8s.io", "v1beta1", "LeaseCandidate"): 33,
+    ("networking.k8s.io", "v1", "IPAddress"): 33,
+    ("networking.k8s.io", "v1", "ServiceCIDR"): 33,
+    ("resource.k8s.io", "v1", "DeviceClass"): 34,
+    ("resource.k8s.io", "v1", "ResourceClaim"): 34,
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate"): 34,
+    ("resource.k8s.io", "v1", "ResourceSlice"): 34,
+    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule"): 33,
     ("resource.k8s.io", "v1alpha3", "ResourcePoolStatusRequest"): 36,
+    ("resource.k8s.io", "v1beta2", "DeviceClass"): 33,
     ("resource.k8s.io", "v1beta2", "DeviceTaintRule"): 36,
+    ("resource.k8s.io", "v1beta2", "ResourceClaim"): 33,
+    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate"): 33,
+    ("resource.k8s.io", "v1beta2", "ResourceSlice"): 33,
     ("scheduling.k8s.io", "v1alpha2", "PodGroup"): 36,
     ("scheduling.k8s.io", "v1alpha2", "Workload"): 36,
+    ("storage.k8s.io", "v1", "VolumeAttributesClass"): 34,
 }
-"""(group, version, kind) to the minor version that brought it, where that was not before 1.36."""
+"""(group, version, kind) to the minor version that brought it, where that was not before 1.33."""
 
 
 def is_in(kind: Kind, minor: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -90,8 +90,9 @@ class Scheduler:
     async def run(self) -> None:
         """Watch, decide and bind until cancelled."""
         kinds, missing = await served_kinds(self._client, run_times=self._config.backfill)
+        self._log_server(missing)
         if "PodGroup" not in kinds:
-            _log.warning("the server does not serve %s: gangs are off, pods are scheduled one by one", missing[0])
+            _log.warning("the server does not serve PodGroups: gangs are off, pods are scheduled one by one")
         elif self._config.gate_off:
             self._cycle.pre_enqueue.gangs_are_off(self._config.gate_off, hold=self._config.hold_group_members)
         if "batch/v1 Job" in missing:
@@ -115,6 +116,12 @@ class Scheduler:
         finally:
             # A scheduler that is no leader any more must not go on binding.
             await _cancelled(self._state.tasks.running | self._cycle.status.tasks)
+
+    def _log_server(self, missing: Sequence[str]) -> None:
+        version = self._client.version
+        served = sorted({f"{group}/{serving}" for group, serving, _ in version.readable})
+        absent = f"; not served: {', '.join(missing)}" if missing else ""
+        _log.info("API server 1.%s serves %s%s", version.minor, ", ".join(served) or "no resource.k8s.io", absent)
 
     async def _run_cycles(self) -> None:
         while True:

@@ -7,10 +7,11 @@ ResourceSlices are kept only in the engine's compact form: the informer remember
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from haru.client.api import ApiClient
+from haru.client.discovery import adapt_to_server
 from haru.client.informer import Informer, Selection, strip_managed_fields
 from haru.engine import SchedulerCache
 from haru.kube.kinds import Kind, known_kind
@@ -18,7 +19,6 @@ from haru.scheduler.queue import queueing_hints
 from haru.scheduler.status.succeeded_members import FinishedMembers
 
 Obj = dict[str, Any]
-_ATTEMPTS = 6
 
 
 class SchedulerContext(Protocol):
@@ -50,12 +50,12 @@ REQUIRED = (
     ("v1", "ReplicationController"),
     ("apps/v1", "ReplicaSet"),
     ("apps/v1", "StatefulSet"),
-    ("resource.k8s.io/v1", "ResourceClaim"),
-    ("resource.k8s.io/v1", "ResourceSlice"),
-    ("resource.k8s.io/v1", "DeviceClass"),
     ("policy/v1", "PodDisruptionBudget"),
 )
 OPTIONAL = (
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "DeviceClass"),
     ("scheduling.k8s.io/v1alpha2", "PodGroup"),
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
 )
@@ -64,38 +64,28 @@ OPTIONAL = (
 async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[dict[str, Kind], list[str]]:
     """The kinds to watch by name, and those that this server does not serve (`group/version kind`).
 
-    `run_times`: also Jobs, of which the deadlines matter then; without leave to list them it goes without.
+    The client is adapted to the server. `run_times`: also Jobs, whose deadlines matter then; if they may not be listed
+    they are missing.
     """
+    version = await adapt_to_server(client)
     kinds: dict[str, Kind] = {}
     missing: list[str] = []
     for api_version, name in REQUIRED + OPTIONAL:
         kind = known_kind(api_version, name)
-        if (api_version, name) in OPTIONAL and not await _serves(client, kind):
+        if (api_version, name) in OPTIONAL and not version.serves(kind):
             missing.append(f"{api_version} {name}")
         else:
             kinds[name] = kind
     if run_times:
-        status, _ = await _asked(client, "/apis/batch/v1/jobs", [("limit", "1")])
+        try:
+            status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
+        except OSError:
+            status = 503
         if status == 200:
             kinds["Job"] = known_kind("batch/v1", "Job")
         else:
             missing.append("batch/v1 Job")
     return kinds, missing
-
-
-async def _serves(client: ApiClient, kind: Kind) -> bool:
-    status, body = await _asked(client, f"/apis/{kind.group}/{kind.version}")
-    return status == 200 and f'"{kind.plural}"'.encode() in body
-
-
-async def _asked(client: ApiClient, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
-    """Status and body; that a server is out of sorts for a moment says nothing about what it serves."""
-    for attempt in range(_ATTEMPTS):
-        status, _, body = await client.raw("GET", path, query=query)
-        if status < 500 and status != 429:
-            break
-        await asyncio.sleep(0.1 * 2.0**attempt)
-    return status, body
 
 
 def _selecting(obj: Obj) -> Obj:
