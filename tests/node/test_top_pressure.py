@@ -147,7 +147,7 @@ async def test_unreachable_or_refusing_kubelets_are_named(tmp_path: Path, capsys
         assert f"(no pressure from the kubelet of {NODE}: GET " in text and "subresource(s)=[stats]" in text
         await api.node.server.stop()
         text = await top(api, capsys)
-        assert text.splitlines()[-1].startswith(f"(no pressure from the kubelet of {NODE}: error trying to reach")
+        assert f"\n(no pressure from the kubelet of {NODE}: error trying to reach" in text
         [failure] = json.loads(await top(api, capsys, "-o", "json"))["pressureErrors"]
         assert failure["node"] == NODE and "error trying to reach service" in failure["message"]
 

@@ -236,7 +236,7 @@ async def acquainted(*servers: Server) -> None:
 
     def knows() -> bool:
         ids = {server.id for server in servers}
-        return all(server.peers._known._offers.keys() >= ids - {server.id} for server in servers)
+        return all(server.peers.discovery_cache.offers.keys() >= ids - {server.id} for server in servers)
 
     await until(knows, "the servers know each other")
 

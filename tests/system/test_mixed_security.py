@@ -131,15 +131,15 @@ async def test_request_is_forwarded_at_most_once(pair: Pair) -> None:
     rerouted = [await server.forwarded() for server in (pair.old, pair.new)]
     offers = []
     for server, other in ((pair.old, pair.new), (pair.new, pair.old)):
-        known = server.peers._known
-        offer = known._offers[other.id]
+        known = server.peers.discovery_cache
+        offer = known.offers[other.id]
         offers.append((known, other.id, offer))
-        known._offers[other.id] = type(offer)(offer.resources | {gvr}, offer.groups)
+        known.offers[other.id] = type(offer)(offer.resources | {gvr}, offer.groups)
     try:
         assert (await pair.old.call("GET", path)).status == 404
     finally:
         for known, name, offer in offers:
-            known._offers[name] = offer
+            known.offers[name] = offer
     counts = [await server.forwarded() for server in (pair.old, pair.new)]
     assert counts == [rerouted[0] + 1, rerouted[1]]
 
@@ -240,7 +240,7 @@ async def test_server_with_invalid_proxy_certificate_gets_no_discovery(pair: Pai
             return await odd.metric(errors) >= 2
 
         await until(tried, "it has asked what the others serve")
-        assert not odd.peers._known._offers
+        assert not odd.peers.discovery_cache.offers
         assert (await odd.call("GET", GROUPS)).status == 404
         await pair.world.stop(odd)
 
@@ -265,7 +265,7 @@ async def moved(pair: Pair, address: tuple[str, int] | None) -> None:
 
 async def back(pair: Pair) -> None:
     peers = pair.new.peers
-    await peers._places.publish(peers._address())
+    await peers.endpoints.publish(peers._address())
     await pair.old.objects.store.progress()
     assert (await pair.old.call("GET", GROUPS)).status == 200
 
@@ -376,8 +376,8 @@ async def test_watch_breaks_off_when_peer_dies(pair: Pair) -> None:
     guest = await pair.world.start("guest", 36)
     await acquainted(pair.old, guest)
     # The guest is the only one that is told of.
-    known = pair.old.peers._known
-    offer = known._offers.pop(pair.new.id)
+    known = pair.old.peers.discovery_cache
+    offer = known.offers.pop(pair.new.id)
     try:
         async with pair.old.open("GET", f"{GROUPS}?watch=true&timeoutSeconds=300") as stream:
             assert stream.status == 200
@@ -387,5 +387,5 @@ async def test_watch_breaks_off_when_peer_dies(pair: Pair) -> None:
                 while await stream.content.readline():
                     pass
     finally:
-        known._offers[pair.new.id] = offer
+        known.offers[pair.new.id] = offer
     await pair.world.stop(guest)

@@ -248,7 +248,7 @@ async def test_custom_resources_are_not_forwarded(pair: Pair) -> None:
     # A peer that has started since tells of it, and is not believed.
     third = await pair.world.start("third")
     await acquainted(pair.old, third)
-    offer = pair.old.peers._known._offers[third.id]
+    offer = pair.old.peers.discovery_cache.offers[third.id]
     assert ("train.example", "v1", "wagons") in offer.resources
     assert (await pair.new.call("DELETE", f"{path}/wagons.train.example")).status == 200
 
@@ -366,8 +366,8 @@ async def test_restarted_peer_is_discovered_again_and_stopped_peer_forgotten(pai
     name, holder = third.id, third.peers.identity.holder
     assert await pair.old.objects.store.get(f"peerserverleases/{name}") is not None
     await pair.world.stop(third)
-    known = pair.old.peers._known
-    await until(lambda: name not in known._offers, "the guest is forgotten")
+    known = pair.old.peers.discovery_cache
+    await until(lambda: name not in known.offers, "the guest is forgotten")
     await pair.old.objects.store.progress()
     assert await pair.old.objects.store.get(f"peerserverleases/{name}") is None
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"

@@ -54,7 +54,7 @@ class PeerDiscoveryCache:
         self._objects, self._own, self._counts = objects, own, counts
         self._resolve, self._ask = resolve, ask
         self._holders: dict[str, str] = {}
-        self._offers: dict[str, Offer] = {}
+        self.offers: dict[str, Offer] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._watch: Watch | None = None
         self.generation = 0
@@ -92,11 +92,11 @@ class PeerDiscoveryCache:
         """The peers that serve a resource, in the order of their names."""
         if gvr[:2] in excluded:
             return []
-        return sorted(server for server, offer in self._offers.items() if gvr in offer.resources)
+        return sorted(server for server, offer in self.offers.items() if gvr in offer.resources)
 
     def documents(self, excluded: set[GroupVersion]) -> Mapping[str, Groups]:
         """The discovery of each peer."""
-        return {server: without_versions(offer.groups, excluded) for server, offer in self._offers.items()}
+        return {server: without_versions(offer.groups, excluded) for server, offer in self.offers.items()}
 
     async def _read(self) -> None:
         page = await self._objects.store.range(PREFIX)
@@ -139,7 +139,7 @@ class PeerDiscoveryCache:
     def _drop(self, server: str) -> None:
         if (asking := self._asking.pop(server, None)) is not None:
             asking.cancel()
-        if self._offers.pop(server, None) is not None:
+        if self.offers.pop(server, None) is not None:
             self.generation += 1
 
     async def _forget_run_out(self) -> None:
@@ -151,7 +151,7 @@ class PeerDiscoveryCache:
         problem = ""
         for pause in pauses():
             try:
-                self._offers[server] = await self._ask(await self._resolve(server))
+                self.offers[server] = await self._ask(await self._resolve(server))
                 self.generation += 1
                 return
             except (Unresolved, StoreError) as error:

@@ -49,13 +49,13 @@ class Peers:
         self.proxies = options.complete and objects.gates.enabled("UnknownVersionInteroperabilityProxy")
         """Whether requests are forwarded and discovery is merged."""
         self._reachable = objects.gates.enabled("UnknownVersionInteroperabilityProxy")
-        self._endpoints = PeerEndpoints(objects, self.identity.name)
+        self.endpoints = PeerEndpoints(objects, self.identity.name)
         self._client = PeerClient(options, self.counts)
         self._excluded = ExcludedVersions(objects)
-        self._discovery = PeerDiscoveryCache(
-            objects, self.identity.name, self._endpoints.resolve, self._client.offer, self.counts
+        self.discovery_cache = PeerDiscoveryCache(
+            objects, self.identity.name, self.endpoints.resolve, self._client.offer, self.counts
         )
-        self._proxy = PeerProxy(streams, self._endpoints, self._client, self.counts)
+        self._proxy = PeerProxy(streams, self.endpoints, self._client, self.counts)
         self._tasks: list[asyncio.Task[None]] = []
         self._synced = False
         self._merged: tuple[object, bytes, str] | None = None
@@ -72,11 +72,11 @@ class Peers:
         if self.proxies:
             self._client.open()
             await self._excluded.start()
-            await self._discovery.start()
-            self._run("who is there", self._discovery.follow())
+            await self.discovery_cache.start()
+            self._run("who is there", self.discovery_cache.follow())
             self._synced = True
         if self._reachable:
-            await self._endpoints.publish(address)
+            await self.endpoints.publish(address)
         self._run("telling", self._keep_telling(address))
 
     async def stop(self) -> None:
@@ -87,12 +87,12 @@ class Peers:
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(WITHDRAWAL_SECONDS):
-                await self._endpoints.withdraw()
+                await self.endpoints.withdraw()
                 await self.identity.withdraw()
         except (StoreError, CompareFailed, StatusError, TimeoutError) as error:
             # What is left runs out.
             _LOG.info("this server could not be taken away from its peers: %s", error)
-        await self._discovery.stop()
+        await self.discovery_cache.stop()
         await self._client.stop()
 
     async def elsewhere(self, request: Request) -> tuple[ResourceRequest, list[str]] | None:
@@ -102,7 +102,7 @@ class Peers:
         asked = resource_request_of(request.path)
         if asked is None or self._objects.served.get(*asked.gvr) is not None:
             return None
-        peers = self._discovery.serving(asked.gvr, await self._excluded.now())
+        peers = self.discovery_cache.serving(asked.gvr, await self._excluded.now())
         return (asked, peers) if peers else None
 
     async def forward(self, request: Request, asked: ResourceRequest, peers: list[str], watches: bool) -> Response:
@@ -115,13 +115,13 @@ class Peers:
         `generation` changes whenever `own` changes: the generations of the served resources and of the aggregator.
         """
         excluded = await self._excluded.now()
-        basis = (self._discovery.generation, generation, frozenset(excluded))
+        basis = (self.discovery_cache.generation, generation, frozenset(excluded))
         if self._merged is not None and self._merged[0] == basis:
             self.counts.hits += 1
         else:
             self.counts.misses += 1
             self.counts.aggregations += 1
-            groups = merged({**self._discovery.documents(excluded), self.identity.name: own}, self.identity.name)
+            groups = merged({**self.discovery_cache.documents(excluded), self.identity.name: own}, self.identity.name)
             body = b"" if groups is own else _document(groups)
             self._merged = basis, body, etag_of(body)
         return self._merged[1:] if self._merged[1] else None
@@ -138,7 +138,7 @@ class Peers:
             try:
                 await self.identity.renew()
                 if self._reachable:
-                    await self._endpoints.publish(address)
+                    await self.endpoints.publish(address)
                 if time.monotonic() - collected >= COLLECT_SECONDS:
                     collected = time.monotonic()
                     await self.identity.collect()
