@@ -9,7 +9,7 @@ import pytest
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
-from haru.client.leading import Leadership, LeaseLostError
+from haru.client.leader_election import Leadership, LeaseLostError
 from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 from haru.event_loop import LoopLag
 from haru.kube import kinds

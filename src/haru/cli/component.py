@@ -110,7 +110,7 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
 
 
 async def _run(options: argparse.Namespace, component: Component) -> int:
-    from haru.client.leading import LeaseLostError
+    from haru.client.leader_election import LeaseLostError
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -151,7 +151,7 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
     if options.no_leader_elect or not election.elect:
         await _work(client, component)
         return
-    from haru.client.leading import Leadership
+    from haru.client.leader_election import Leadership
     from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 
     def candidate(client: ApiClient) -> LeaderElector:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import orjson
 
@@ -18,6 +18,8 @@ from haru.client.server_version import ServerVersion
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+
+T = TypeVar("T")
 
 LOOK_SECONDS = 60.0
 _ATTEMPTS = 6
@@ -149,15 +151,20 @@ async def adapt_to_server(client: ApiClient) -> ServerVersion:
 
     Raises StatusError and OSError, after a few attempts where the server may be out of order for a moment.
     """
-    for attempt in range(_ATTEMPTS):
+    client.version = await retry_unavailable(lambda: read_server_version(client))
+    return client.version
+
+
+async def retry_unavailable(work: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what fails with a StatusError of 429 or 5xx a few times: it says nothing about what is served."""
+    for attempt in range(_ATTEMPTS - 1):
         try:
-            client.version = await read_server_version(client)
-            break
+            return await work()
         except StatusError as error:
-            if attempt == _ATTEMPTS - 1 or (error.code < 500 and error.code != 429):
+            if error.code < 500 and error.code != 429:
                 raise
         await asyncio.sleep(0.1 * 2.0**attempt)
-    return client.version
+    return await work()
 
 
 async def read_server_version(client: ApiClient) -> ServerVersion:

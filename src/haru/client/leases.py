@@ -3,7 +3,7 @@
 The holder renews its Lease; a candidate that has seen no renewal for a whole lease duration *by its own clock* takes it
 over. Every write carries the revision that was read, so of two writers one loses. The holder that could not renew
 within the deadline stops working before anybody else may begin. A holder that ends gives the Lease up.
-Who works while the Lease is held, and what becomes of that at its loss: `haru.client.leading`.
+Who works while the Lease is held, and what becomes of that at its loss: `haru.client.leader_election`.
 Source: client-go `tools/leaderelection` (15 s lease, 10 s renew deadline, 2 s retry).
 """
 

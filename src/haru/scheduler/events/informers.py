@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from haru.client.api import ApiClient
-from haru.client.discovery import adapt_to_server
+from haru.client.discovery import adapt_to_server, retry_unavailable
 from haru.client.informer import Informer, Selection, strip_managed_fields
+from haru.client.server_version import AS_WRITTEN
 from haru.engine import SchedulerCache
+from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.status.succeeded_members import FinishedMembers
@@ -67,7 +69,7 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
     The client is adapted to the server. `run_times`: also Jobs, whose deadlines matter then; if they may not be listed
     they are missing.
     """
-    version = await adapt_to_server(client)
+    version = client.version if client.version is not AS_WRITTEN else await adapt_to_server(client)
     kinds: dict[str, Kind] = {}
     missing: list[str] = []
     for api_version, name in REQUIRED + OPTIONAL:
@@ -77,15 +79,24 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
         else:
             kinds[name] = kind
     if run_times:
-        try:
-            status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
-        except OSError:
-            status = 503
-        if status == 200:
+        if await _may_list_jobs(client):
             kinds["Job"] = known_kind("batch/v1", "Job")
         else:
             missing.append("batch/v1 Job")
     return kinds, missing
+
+
+async def _may_list_jobs(client: ApiClient) -> bool:
+    async def ask() -> int:
+        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
+        if status >= 500 or status == 429:
+            raise StatusError(status, "Unknown", f"GET /apis/batch/v1/jobs: the server answered {status}")
+        return status
+
+    try:
+        return await retry_unavailable(ask) == 200
+    except StatusError:
+        return False
 
 
 def _selecting(obj: Obj) -> Obj:
