@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Many tests wait for processes of their own: it takes four of them to keep two cores busy.
 WORKERS ?= 4
-export PYTHONDONTWRITEBYTECODE ?=
+# Hundreds of tests start processes: each would compile Haru anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The packages without input and output, and small servers in virtual time: no processes, nothing that waits.
 FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explain tests/http2 tests/kube tests/lint \
 	tests/test_*.py
 
-.PHONY: demo test fast coverage docs lint nightly bench golden golden-record setup clean
+.PHONY: demo test fast bytecode coverage docs lint nightly bench golden golden-record golden-explanations release setup clean
 
 setup: $(VENV)/.ready
 
@@ -21,11 +22,17 @@ $(VENV)/.ready: pyproject.toml hatch_build.py tools/setup.sh $(wildcard src/haru
 demo: setup
 	$(BIN)/python examples/demo/demo.py
 
-test: setup lint docs
+# mypy keeps one core busy; the bytecode, which each worker would make anew for all tests, is made on another one.
+test: setup
+	$(MAKE) -j2 lint docs bytecode
 	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
 
 fast: setup
 	$(BIN)/python -m pytest -q -m "not nightly and not slow" -n $(WORKERS) --dist worksteal $(FAST)
+
+bytecode: setup
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -qq -m "not nightly" --collect-only >/dev/null || echo "not collected: the run of the tests says why" >&2
 
 coverage: setup
 	mkdir -p .coverage && rm -f .coverage/data*
@@ -50,8 +57,12 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 # Recorded decisions and explanations, made again: a change of structure leaves all of them as they are.
-golden golden-record: setup
-	PYTHONPATH=tests:tests/engine:tests/golden $(BIN)/python -m golden_journal $(if $(filter %record,$@),record,check)
+golden golden-record golden-explanations: setup
+	PYTHONPATH=tests:tests/engine:tests/golden $(BIN)/python -m golden_journal $(or $(patsubst golden-%,%,$(filter golden-%,$@)),check)
+
+# sdist, wheel, image, bill of materials and checksums in dist/.
+release: setup
+	$(BIN)/python tools/release.py
 
 clean:
 	rm -rf $(VENV) build .cache .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

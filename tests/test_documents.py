@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from haru.controllers.manager import CONTROLLERS
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "accounting", "api", "apiserver", "cel", "cli", "client", "controllers", "dashboard", "drivers", "embedded",
-    "engine", "explain", "kube", "node", "scheduler", "simulated_nodes", "storage", "testing", "whatif",
+    "engine", "explain", "kube", "node", "scheduler", "simulated_nodes", "storage", "stress", "testing", "whatif",
 )  # fmt: skip
 READMES = [ROOT / "src" / "haru" / package / "README.md" for package in PACKAGES]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *READMES]
@@ -66,6 +68,35 @@ def test_package_readme_is_short_and_names_existing_modules(page: Path) -> None:
     modules = [span for span in SPAN.findall(text) if re.fullmatch(r"[a-z_/]+(\.py|/)", span)]
     assert modules
     assert [module for module in modules if not (page.parent / module).exists()] == []
+
+
+def test_extras_that_pages_install_exist_and_bring_pytest_for_the_plugin() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra for page in PAGES for extra in re.findall(r"haru\[([a-z0-9]+)\]", page.read_text())}
+    assert {"plots", "testing"} <= named <= set(extras)
+    assert any(requirement.startswith("pytest") for requirement in extras["testing"])
+    page = (ROOT / "docs" / "how-to" / "test-an-operator.md").read_text()
+    assert re.findall(r"pip install [^`\n]*", page) == ["pip install 'haru[testing]'"]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_how_to_that_runs_kubectl_says_which_cluster_and_starts_the_etcd_it_uses(page: Path) -> None:
+    text = page.read_text()
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    starts_its_own = re.search(r"^haru up ", shell, re.MULTILINE)
+    if re.search(r"^kubectl ", shell, re.MULTILINE) and not starts_its_own:
+        assert re.search(r"^\$ haru up .*--write-kubeconfig lab\.kubeconfig", text, re.MULTILINE)
+        assert "\n$ export KUBECONFIG=$PWD/lab.kubeconfig\n" in text
+    if "--etcd-servers http://127.0.0.1" in text:
+        assert re.search(r"^etcd ", shell, re.MULTILINE)
+
+
+def test_pages_do_not_say_that_a_controller_of_haru_is_missing() -> None:
+    denial = re.compile(r"(?:runs|makes|creates)\s+no(?:ne\s+for)?\s+(\w+)s\b")
+    denied = {(page.name, kind) for page in PAGES for kind in denial.findall(page.read_text())}
+    controlled = {name.removesuffix("-controller") for name in CONTROLLERS}
+    assert {"daemonset", "job"} <= controlled
+    assert [(page, kind) for page, kind in denied if kind.lower() in controlled] == []
 
 
 def test_wheel_excludes_package_readmes() -> None:

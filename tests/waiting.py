@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def until(holds: Callable[[], Any], what: str = "the condition holds", seconds: float = 60.0) -> Any:
+async def until(
+    holds: Callable[[], Any], what: str = "the condition holds", seconds: float = 60.0, pause: float = 0.01
+) -> Any:
     """Return the first true result of `holds`, a function or coroutine function; fail after `seconds`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -19,4 +21,4 @@ async def until(holds: Callable[[], Any], what: str = "the condition holds", sec
         if found:
             return found
         assert loop.time() < deadline, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)

@@ -10,6 +10,7 @@ instead.
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import re
 import sys
@@ -30,6 +31,9 @@ HELD_BY_A_TEST = {
 }
 """Private names that have no public one beside them: tests/test_library_contracts.py holds each."""
 CODE = ("src", "tests", "benchmarks", "tools", "examples")
+DEEP = re.compile(rf"\bharu\.({'|'.join(WITH_FACADES)})\.\w+\.\w")
+"""What the text of every import that passes a facade by contains: only such files need to be parsed for it."""
+KINDS = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def main() -> int:
@@ -63,8 +67,8 @@ def name_of(path: Path, root: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def nodes_of(source: str) -> tuple[ast.AST, ...]:
-    """List the nodes of a file's syntax tree; parsed once for all rules."""
-    return tuple(ast.walk(ast.parse(source)))
+    """List the nodes of `KINDS` in a file's syntax tree; parsed once for all rules."""
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, KINDS))
 
 
 def import_graph(root: Path) -> dict[str, set[str]]:
@@ -94,7 +98,8 @@ def deep_imports(root: Path) -> Iterator[str]:
             parts = path.relative_to(root).parts
             inside = parts[2] if folder == "src" and len(parts) > 2 else parts[1] if folder == "tests" else ""
             own = TESTS_OF.get(inside, inside)
-            for node in nodes_of(path.read_text()):
+            text = path.read_text()
+            for node in nodes_of(text) if DEEP.search(text) else ():
                 if isinstance(node, ast.Import):
                     names = [alias.name for alias in node.names]
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -202,4 +207,5 @@ def read_words(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 if __name__ == "__main__":
+    gc.disable()  # what is allocated here is kept to the end
     sys.exit(main())

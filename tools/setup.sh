@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
 # (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2, containerd with runc, a
-# static busybox) when they are missing; elsewhere those tests skip.
+# static busybox, buildah with debootstrap) when they are missing; elsewhere those tests skip.
 set -eu
 
 PYTHON="${PYTHON:-python3}"
@@ -42,6 +42,9 @@ if can_install; then
     echo "softhsm2 could not be installed: the tests of keys in a module skip" >&2
   if ! command -v containerd >/dev/null 2>&1 || ! command -v runc >/dev/null 2>&1; then
     install_package containerd runc || echo "containerd could not be installed: the tests of real nodes skip" >&2
+  fi
+  if ! command -v buildah >/dev/null 2>&1 || ! command -v debootstrap >/dev/null 2>&1; then
+    install_package buildah debootstrap || echo "buildah could not be installed: the nightly test of the image skips" >&2
   fi
   # A dynamic busybox does not run where there is nothing else.
   dpkg -s busybox-static >/dev/null 2>&1 || install_package busybox-static ||

@@ -1,20 +1,22 @@
 """Computes how many DGX nodes a workload needs, with the engine and without a cluster.
 
-    python examples/python/capacity.py examples/gang.yaml [PROFILE]
+    python examples/python/capacity.py [MANIFEST [PROFILE]]
 
-Tries one node more at a time, and prints why smaller fleets do not suffice.
+The default manifest is examples/gang.yaml. Tries one node more at a time, and prints why smaller fleets do not suffice.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import haru
 
+GANG = Path(__file__).parents[1] / "gang.yaml"
 MOST = 16
 
 
-def main(manifest: str, profile: str = "dgx-h100") -> int:
+def main(manifest: str = str(GANG), profile: str = "dgx-h100") -> int:
     """Prints the smallest number of nodes of a profile on which all pods of a manifest fit."""
     for count in range(1, MOST + 1):
         fleet = haru.Snapshot.of().changed(haru.AddNodes(profile, count))

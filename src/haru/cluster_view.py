@@ -9,26 +9,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from haru.client.api import ApiClient, path_of
-from haru.client.discovery import adapt_to_server
-from haru.client.informer import Informer, strip_managed_fields
+from haru.client.discovery import LOOK_SECONDS, adapt_to_server
+from haru.client.informer import EVERYTHING, Informer, Selection, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
 from haru.engine.state import WATCHED_KINDS
+from haru.event_loop import cancelled
 from haru.explain.cards import Layouts
+from haru.gangs import (
+    ADAPTERS,
+    ForeignKind,
+    GangTranslator,
+    Translated,
+    adapters_for,
+    foreign_kind,
+    served,
+    with_own_kind,
+)
+from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
 
-Obj = dict[str, Any]
 KINDS = (*WATCHED_KINDS, ("v1", "Event"))
 """The kinds that the dashboard shows."""
 LINGER_SECONDS = 60.0
+_DEFINITIONS = known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class WatchedObjects:
         self._layouts = Layouts()
         self._events: Informer | None = None
         self._groups: Informer | None = None
+        self._translator = GangTranslator(())
         self._counted = -1
         """The version for which succeeded members were counted."""
         self.refused: list[str] = []
@@ -84,16 +98,16 @@ class WatchedObjects:
         events = tuple(self._events.store.values()) if self._events is not None else ()
         return ClusterView(self._cache.snapshot(), version, tuple(self.refused), self._layouts, events)
 
-    def informer(self, client: ApiClient, kind: Kind) -> Informer:
+    def informer(self, client: ApiClient, kind: Kind, selection: Selection = EVERYTHING) -> Informer:
         """Make the informer that brings the objects of a kind."""
         transform = self._take_slice if kind.kind == "ResourceSlice" else strip_managed_fields
-        informer = Informer(client, kind, transform=transform)
+        informer = Informer(client, kind, selection, transform=transform)
         if kind.kind == "Event":
             add = self._changes.add
             informer.add_handler(lambda _: add(), lambda _, __: add(), lambda _: add())
             self._events = informer
         else:
-            self._groups = informer if kind.kind == "PodGroup" else self._groups
+            self._groups = informer if kind.group_resource == "podgroups.scheduling.k8s.io" else self._groups
             informer.add_handler(lambda new: self._take(None, new), self._take, self._drop)
         return informer
 
@@ -104,13 +118,27 @@ class WatchedObjects:
 
     def _take(self, old: Obj | None, new: Obj) -> None:
         if new["kind"] != "ResourceSlice":
-            self._cache.apply(new)
+            self._tell(self._translator.apply(new))
+        if foreign_kind(new) is not None:
+            self._cache.apply(with_own_kind(new))
         if old is None or new["kind"] != "Node" or _shown_fields(old) != _shown_fields(new):
             self._changes.add()
 
     def _drop(self, last: Obj) -> None:
-        self._cache.remove(last)
+        self._tell(self._translator.remove(last))
+        if foreign_kind(last) is not None:
+            self._cache.remove(with_own_kind(last))
         self._changes.add()
+
+    def _tell(self, told: Translated) -> None:
+        for obj in told.changed:
+            self._cache.apply(obj)
+        for obj in told.removed:
+            self._cache.remove(obj)
+
+    def use(self, kinds: Sequence[ForeignKind]) -> None:
+        """Find gangs by these kinds of other projects, from the first event on."""
+        self._translator.use(adapters_for(ADAPTERS, kinds))
 
     def _count_succeeded(self) -> None:
         """Count the members of PodGroups that have succeeded, as gang scheduling does."""
@@ -133,10 +161,13 @@ class ClusterWatch:
         linger: float = LINGER_SECONDS,
         kinds: Sequence[tuple[str, str]] = KINDS,
         name: str = "dashboard",
+        selections: Mapping[str, Selection] | None = None,
     ) -> None:
+        """`selections` say by kind which objects are watched: without one, all."""
         self._client = client
         self._kinds = kinds
         self._name = name
+        self._selections = selections or {}
         self._linger = linger
         self._viewers = 0
         self._task: asyncio.Task[None] | None = None
@@ -169,6 +200,11 @@ class ClusterWatch:
             if not self._viewers and self._task is not None:
                 self._ending = asyncio.get_running_loop().call_later(self._linger, self._end)
 
+    async def ended(self) -> None:
+        """Wait until the watches have ended, because they were stopped or have failed."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
     def view(self) -> ClusterView:
         """Return the cluster as it is now; only for viewers."""
         return self._objects.view()
@@ -177,46 +213,112 @@ class ClusterWatch:
         """End the watches."""
         if self._ending is not None:
             self._ending.cancel()
-        if (task := self._task) is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if self._task is not None:
+            await cancelled(self._task)
 
     def _end(self) -> None:
         if not self._viewers and self._task is not None:
             self._task.cancel()
 
     async def _watch(self, synced: asyncio.Future[None]) -> None:
-        reason = f"the {self._name} is being stopped"
+        reason, running = f"the {self._name} is being stopped", list[asyncio.Task[None]]()
         try:
-            await adapt_to_server(self._client)
-            found = await asyncio.gather(*(self._informer(*kind) for kind in self._kinds))
-            informers = [informer for informer in found if informer is not None]
-            async with asyncio.TaskGroup() as group:
-                for informer in informers:
-                    group.create_task(informer.run(), name=f"{self._name} informer {informer.kind.plural}")
-                for informer in informers:
-                    await informer.wait_synced()
+            while True:
+                # The view of before is shown until the new one has all its objects.
+                objects, known = await self._begin(running)
+                self._objects = objects
+                for earlier in running[:-1]:
+                    await cancelled(earlier)
+                del running[:-1]
+                self.changes.add()
                 if not synced.done():
                     synced.set_result(None)
+                await self._others_served(known, running[-1])
         except Exception as error:
             _log.warning("the cluster cannot be watched: %s", error)
             reason = str(error)
         finally:
+            for task in running:
+                task.cancel()
             if not synced.done():
                 synced.set_exception(ConnectionError(reason))
                 synced.exception()  # retrieved: all viewers may be gone
             self._task = None
             self._objects = WatchedObjects(self.changes)
 
-    async def _informer(self, api_version: str, name: str) -> Informer | None:
+    async def _begin(self, running: list[asyncio.Task[None]]) -> tuple[WatchedObjects, frozenset[Kind]]:
+        """Start watches, add their task, and wait until they are synced; their objects, and the foreign kinds served.
+
+        Raises what ends them before.
+        """
+        await adapt_to_server(self._client)
+        objects, known = WatchedObjects(self.changes), self._foreign_kinds()
+        found = await asyncio.gather(*(self._informer_of(objects, known_kind(*kind)) for kind in self._kinds))
+        found += await self._foreign_informers(objects, known)
+        informers = [informer for informer in found if informer is not None]
+        task = asyncio.create_task(self._inform(informers), name=f"{self._name} informers")
+        running.append(task)
+        for informer in informers:
+            await self._unless_ended(informer.wait_synced(), task)
+        return objects, frozenset(known.values())
+
+    async def _inform(self, informers: Sequence[Informer]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in informers:
+                group.create_task(informer.run(), name=f"{self._name} informer {informer.kind.plural}")
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, object], task: asyncio.Task[None]) -> None:
+        """Do some work while a task runs; raises what the task ends with."""
+        working = asyncio.create_task(work)
+        try:
+            await asyncio.wait({working, task}, return_when=asyncio.FIRST_COMPLETED)
+            await (working if working.done() else task)
+        finally:
+            await cancelled(working)
+
+    async def _others_served(self, known: frozenset[Kind], task: asyncio.Task[None]) -> None:
+        """Wait until other kinds of other projects are served; raises what ends the watches before."""
+        definitions, woken = Informer(self._client.metadata_only(), _DEFINITIONS), asyncio.Event()
+        definitions.add_handler(lambda _: woken.set(), lambda _, __: woken.set(), lambda _: woken.set())
+        status, _, _ = await self._client.raw("GET", path_of(_DEFINITIONS), query=[("limit", "1")])
+        watching = asyncio.create_task(definitions.run()) if status == 200 else None
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._unless_ended(woken.wait(), task)
+                woken.clear()
+                with suppress(OSError, StatusError):
+                    await adapt_to_server(self._client)
+                if frozenset(self._foreign_kinds().values()) != known:
+                    return
+        finally:
+            if watching is not None:
+                await cancelled(watching)
+
+    def _foreign_kinds(self) -> dict[ForeignKind, Kind]:
+        """The kinds that describe gangs of other projects, in the versions that are served."""
+        resources = self._client.version.resources
+        return {kind: kind.as_kind(kind.served_version(resources)) for kind in served(resources)}
+
+    async def _foreign_informers(
+        self, objects: WatchedObjects, kinds: Mapping[ForeignKind, Kind]
+    ) -> list[Informer | None]:
+        """Make the informers of what describes gangs of other projects, before any object is shown."""
+        made = await asyncio.gather(*(self._informer_of(objects, kind) for kind in kinds.values()))
+        objects.use([kind for kind, informer in zip(kinds, made, strict=True) if informer is not None])
+        return made
+
+    async def _informer_of(self, objects: WatchedObjects, kind: Kind) -> Informer | None:
         """Make the informer of a kind; None if it is not served, or may not be read."""
-        kind = known_kind(api_version, name)
         served = self._client.version.kind_for(kind)
-        status, _, _ = await self._client.raw("GET", path_of(served), query=[("limit", "1")])
+        selection = self._selections.get(kind.kind, EVERYTHING)
+        path = path_of(served, selection.namespace)
+        status, _, _ = await self._client.raw("GET", path, query=[("limit", "1")])
         if status == 200:
-            return self._objects.informer(self._client, kind)
+            return objects.informer(self._client, kind, selection)
         if status != 404:
-            self._objects.refused.append(name)
+            objects.refused.append(kind.kind)
         return None
 
 

@@ -29,6 +29,7 @@ from haru.kube.conversion import convert
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import StatusError
 from haru.kube.kinds import by_kind, storage_kind
+from haru.kube.meta import Obj
 
 __all__ = [
     "AllocatedState",
@@ -41,8 +42,6 @@ __all__ = [
     "allocate",
     "allocate_many",
 ]
-
-Obj = dict[str, Any]
 
 _UNLIMITED = 1 << 60
 _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError, StatusError)

@@ -1,4 +1,4 @@
-"""Share one event loop: measure its lag, and cut long work into slices.
+"""Share one event loop: stop it by signals, bound and end tasks, measure its lag, and cut long work into slices.
 
 A blocked loop answers nobody. Its lag is the lateness of a timer, as Node.js measures it.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from haru.exposition import HistogramOf, head
 
@@ -18,6 +20,36 @@ _LOGGED_SECONDS = 0.5
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONGEST = "haru_event_loop_lag_longest_seconds"
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], limit: int = 20) -> None:
+    """Call `action` for each item, at most `limit` at a time; the first failure is raised after all have ended."""
+    semaphore = asyncio.Semaphore(limit)
+
+    async def one(item: T) -> None:
+        async with semaphore:
+            await action(item)
+
+    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def stop_event() -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set from now on."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def cancelled(*tasks: asyncio.Future[Any]) -> list[Any]:
+    """Cancel tasks and wait until they have closed what they opened; return what each returned or raised."""
+    for task in tasks:
+        task.cancel()
+    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class LoopLag:

@@ -1,6 +1,6 @@
 """Histograms and counters with labels, in Prometheus' text format, for servers that count in every request.
 
-prometheus-client, which scheduler and controllers use, takes six times as long to observe and fifteen times as long to
+prometheus-client, which controllers and accounting use, takes six times as long to observe and fifteen times as long to
 write the text, which holds up the event loop: ADR 16.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Labels = tuple[str, ...]
 
@@ -24,10 +24,12 @@ class CounterOf:
     def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
         self._name, self._text, self._labels = name, text, tuple(labels)
         self._counts: Counter[Labels] = Counter()
+        if not labels:
+            self._counts[()] = 0
 
-    def add(self, *values: str) -> None:
-        """Add one under the labels' values, in their order."""
-        self._counts[values] += 1
+    def add(self, *values: str, amount: int = 1) -> None:
+        """Add `amount` under the labels' values, in their order."""
+        self._counts[values] += amount
 
     def lines(self) -> list[str]:
         """Text lines with the head; none before the first event."""
@@ -35,7 +37,21 @@ class CounterOf:
             return []
         found = head(self._name, "counter", self._text)
         shown = sorted((_labelled(self._labels, values), count) for values, count in self._counts.items())
-        return found + [f"{self._name}{{{labels}}} {count}" for labels, count in shown]
+        return found + [f"{self._name}{_braced(labels)} {count}" for labels, count in shown]
+
+
+class GaugeOf:
+    """A gauge whose values are read when the text is written; `read` returns them by the labels' values."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self._name, self._text, self._labels = name, text, tuple(labels)
+        self.read: Callable[[], Mapping[Labels, float]] = dict
+
+    def lines(self) -> list[str]:
+        """Text lines with the head; none without a value."""
+        shown = sorted((_labelled(self._labels, values), value) for values, value in self.read().items())
+        found = [f"{self._name}{_braced(labels)} {value:g}" for labels, value in shown]
+        return head(self._name, "gauge", self._text) + found if found else []
 
 
 class HistogramOf:
@@ -45,6 +61,8 @@ class HistogramOf:
         self._name, self._text, self._labels, self._bounds = name, text, tuple(labels), tuple(bounds)
         self._seen: dict[Labels, list[float]] = {}
         """Counts per bucket, the last one above all bounds, then the sum of seconds."""
+        if not labels:
+            self._seen[()] = [0] * (len(self._bounds) + 1) + [0.0]
 
     def observe(self, seconds: float, *values: str) -> None:
         """Add an observation under the labels' values, in their order."""
@@ -67,13 +85,21 @@ class HistogramOf:
             before = f"{labels}," if labels else ""
             total = 0
             *counts, seconds = self._seen[values]
-            for bound, count in zip((*(f"{b:g}" for b in self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(_bound, self._bounds), "+Inf"), counts, strict=True):
                 total += int(count)
                 found.append(f'{self._name}_bucket{{{before}le="{bound}"}} {total}')
-            inside = f"{{{labels}}}" if labels else ""
-            found.append(f"{self._name}_sum{inside} {seconds:.9f}")
-            found.append(f"{self._name}_count{inside} {total}")
+            found.append(f"{self._name}_sum{_braced(labels)} {seconds:.9f}")
+            found.append(f"{self._name}_count{_braced(labels)} {total}")
         return found
+
+
+def _bound(bound: float) -> str:
+    """Write a bound as Go does: the shortest text that reads back as the same number."""
+    return repr(float(bound)).removesuffix(".0")
+
+
+def _braced(labels: str) -> str:
+    return f"{{{labels}}}" if labels else ""
 
 
 def _labelled(names: Labels, values: Labels) -> str:

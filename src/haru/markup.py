@@ -68,6 +68,12 @@ def section(title: str, *children: Child) -> Html:
     return tag("section", tag("p", tag("strong", title)), children, aria_label=title, class_="haru")
 
 
+def page(title: str, body: Html) -> Html:
+    """Make a whole document of one answer."""
+    head = tag("head", tag("meta", charset="utf-8"), tag("title", title))
+    return joined((Html("<!doctype html>\n"), tag("html", head, tag("body", tag("main", body)), lang="en")))
+
+
 def _row(cells: Sequence[Child]) -> Html:
     first, *rest = cells
     return tag("tr", tag("th", first, scope="row", style=_LEFT), [tag("td", cell, style=_LEFT) for cell in rest])

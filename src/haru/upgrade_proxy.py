@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from haru.event_loop import cancelled
+
 HIJACK = "haru.hijack"
 """ASGI extension: a function that takes the connection over and returns it as `ByteStream`."""
 HEAD_BYTES = 64 * 1024
@@ -170,9 +172,7 @@ async def splice(one: ByteStream, other: ByteStream) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
         await asyncio.gather(one.close(), other.close())
 
 

@@ -21,12 +21,13 @@ from engine_objects import (
 )
 from preemption_situations import situation
 
-from haru.accounting.device_states import WHOLE, CardState, HoldingPod, Part, amounts, card_states, fitted
+from haru.accounting.device_states import WHOLE, CardState, HoldingPod, Part, amounts, card_states
 from haru.accounting.report import Filter, usage_now
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.engine import SchedulerCache
+from haru.explain.card_counts import fitted
 from haru.explain.utilization import percentage
 
 Obj = dict[str, Any]
@@ -128,7 +129,7 @@ def test_utilization_in_claim_status_overrides_annotation() -> None:
     holder = reported(user("p", "a", "gpu-0", utilization="3"), 70)
     [card] = cards(node("a", **SIMULATED), device_class(), resource_slice("a", 1), *holder)
     who = HoldingPod("default", "p", "uid-p", "a")
-    assert card.parts == (Part("Busy", WHOLE, "default", "pod/p", "gpu-0", 70.0, (who,)),)
+    assert card.parts == (Part("Busy", WHOLE, "default", "pod/p", "gpu-0", 70.0, (who,), "inUse"),)
 
 
 def test_tainted_card_is_unavailable_and_missed_only_while_a_pod_waits() -> None:
@@ -243,11 +244,12 @@ def test_usage_table_and_json_agree_and_respect_filters() -> None:
     objects += [*reported(user("p", "a", "gpu-0"), 2), *user("q", "a", "gpu-1"), *waiting("w", 3)]
     usage = usage_now(cards(*objects))
     assert str(usage).splitlines() == [
-        "4 devices: 1 Idle, 1 Held, 2 Fragmented",
-        "NAMESPACE  OWNER  HELD  BUSY  IDLE  UNKNOWN  MEMORY PRESSURE  I/O PRESSURE  FREE WHILE IT WAITED  WHY",
-        "default    pod/p  1     0     1     0        -                -             0",
-        "default    pod/q  1     0     0     1        -                -             0",
-        "default    pod/w  0     0     0     0        -                -             2                     Fragmented 2",  # noqa: E501
+        "4 devices: 2 free, 0 reserved, 2 held (1 idle, 0 in use, 1 unmeasured), 0 unavailable",
+        "not used while compatible work waits: 2 Fragmented",
+        "NAMESPACE  OWNER  HELD  IN USE  IDLE  UNMEASURED  MEMORY PRESSURE  I/O PRESSURE  FREE WHILE IT WAITED  WHY",
+        "default    pod/p  1     0       1     0           -                -             0",
+        "default    pod/q  1     0       0     1           -                -             0",
+        "default    pod/w  0     0       0     0           -                -             2                     Fragmented 2",  # noqa: E501
     ]
     told = usage.as_dict()
     assert (told["kind"], told["unit"], told["total"]) == ("DeviceUsage", "devices", 4)
@@ -256,8 +258,8 @@ def test_usage_table_and_json_agree_and_respect_filters() -> None:
     assert [card["parts"][0].get("utilizationPercent", "-") for card in told["devices"]] == [2.0, None, "-", "-"]
     assert "<table" in usage._repr_html_()
     assert [(row["namespace"], row["held"], row["missed"]) for row in told["namespaces"]] == [("default", 2, 2)]
-    assert str(usage.by_namespace()).splitlines()[2].split()[:5] == ["default", "2", "0", "1", "1"]
-    assert str(usage.by_namespace()).splitlines()[2].split()[5:] == ["-", "-", "2", "Fragmented", "2"]
+    assert str(usage.by_namespace()).splitlines()[3].split()[:5] == ["default", "2", "0", "1", "1"]
+    assert str(usage.by_namespace()).splitlines()[3].split()[5:] == ["-", "-", "2", "Fragmented", "2"]
     chosen = usage_now(cards(*objects), Filter(owner="q"))
     assert [row.owner for row in chosen.rows] == ["pod/q"] and chosen.devices == 4
     assert [card["card"] for card in chosen.as_dict()["devices"]] == ["gpu-1"]

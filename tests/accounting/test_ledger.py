@@ -62,7 +62,7 @@ def test_one_day_with_two_cards_gives_hours_by_state_and_owner() -> None:
     assert afternoon.by_state == {"Idle": 3, "Free": 2, "Fragmented": 1}
     assert str(afternoon).splitlines()[:2] == [
         "from 1970-01-01T13:00:00Z to 1970-01-01T16:00:00Z, of which 100.0% was observed",
-        "6 device-hours: 3 Idle, 2 Free, 1 Fragmented",
+        "6 device-hours: 3 free, 0 reserved, 3 held (3 idle, 0 in use, 0 unmeasured), 0 unavailable",
     ]
     told = usage.as_dict()
     assert (told["unit"], told["total"], told["observedSeconds"]) == ("device-hours", 48, 86400)

@@ -93,7 +93,7 @@ def test_api_answers_equal_command_output(
     asked: list[tuple[Any, tuple[str, ...]]] = [
         (read.schedule(), ("schedule",)),
         (comparison, ("whatif", *changes)),
-        (read.explain("podgroup/finetune"), ("explain", "podgroup/finetune")),
+        (read.explain("podgroup/finetune"), ("explain", "podgroup/finetune", "--wide")),
         (read.allocate(node="dgx-h100-0"), ("allocate", "--node", "dgx-h100-0")),
         (haru.lint_manifests(file), ("lint",)),
     ]

@@ -15,7 +15,8 @@ async def test_legacy_watch_paths_deliver_events(api: Caller) -> None:
     everything = await api.stream("/api/v1/watch/configmaps")
     namespace = await api.stream(f"{WATCH}?resourceVersion={(await api.get(MAPS))['metadata']['resourceVersion']}")
     one = await api.stream(f"{WATCH}/b")
-    assert await everything.take(1) == [("ADDED", "a")]
+    tracking = "kube-apiserver-legacy-service-account-token-tracking"
+    assert await everything.take(2) == [("ADDED", "a"), ("ADDED", tracking)]
     await api.create(MAPS, config_map("b"))
     await api.create(MAPS, config_map("c"))
     assert await everything.take(2) == [("ADDED", "b"), ("ADDED", "c")]

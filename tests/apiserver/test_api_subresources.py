@@ -351,6 +351,38 @@ async def test_log_of_simulated_pod_is_empty(api: Caller) -> None:
     assert (await api("GET", f"{PODS}/none/log")).status == 404
 
 
+async def test_log_of_simulated_pod_has_what_its_commands_print(api: Caller) -> None:
+    script = "echo first; sleep 60; echo second; sleep 60; exit 1"
+    await api.create(PODS, pod("a", containers=[{"name": "main", "image": "i", "command": ["sh", "-c", script]}]))
+    path = f"{PODS}/a/log"
+
+    async def status(**fields: Any) -> None:
+        patch = {"status": {"containerStatuses": [{"name": "main", "image": "i", "imageID": "", **fields}]}}
+        answer = await api("PATCH", f"{PODS}/a/status", patch, type=MERGE)
+        assert answer.status == 200, answer.body
+
+    counts = {"ready": False, "restartCount": 0}
+    await status(**counts, state={"waiting": {"reason": "ImagePullBackOff"}})
+    answer = await api("GET", path)
+    assert answer.status == 400
+    assert answer.json["message"] == 'container "main" in pod "a" is waiting to start: image can\'t be pulled'
+    began, between, ended = "2020-01-01T00:00:00Z", "2020-01-01T00:00:30Z", "2020-01-01T00:02:00Z"
+    killed = {"terminated": {"exitCode": 137, "startedAt": began, "finishedAt": between}}
+    whole = {"terminated": {"exitCode": 1, "startedAt": began, "finishedAt": ended}}
+    await status(**counts, state=whole, lastState=killed)
+    assert (await api("GET", path)).body == b"first\nsecond\n"
+    assert (await api("GET", f"{path}?previous=true")).body == b"first\n"
+    assert (await api("GET", f"{path}?tailLines=1&timestamps=true")).body == b"2020-01-01T00:01:00.000000000Z second\n"
+    assert (await api("GET", f"{path}?sinceTime={between}")).body == b"second\n"
+    assert (await api("GET", f"{path}?limitBytes=3")).body == b"fir"
+    assert (await api("GET", f"{path}?tailLines=no")).status == 422
+    await status(**counts, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=killed)
+    assert (await api("GET", path)).body == b"first\n"
+    await status(**counts, state=whole)
+    answer = await api("GET", f"{path}?previous=true")
+    assert answer.json["message"] == 'previous terminated container "main" in pod "a" not found'
+
+
 async def test_ephemeral_containers_can_only_be_added(api: Caller) -> None:
     await api.create(PODS, pod("a"))
     path = f"{PODS}/a/ephemeralcontainers"

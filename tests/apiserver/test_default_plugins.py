@@ -172,3 +172,38 @@ async def test_limit_range_limits_volume_claims(api: Caller) -> None:
         'persistentvolumeclaims "c" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but '
         "request is 2Gi",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "finalizer"),
+    [
+        (
+            f"{SPACE}/persistentvolumeclaims",
+            {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+            "kubernetes.io/pvc-protection",
+        ),
+        (
+            "/api/v1/persistentvolumes",
+            {
+                "spec": {
+                    "capacity": {"storage": "1Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "hostPath": {"path": "/data"},
+                }
+            },
+            "kubernetes.io/pv-protection",
+        ),
+        (
+            "/apis/storage.k8s.io/v1/volumeattributesclasses",
+            {"driverName": "volumes.example.com"},
+            "kubernetes.io/vac-protection",
+        ),
+    ],
+)
+async def test_new_storage_objects_are_protected_while_in_use(api: Caller, path: str, obj: Obj, finalizer: str) -> None:
+    made = await api.create(path, {"metadata": {"name": "a"}, **obj})
+    assert made["metadata"]["finalizers"] == [finalizer]
+    own = {"metadata": {"name": "b", "finalizers": [finalizer, "example.com/own"]}, **obj}
+    assert (await api.create(path, own))["metadata"]["finalizers"] == [finalizer, "example.com/own"]
+    without = await api("PATCH", f"{path}/a", {"metadata": {"finalizers": None}}, type=MERGE)
+    assert without.status == 200 and "finalizers" not in without.json["metadata"]

@@ -78,7 +78,9 @@ async def test_kopf_operator_runs(server: Kubectl) -> None:
             return int((await status()).get("replicas") or 0) > 2
 
         await until(has_ticked)
-        await server.ok("delete", "tr", "first", "--timeout=30s")
+        # Its finalizer goes when kopf lets the object go, in its own time.
+        deleted = await server.run("delete", "tr", "first", "--timeout=120s", timeout=150)
+        assert deleted.code == 0, deleted.err
         assert "NotFound" in (await server.run("get", "tr", "first")).err
     finally:
         told = said.read_text()

@@ -96,6 +96,55 @@ def test_replay_of_decision_log_reports_differences(tmp_path: Path, capsys: pyte
     assert (answer["kind"], answer["decisions"], len(answer["different"])) == ("Replay", 2, 2)
 
 
+def logged_workloads(directory: Path) -> None:
+    """A gang of a Job, whose PodGroup has a name of its own, and a pod of a Deployment."""
+    log = DecisionLog(directory)
+    log.cluster.apply(node("a"))
+    owned = (
+        ("train-0", {}, {"apiVersion": "batch/v1", "kind": "Job", "name": "train"}),
+        ("web-5d9-x", {"pod-template-hash": "5d9"}, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9"}),
+    )
+    for name, labels, owner in owned:
+        made = pod(name, cpu="1")
+        made["metadata"] |= {"labels": labels, "ownerReferences": [{**owner, "uid": "1", "controller": True}]}
+        log.cluster.apply(made)
+        snapshot, options = log.cluster.snapshot(), Options(seed=7)
+        pods = [snapshot.pods[f"default/{name}"].obj]
+        log.decided(DecisionInput(pods, None, options, "s"), decide(snapshot, pods, group=None, options=options))
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("about", "found"),
+    [
+        ("job/train", "train-0"),
+        ("jobs/train", "train-0"),
+        ("default/train", "train-0"),
+        ("train", "train-0"),
+        ("pod/train-0", "train-0"),
+        ("deploy/web", "web-5d9-x"),
+        ("Deployment/web", "web-5d9-x"),
+    ],
+)
+def test_replay_about_finds_workload_of_pods(
+    about: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logged_workloads(tmp_path)
+    assert main(["replay", str(tmp_path), "--about", about]) == 0
+    assert f"scheduled: {found} on a\n1 decisions made again" in capsys.readouterr().out
+
+
+def test_replay_about_unknown_object_names_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logged_workloads(tmp_path)
+    assert main(["replay", str(tmp_path), "--about", "job/web"]) == 2
+    expected = (
+        "--about job/web: no decision is about it; there are decisions about default/job/train, default/deployment/web"
+    )
+    assert expected in capsys.readouterr().err
+    assert main(["replay", str(tmp_path), "--about", "job/train", "-n", "other"]) == 2
+    assert "--about job/train" in capsys.readouterr().err
+
+
 def test_missing_or_corrupt_decision_log_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path)]) == 2
     assert "no decisions are logged here" in capsys.readouterr().err

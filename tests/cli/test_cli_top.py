@@ -50,21 +50,31 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert running.stop() == 0
 
 
+COUNTED = "8 devices: 1 free, 3 reserved, 4 held (1 idle, 0 in use, 3 unmeasured), 0 unavailable"
+
+
 def asked(up: Up, *arguments: str) -> Obj:
     answer = up.haru("top", *arguments, "-o", "json")
     assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
     told: Obj = json.loads(answer.stdout)
-    assert (told["apiVersion"], told["kind"]) == ("haru.dev/v1alpha1", "DeviceUsage")
+    assert (told["apiVersion"], told["kind"]) == ("haru.dev/v1alpha2", "DeviceUsage")
     return told
 
 
 def settled(up: Up) -> Obj:
     states = {"Idle": 1, "Held": 3, "Fragmented": 4}
+
     return until("the scheduler has refused", lambda: (t := asked(up))["states"] == states and t)
 
 
+def reserved(up: Up) -> Obj:
+    """Once the pod that waits is the head of the queue: three of the free cards are kept for it."""
+    settled(up)
+    return until("cards are reserved", lambda: (t := asked(up))["counts"]["reserved"] == 3 and t)
+
+
 def test_top_shows_current_state_by_owner(up: Up) -> None:
-    told = settled(up)
+    told = reserved(up)
     assert [(row["owner"], row["held"], row["missed"]) for row in told["owners"]] == [
         ("pod/silent", 3, 0),
         ("pod/idle", 1, 0),
@@ -75,9 +85,12 @@ def test_top_shows_current_state_by_owner(up: Up) -> None:
     assert [set(pod) for pod in told["pods"]] == [{"namespace", "name", "owner", "node"}] * 2
     assert told["pressureErrors"] == []
     text = up.haru("top", "--owner", "large", "-n", "default").stdout.splitlines()
-    assert text[0] == "8 devices: 1 Idle, 3 Held, 4 Fragmented"
+    assert text[:2] == [COUNTED, "not used while compatible work waits: 4 Fragmented"]
     cells = ["default", "pod/large", "0", "0", "0", "0", "-", "-", "4", "Fragmented", "4"]
-    assert text[2].split() == cells and len(text) == 3
+    assert text[3].split() == cells and len(text) == 4
+    old = up.haru("top", "-o", "json", "--output-version", "haru.dev/v1alpha1").stdout
+    assert json.loads(old)["apiVersion"] == "haru.dev/v1alpha1" and "counts" not in json.loads(old)
+    assert told["counts"] == json.loads(up.haru("explain", "node/dgx-h100-0", "-o", "json").stdout)["cards"]
 
 
 @pytest.mark.nightly
@@ -95,7 +108,7 @@ def test_top_since_shows_recorded_history(up: Up) -> None:
 
 
 def test_metrics_count_devices_and_device_seconds_by_state(up: Up) -> None:
-    settled(up)
+    reserved(up)
     found = re.search(r"usage metrics: (\S+)", up.log.read_text())
     assert found is not None
 
@@ -110,6 +123,9 @@ def test_metrics_count_devices_and_device_seconds_by_state(up: Up) -> None:
 
     until("it is counted", lambda: value("haru_device_seconds_total", "Fragmented") > 0)
     assert value("haru_devices", "Idle") == 1 and value("haru_devices", "Held") == 3
+    wanted = {"free": 1, "reserved": 3, "idle": 1, "inUse": 0, "unmeasured": 3, "unavailable": 0}
+    line = re.compile(r'haru_cards{state="(\w+)"} (\S+)')
+    until("the cards are counted", lambda: {word: float(n) for word, n in line.findall(text())} == wanted)
     assert "# TYPE haru_device_seconds_total counter" in text() and "# TYPE haru_devices gauge" in text()
 
 
@@ -183,8 +199,8 @@ def test_watch_option_prints_table_repeatedly(
 
     monkeypatch.setattr("haru.cli.top.time.sleep", sleep)
     assert main(["top", "-w", "--by", "namespace", "--kubeconfig", str(up.kubeconfig)]) == 130
-    assert [text.splitlines()[0] for text in shown] == ["8 devices: 1 Idle, 3 Held, 4 Fragmented"] * 2
-    assert shown[0].splitlines()[2].split()[:3] == ["default", "4", "0"]
+    assert [re.findall("^8 devices: .* 4 held ", text) != [] for text in shown] == [True] * 2
+    assert shown[0].splitlines()[3].split()[:3] == ["default", "4", "0"]
 
 
 @pytest.mark.parametrize(

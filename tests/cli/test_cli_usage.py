@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +117,7 @@ for component in ("scheduler", "controllers"):
         ([component, "--health-port", "70000"], ["--health-port", "70000", "0 to 65535"]),
         ([component, "--feature-gates", "GangSchedulin=true"], ["--feature-gates", "GangSchedulin", GATE_HINT]),
         ([component, "--log-format", "xml"], ["--log-format", "xml", "json"]),
+        ([component, "--secure-port", "x"], ["--secure-port", '"x"', "0 to 65535"]),
     ]
 CASES += [(["controllers", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"])]
 for command in ("up", "controllers"):
@@ -168,32 +168,3 @@ def test_version_prints_kubernetes_version_as_text_and_json(capsys: pytest.Captu
     assert "v1.36" in capsys.readouterr().out
     assert main(["version", "-o", "json"]) == 0
     assert '"kind": "Version"' in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_command_and_flag(capsys: pytest.CaptureFixture[str], shell: str) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for command, flags in flags_of(build_parser()).items():
-        assert command in script
-        assert all(flag.removeprefix("--") in script for flag in flags)
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["haru", "exp"], ["explain"]),
-        (["haru", "up", "--prof"], ["--profile"]),
-        (["haru", "scheduler", "--leader"], ["--leader-elect-namespace"]),
-    ],
-)
-def test_bash_completion_offers_commands_and_flags(
-    capsys: pytest.CaptureFixture[str], home: Path, words: list[str], offered: list[str]
-) -> None:
-    assert main(["completion", "bash"]) == 0
-    (home / "completion").write_text(capsys.readouterr().out)
-    script = f"source ./completion; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _haru; "
-    answer = subprocess.run(
-        ["bash", "-c", script + 'echo "${COMPREPLY[@]}"'], cwd=home, capture_output=True, text=True, check=True
-    )
-    assert (answer.stdout.split(), answer.stderr) == (offered, "")

@@ -150,7 +150,7 @@ def test_text_output_names_changes_and_consequences(files: Files, capsys: pytest
         (["--add-nodes", "dgx-h10:2"], '--add-nodes: no profile is named "dgx-h10"'),
         (["--add-nodes", "cpu:x"], '--add-nodes: Invalid value: "cpu:x": write NAME:COUNT'),
         (["--repartition", "n1"], '--repartition: "n1": write NODE=PROFILE'),
-        (["--delete", "nightly"], '--delete: "nightly": write KIND/NAME; KIND is one of deployment,'),
+        (["--delete", "nightly"], '--delete: "nightly": write KIND/NAME; KIND is one of csidriver,'),
         (["--delete", "pod/nigtly"], 'there is no pod "default/nigtly"; did you mean default/nightly?'),
         (["--cordon", "n1", "--data-dir", "."], "-f and --data-dir both name the cluster"),
         (["--apply", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),

@@ -132,7 +132,7 @@ def test_profile_that_removes_nodes_with_pods_is_refused_without_changes(tmp_pat
 
 def test_unreadable_profile_record_is_reported(tmp_path: Path) -> None:
     up = start(tmp_path, "--profile", "cpu:1")
-    until("it is written", lambda: up.api.find("configmaps", "haru-up", "kube-system"), 5)
+    until("it is written", lambda: up.api.find("configmaps", "haru-up", "kube-system"))
     up.api.patch("configmaps", "haru-up", {"data": {"profiles": "[{}]"}}, "kube-system")
     up.stop()
     refused = start_fails(tmp_path)

@@ -251,14 +251,20 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def started(kind: type[V], store: SqliteStore, **config: Any) -> AsyncIterator[V]:
+async def started(
+    kind: type[V],
+    store: SqliteStore,
+    gates: FeatureGates | None = None,
+    runtime: dict[str, bool] = RUNTIME,
+    **config: Any,
+) -> AsyncIterator[V]:
     """A cluster with a namespace and a node; nothing that a controller asked for was forbidden."""
-    gates = FeatureGates.accelerator_defaults()
+    gates = gates or FeatureGates.accelerator_defaults()
     server = ApiServer(
         ServerConfig(
             store=store,
             gates=gates,
-            runtime_config=RUNTIME,
+            runtime_config=runtime,
             authentication=AuthenticationOptions(
                 tokens={"admin": UserInfo("admin", ("system:masters",))}, service_account_key_pem=service_account_key()
             ),

@@ -10,7 +10,7 @@ from gang_jobs import groups_of, indexed, job, started
 
 from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS
 from haru.kube.gates import FeatureGates
-from haru.kube.jobs import is_gang_job
+from haru.kube.jobs import gang_refusal, is_gang_job
 from haru.kube.workload_pods import made_by
 from haru.testing import Cluster
 
@@ -56,6 +56,21 @@ def test_expanded_manifests_have_same_group_as_controller_creates(of_job: Obj, o
     made = list(made_by(annotated(of_job, of_pods), FeatureGates.accelerator_defaults().all()))
     assert [obj["kind"] for obj in made] == ["Workload", "PodGroup"] * expected + ["Pod"] * 3
     assert all(("schedulingGroup" in obj["spec"]) is expected for obj in made if obj["kind"] == "Pod")
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        ({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "controller": True}, False),
+        ({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}, True),
+        ({"apiVersion": "batch/v1", "kind": "CronJob", "controller": True}, True),
+    ],
+)
+def test_job_of_a_job_set_leaves_the_gang_to_the_job_set(owner: Obj, expected: bool) -> None:
+    body = annotated()
+    body["metadata"]["ownerReferences"] = [{**owner, "name": "sweep", "uid": "1"}]
+    assert is_gang_job(body) is expected
+    assert ("JobSet sweep" in gang_refusal(body)) is not expected
 
 
 async def test_job_without_gang_gets_no_group_and_can_be_resized(cluster):

@@ -41,7 +41,7 @@ def test_controllers_flag_selects_controllers(patterns, chosen):
 
 
 def test_unknown_controller_is_named():
-    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: cronjob-controller"):
+    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: clusterrole-aggreg"):
         select_controllers(["jobs"])
 
 

@@ -75,7 +75,9 @@ async def test_retention_policy_deletes_claims_of_scaled_down_pods(cluster):
     body = stateful_set(2, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
     await cluster.create(STATEFUL_SETS, body)
     await cluster.play(Kubelet(cluster.client).run())
-    await cluster.start("statefulset-controller", "garbage-collector-controller")
+    await cluster.start(
+        "statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller"
+    )
     await status_is(cluster, readyReplicas=2)
     owners = (await cluster.get(VOLUME_CLAIMS, "data-db-0"))["metadata"]["ownerReferences"]
     assert [owner["kind"] for owner in owners] == ["StatefulSet"]

@@ -1,9 +1,11 @@
 """ReplicaSets and Deployments against the API server, with a kubelet that plays along."""
 
+import asyncio
+
 import pytest
 from controller_cluster import Kubelet, pod_body, template
 
-from haru.controllers.objects import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS
+from haru.controllers.objects import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, QUOTAS, REPLICA_SETS
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 
@@ -52,6 +54,23 @@ async def test_replica_set_keeps_replica_count(cluster):
     await cluster.client.patch(REPLICA_SETS, "web", {"spec": {"replicas": 1}}, "ns")
     await status_is(cluster, REPLICA_SETS, replicas=1, observedGeneration=2)
     assert len(await live_pods(cluster)) == 1
+
+
+async def test_refused_replica_set_backs_off(cluster):
+    await cluster.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
+    await cluster.start("replicaset-controller", "resourcequota-controller")
+    await cluster.create(REPLICA_SETS, replica_set(3))
+
+    async def refused():
+        return get_condition(await cluster.get(REPLICA_SETS, "web"), "ReplicaFailure")
+
+    await cluster.eventually(refused)
+    before = int((await cluster.get(REPLICA_SETS, "web"))["metadata"]["resourceVersion"])
+    await asyncio.sleep(0.1)
+    condition = await refused()
+    await asyncio.sleep(0.1)
+    assert await refused() == condition
+    assert int((await cluster.get(REPLICA_SETS, "web"))["metadata"]["resourceVersion"]) <= before + 5
 
 
 async def test_controller_restarts_create_no_extra_pods(cluster):

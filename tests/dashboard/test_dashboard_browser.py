@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from dashboard_driving import dashboard_address
 
+from haru.explain.card_counts import counts_text
 from haru_process import Up, phase, until
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,12 @@ def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     yield running
     assert running.stop() == 0
     assert "Traceback" not in running.log.read_text()
+
+
+def counted_by_top(up: Up) -> dict[str, float]:
+    """The cards by the words of `haru top`."""
+    found: dict[str, float] = json.loads(up.haru("top", "-o", "json").stdout)["counts"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +93,20 @@ def style(page: Any, selector: str, name: str) -> str:
     return str(page.locator(selector).first.evaluate(f"element => getComputedStyle(element)['{name}']"))
 
 
-def test_map_page_shows_nodes_cards_and_their_states(page: Any) -> None:
+def test_map_page_shows_nodes_cards_and_their_states(page: Any, up: Up) -> None:
     page.goto("/")
     assert texts(page, ".place h3") == ["cpu-0", "dgx-a100-80gb-mig-0", "dgx-h100-0", "t4-0", "t4-1"]
     row = '.place[data-key="dgx-h100-0"]'
-    assert texts(page, f"{row} .card") == [f"gpu-{n} notebooks" if n < 3 else f"gpu-{n} idle" for n in range(8)]
-    assert texts(page, '.place[data-key="dgx-a100-80gb-mig-0"] .card')[0] == "gpu-0 inference-small idle"
-    assert texts(page, ".totals") == ["5 nodes · 24 cards · 4 taken · 20 idle · 1 tainted"]
+    assert texts(page, f"{row} .card") == [f"gpu-{n} notebooks" if n < 3 else f"gpu-{n} free" for n in range(8)]
+    assert texts(page, '.place[data-key="dgx-a100-80gb-mig-0"] .card')[0] == "gpu-0 inference-small free"
+    assert counted_by_top(up)["held"] > 3 and counted_by_top(up)["unavailable"] == 1
+    assert texts(page, ".totals") == [f"5 nodes · 24 cards · {counts_text(counted_by_top(up))} · 1 tainted"]
     # Colour tells workloads apart, hatching what is tainted, a dashed frame what is idle.
     notebooks, slice_ = f"{row} a.part", '.place[data-key="dgx-a100-80gb-mig-0"] a.part'
     assert style(page, notebooks, "backgroundColor") != style(page, slice_, "backgroundColor")
     tainted = '.place[data-key="t4-0"] .card.tainted'
     assert "gradient" in style(page, f"{tainted} .part", "backgroundImage")
-    assert texts(page, tainted) == ["gpu-1 idle tainted maintenance=true:NoSchedule"]
+    assert texts(page, tainted) == ["gpu-1 free tainted maintenance=true:NoSchedule"]
     assert style(page, f"{row} .card.idle", "borderTopStyle") == "dashed"
     assert style(page, f"{row} .card.idle .part", "color") != style(page, notebooks, "color")
 
@@ -258,7 +266,7 @@ def test_page_updates_live_and_keeps_focus(page: Any, up: Up) -> None:
     page.locator(".part", has_text="training").nth(5).wait_for()
     assert page.evaluate("window.sameDocument"), "it was loaded again"
     assert page.evaluate("document.activeElement.innerText") == "inference-small"
-    assert texts(page, ".totals") == ["5 nodes · 24 cards · 9 taken · 15 idle · 1 tainted"]
+    assert texts(page, ".totals") == [f"5 nodes · 24 cards · {counts_text(counted_by_top(up))} · 1 tainted"]
     # A page that nobody sees waits until it is seen.
     queue.bring_to_front()
     queue.get_by_text("Nothing waits.").wait_for()

@@ -48,7 +48,7 @@ def looks(found: DeviceMap) -> dict[str, list[str]]:
         rows[place.names[0]] = [
             f"{card.name}: "
             + ", ".join(f"{'+'.join(o.name for o in part.owners)} {part.share:g}" for part in card.parts)
-            + (f" + {card.idle:g} idle" if card.idle else "")
+            + (f" + {card.free:g} idle" if card.free else "")
             for card in place.cards
         ]
     return rows
@@ -57,7 +57,12 @@ def looks(found: DeviceMap) -> dict[str, list[str]]:
 def test_map_groups_cards_by_holder_with_idle_and_deviceless_nodes() -> None:
     found = mapped(ready("a"), resource_slice("a", 3), ready("b"), *user("p", "a", "gpu-1", owner="Job/train"))
     assert looks(found) == {"a": ["gpu-0:  + 1 idle", "gpu-1: job/train 1", "gpu-2:  + 1 idle"], "b": []}
-    assert (found.totals.nodes, found.totals.cards, found.totals.taken, found.totals.idle) == (2, 3, 1, 2)
+    assert (found.totals.nodes, found.totals.cards, found.totals.counts.held, found.totals.counts.free) == (
+        2,
+        3,
+        1000,
+        2000,
+    )
     assert found.holders == ((Workload("default", "job/train"), 1),)
 
 
@@ -91,7 +96,10 @@ def test_node_conditions_give_node_state(made: Obj, state: str, cordoned: bool) 
     found = mapped(made, resource_slice("a", 2))
     [place] = found.places
     assert (place.state, place.cordoned) == (state, cordoned)
-    assert (found.totals.unknown, found.totals.idle) == ((2, 0) if state else (0, 2))
+    counts = found.totals.counts
+    # Without any condition the node's kubelet has not been heard of: nothing says that its cards cannot be allocated.
+    closed = cordoned or bool(state and made["status"].get("conditions"))
+    assert (counts.unavailable, counts.free) == ((2000, 0) if closed else (0, 2000))
 
 
 def test_cards_tainted_by_slice_or_rule_and_tainted_nodes_are_marked() -> None:
@@ -152,8 +160,8 @@ def test_partitions_are_parts_of_their_card() -> None:
     [place] = mapped(*objects, *held("p", "m", half), *held("q", "m", "gpu-5")).places
     assert [card.name for card in place.cards] == [f"gpu-{number}" for number in range(8)]
     part, whole = place.cards[2], place.cards[5]
-    assert [(p.device, 0.4 < p.share < 0.6) for p in part.parts] == [(half, True)] and 0.4 < part.idle < 0.6
-    assert ([p.share for p in whole.parts], whole.idle) == ([1.0], 0.0)
+    assert [(p.device, 0.4 < p.share < 0.6) for p in part.parts] == [(half, True)] and 0.4 < part.free < 0.6
+    assert ([p.share for p in whole.parts], whole.free) == ([1.0], 0.0)
     assert place.cards[0].product == "NVIDIA A100-SXM4-80GB"
 
 
@@ -164,7 +172,7 @@ def test_card_with_consumed_counters_has_no_idle_share() -> None:
     ]
     taken = [o for number, name in enumerate(names) for o in held(f"p{number}", "m", name)]
     [place] = mapped(*objects, *taken).places
-    assert (len(place.cards[0].parts), place.cards[0].idle, place.cards[1].idle) == (len(names), 0.0, 1.0)
+    assert (len(place.cards[0].parts), place.cards[0].free, place.cards[1].free) == (len(names), 0.0, 1.0)
 
 
 def test_static_partitions_are_shown_per_card() -> None:
@@ -181,7 +189,7 @@ def test_memory_share_is_part_of_the_card() -> None:
     }
     [place] = mapped(*objects, made, taken).places
     [part] = place.cards[0].parts
-    assert 0.2 < part.share < 0.3 and 0.7 < place.cards[0].idle < 0.8
+    assert 0.2 < part.share < 0.3 and 0.7 < place.cards[0].free < 0.8
 
 
 def test_devices_of_device_plugin_are_counted() -> None:

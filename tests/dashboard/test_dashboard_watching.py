@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+import foreign_objects as made_of
 import pytest
 from engine_objects import Obj, node, pod, pod_group, resource_slice
 from fake_api import FakeApi
+from foreign_definitions import definition
 
 from haru.client.api import ApiClient
 from haru.cluster_view import ClusterWatch
+from haru.gangs import KINDS
+from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
+from virtual_server import started_server
+from virtual_time import run
 from waiting import until
 
 NODE, POD, EVENT = known_kind("v1", "Node"), known_kind("v1", "Pod"), known_kind("v1", "Event")
@@ -150,3 +156,33 @@ async def test_waiting_viewer_gets_error_when_stopped() -> None:
     await watch.stop()
     with pytest.raises(OSError, match="being stopped"):
         await waiting
+
+
+def test_kinds_of_other_projects_are_watched_once_they_are_served() -> None:
+    async def work() -> None:
+        server = await started_server(FeatureGates.accelerator_defaults())
+        client = ApiClient.in_process(server, "admin")
+        watch = ClusterWatch(client)
+        job_set = next(kind for kind in KINDS if kind.kind == "JobSet")
+        async with watch.viewing():
+            await client.create(known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), definition(job_set))
+            seen = [watch.view()]
+            written = made_of.job_set("t", made_of.replicated_job("workers", 1, 2))
+            written["metadata"].pop("uid", None)
+            for obj in (node("a"), pod("plain")):
+                await client.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
+            await asyncio.sleep(5)
+            await client.create(job_set.as_kind("v1alpha2"), written, "default")
+            member = made_of.job_set_pod("p0", "t", "workers")
+            member["metadata"].pop("uid", None)
+            member["spec"] |= pod("p0")["spec"]
+            await client.create(POD, member, "default")
+            await asyncio.sleep(5)
+            seen.append(watch.view())
+        assert not seen[0].snapshot.pods and {"default/plain", "default/p0"} <= set(seen[1].snapshot.pods)
+        assert seen[1].snapshot.node_names == ("a",)
+        assert seen[1].snapshot.pods["default/p0"].group is not None
+        await watch.stop()
+        await server.stop()
+
+    run(work())

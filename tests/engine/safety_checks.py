@@ -148,7 +148,7 @@ def stays(world: World, paths: Collection[str]) -> bool:
 def promised_above(world: World, priority: int) -> frozenset[tuple[str, str]]:
     """The places that more important pods are known to be promised: pod and node."""
     snapshot = world.cluster.snapshot()
-    found = {(path, one.node) for path, one in snapshot.nominations.items() if one.priority > priority}
+    found = {(path, one.node) for path, one in snapshot.pod_index.nominations.items() if one.priority > priority}
     told = (snapshot.pods[path] for path in snapshot.pod_index.nominated if path in snapshot.pods)
     return frozenset(found | {(pod.key.path, pod.nominated_node) for pod in told if pod.priority > priority})
 
@@ -182,7 +182,7 @@ def _check_places(
 
 def _check_promises(world: World, unit: Unit, members: Sequence[MemberDecision], view: View) -> None:
     """Whoever is bound leaves alone what was promised to others that are no less important, for when it is free."""
-    nominations = world.cluster.snapshot().nominations
+    nominations = world.cluster.snapshot().pod_index.nominations
     kept = {
         path: one
         for path, one in nominations.items()

@@ -278,7 +278,7 @@ class SafetyMachine(RuleBasedStateMachine):
             self.world.unnominate(key.path)
         snapshot = cluster.snapshot()
         for one in nominations_of(decision, unit.priority):
-            before = snapshot.nominations.get(one.pod.path)
+            before = snapshot.pod_index.nominations.get(one.pod.path)
             still = {key for key in before.evictions if key.path in snapshot.pods} if before is not None else set()
             cluster.nominate([replace(one, evictions=one.evictions | still)])
         for member in decision.members:

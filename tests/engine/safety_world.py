@@ -29,8 +29,8 @@ from safety_view import (
     with_status,
 )
 
-from haru.engine.state.cache import SchedulerCache, namespaced_name, object_path
-from haru.engine.state.decision import MemberDecision, PodKey
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import MemberDecision, PodKey, namespaced_name, object_path
 from haru.engine.state.pending_reservations import evicted_pods
 from haru.scheduler.binding import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
 
@@ -152,7 +152,9 @@ class World:
             for path, c in binding_task.claims.items()
         }
         under_way = {path: claim for path, claim in under_way.items() if path in claims}
-        promised = {key.path for key in evicted_pods(self.cluster.snapshot().nominations.values()) if key.path in pods}
+        promised = {
+            key.path for key in evicted_pods(self.cluster.snapshot().pod_index.nominations.values()) if key.path in pods
+        }
         return View(
             pods,
             {**places, **self._assumed},
@@ -205,7 +207,7 @@ class World:
                 made.assume_pod(key_of(view.pods[path]), node, (), self._joined[path])
         for group in sorted(view.robbed(going, evicted) - {""}):
             self._rob(made, group)
-        standing = [one for path, one in snapshot.nominations.items() if path not in going]
+        standing = [one for path, one in snapshot.pod_index.nominations.items() if path not in going]
         made.nominate(standing)
         made.reserve(snapshot.reservation if reservation else None)
         return made

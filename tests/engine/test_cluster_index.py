@@ -37,7 +37,7 @@ def digest(snapshot: Snapshot) -> Any:
         "names": snapshot.node_names,
         "pods": {path: p.node for path, p in sorted(snapshot.pods.items())},
         "claims": sorted(snapshot.claims),
-        "groups": dict(sorted(snapshot.groups.items())),
+        "groups": dict(sorted(snapshot.podgroup_index.states.items())),
         "devices": dict(sorted(snapshot.allocated.devices.items())),
         "pools": sorted(snapshot.devices.pools),
         "anti": sorted(snapshot.pod_index.anti_affinity),
@@ -152,7 +152,7 @@ def test_claim_in_flight_holds_devices_until_watch_shows_allocation() -> None:
     cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
     cluster.assume_claim(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")))
     assert cluster.snapshot().allocated.devices == {device: "default/c"}
-    assert "default/c" in cluster.snapshot().in_flight
+    assert "default/c" in cluster.snapshot().claim_index.in_flight
     touched = claim("c")
     touched["metadata"].update(resourceVersion="2", finalizers=["x"])
     cluster.apply(touched)
@@ -160,7 +160,7 @@ def test_claim_in_flight_holds_devices_until_watch_shows_allocation() -> None:
     written = allocated(touched, allocation("a", "gpu-0"), pod("p"))
     written["metadata"] = {**written["metadata"], "resourceVersion": "3"}
     cluster.apply(written)
-    assert "default/c" not in cluster.snapshot().in_flight
+    assert "default/c" not in cluster.snapshot().claim_index.in_flight
     assert cluster.snapshot().allocated.devices == {device: "default/c"}
 
 
@@ -192,7 +192,7 @@ def test_last_written_claim_counts_after_failed_attempt() -> None:
         cluster.assume_claim(attempt)
         assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-1")}
         cluster.forget_claim("default/c", attempt)
-        assert not cluster.snapshot().allocated.devices and not cluster.snapshot().in_flight
+        assert not cluster.snapshot().allocated.devices and not cluster.snapshot().claim_index.in_flight
     cluster.assume_claim(attempt)
     cluster.apply(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("q")), 4))
     cluster.forget_claim("default/c", attempt)
@@ -206,9 +206,9 @@ def test_older_claim_event_does_not_end_attempt() -> None:
     cluster.assume_claim(attempt)
     cluster.apply(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 2))
     assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-1")}
-    assert "default/c" in cluster.snapshot().in_flight
+    assert "default/c" in cluster.snapshot().claim_index.in_flight
     cluster.apply(at_revision(attempt, 4))
-    assert "default/c" not in cluster.snapshot().in_flight
+    assert "default/c" not in cluster.snapshot().claim_index.in_flight
 
 
 def test_pods_of_deleted_node_count_when_it_returns() -> None:

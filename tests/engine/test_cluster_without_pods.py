@@ -49,7 +49,11 @@ def seen(snapshot: Snapshot) -> Any:
             )
             for path, obj in sorted(snapshot.claims.items())
         },
-        "groups": {path: sorted(state.scheduled) for path, state in sorted(snapshot.groups.items()) if state.scheduled},
+        "groups": {
+            path: sorted(state.scheduled)
+            for path, state in sorted(snapshot.podgroup_index.states.items())
+            if state.scheduled
+        },
         "taken": {str(pool): sorted(snapshot.allocated.use(pool).devices) for pool in pools},
         "holders": sorted(snapshot.allocated.devices.items()),
         "anti": sorted(snapshot.pod_index.anti_affinity),

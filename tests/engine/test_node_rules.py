@@ -10,7 +10,7 @@ from engine_objects import Obj, decide_all, node, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.framework.status import FilterFailure, refuse, unavailable_message, weighed
+from haru.engine.framework.interfaces import FilterFailure, refuse, unavailable_message, weighed
 from haru.engine.state.decision import Decision
 
 ZONE = "topology.kubernetes.io/zone"

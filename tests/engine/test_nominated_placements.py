@@ -112,7 +112,7 @@ def test_nominated_placement_on_deleted_node_blocks_nothing() -> None:
 def test_nominated_placement_ends_with_pod_binding_or_request() -> None:
     for end in ("removed", "bound", "deleted", "replaced", "forgotten", "succeeded"):
         cluster = promised()
-        assert set(cluster.snapshot().nominations) == {"default/first"}
+        assert set(cluster.snapshot().pod_index.nominations) == {"default/first"}
         first = pod("first", cpu="6", priority=5)
         if end == "removed":
             cluster.remove(first)
@@ -129,15 +129,15 @@ def test_nominated_placement_ends_with_pod_binding_or_request() -> None:
             cluster.apply(first)
         else:
             cluster.forget_nomination(PodKey("default", "first", "another"))
-            assert set(cluster.snapshot().nominations) == {"default/first"}
+            assert set(cluster.snapshot().pod_index.nominations) == {"default/first"}
             cluster.forget_nomination(key("first"))
-        assert not cluster.snapshot().nominations, end
+        assert not cluster.snapshot().pod_index.nominations, end
 
 
 def test_pod_update_keeps_nominated_placement() -> None:
     cluster = promised()
     cluster.apply({**pod("first", cpu="6", priority=5), "status": {"phase": "Pending", "nominatedNodeName": "a"}})
-    assert set(cluster.snapshot().nominations) == {"default/first"}
+    assert set(cluster.snapshot().pod_index.nominations) == {"default/first"}
     assert ask(cluster, "late").status == "scheduled"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.workload_owners import owners_of, workload_of
+from haru.engine.state.reserved_for import owners_of, workload_of
 
 PODS, CLAIMS = ["a", "b", "c"], ["x", "y", "z"]
 OWNERS: list[Obj | None] = [None, {"kind": "Job", "name": "train", "uid": "u", "controller": True}]

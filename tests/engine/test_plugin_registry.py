@@ -11,12 +11,14 @@ from haru.engine.plugins.registry import FILTER_PLUGINS, PLUGINS, SCORE_PLUGINS,
 
 FOLLOWS_PLACEMENTS = {"PodTopologySpread", "InterPodAffinity", "DynamicResources"}
 """Filters that the overlay or the allocator answers, so that no plan has them."""
+PARTITION = {"HaruPartition"}
+"""A filter that no profile can switch off, so that the default profile's table does not have it."""
 VOLUMES = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 
 
 def test_every_default_filter_is_registered_in_the_order_of_the_table() -> None:
     expected = [p.name for p in DEFAULT_PLUGINS if p.name in FILTERS - FOLLOWS_PLACEMENTS]
-    assert [plugin.name for plugin in FILTER_PLUGINS] == expected
+    assert [plugin.name for plugin in FILTER_PLUGINS] == [*PARTITION, *expected]
 
 
 def test_every_weighted_score_is_registered_and_dynamic_resources_is_first() -> None:
@@ -29,8 +31,10 @@ def test_every_weighted_score_is_registered_and_dynamic_resources_is_first() -> 
 
 def test_plugins_have_the_extension_points_of_the_table() -> None:
     points = {plugin.name: plugin.extension_points for plugin in DEFAULT_PLUGINS}
-    assert {plugin.name for plugin in PLUGINS} <= points.keys()
+    assert {plugin.name for plugin in PLUGINS} <= points.keys() | PARTITION
     for plugin in PLUGINS:
+        if plugin.name in PARTITION:
+            continue
         if isinstance(plugin, FilterPlugin):
             assert "filter" in points[plugin.name]
         if isinstance(plugin, PreFilterPlugin):
@@ -40,13 +44,18 @@ def test_plugins_have_the_extension_points_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("event", "names"),
     [
-        (ClusterEvent.NODE_ADD, FILTERS | {"GangScheduling"}),
+        (ClusterEvent.NODE_ADD, FILTERS | PARTITION | {"GangScheduling"}),
         (ClusterEvent.NODE_ALLOCATABLE, {"NodeResourcesFit", "DynamicResources", "GangScheduling"}),
         (
             ClusterEvent.NODE_LABEL,
-            {"NodeAffinity", "InterPodAffinity", "PodTopologySpread", "DynamicResources", "GangScheduling"} | VOLUMES,
+            {"NodeAffinity", "InterPodAffinity", "PodTopologySpread", "DynamicResources", "GangScheduling"}
+            | VOLUMES
+            | PARTITION,
         ),
-        (ClusterEvent.NODE_TAINT, {"TaintToleration", "NodeUnschedulable", "PodTopologySpread", "GangScheduling"}),
+        (
+            ClusterEvent.NODE_TAINT,
+            {"TaintToleration", "NodeUnschedulable", "PodTopologySpread", "GangScheduling"} | PARTITION,
+        ),
         (ClusterEvent.NODE_UNSCHEDULABLE, {"NodeUnschedulable", "TaintToleration", "GangScheduling"}),
         (ClusterEvent.NODE_DECLARED_FEATURE, {"NodeDeclaredFeatures", "GangScheduling"}),
         (ClusterEvent.POD_ADD, {"InterPodAffinity", "PodTopologySpread"}),
@@ -59,7 +68,7 @@ def test_plugins_have_the_extension_points_of_the_table() -> None:
         (ClusterEvent.POD_TERMINATING, {"PodTopologySpread"}),
         (ClusterEvent.POD_BOUND, {"DefaultPreemption"}),
         (ClusterEvent.DEVICES, {"DynamicResources", "GangScheduling"}),
-        (ClusterEvent.DEVICE_CLASS, {"DynamicResources", "GangScheduling", "NodeResourcesFit"}),
+        (ClusterEvent.DEVICE_CLASS, {"DynamicResources", "GangScheduling", "NodeResourcesFit"} | PARTITION),
         (ClusterEvent.NAMESPACE, {"InterPodAffinity", "GangScheduling"}),
         (ClusterEvent.SELECTOR, {"PodTopologySpread"}),
         (ClusterEvent.VOLUME, VOLUMES),

@@ -11,11 +11,11 @@ from engine_objects import Obj, decide_all, node, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.engine.equivalence.score_index import ScoreIndex
+from haru.engine.equivalence.node_feasibility import ScoreIndex
 from haru.engine.framework.interfaces import normalised, rounded
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, Profile
 from haru.engine.plugins.dynamicresources.plugin import DynamicResourcesScore
-from haru.engine.plugins.imagelocality.score import image_score
+from haru.engine.plugins.imagelocality.plugin import image_score
 from haru.engine.plugins.interpodaffinity.plugin import min_max_normalised
 from haru.engine.plugins.noderesources.plugin import NodeResourcesScore, balance_score, fit_score
 from haru.engine.plugins.podtopologyspread.plugin import skew_normalised

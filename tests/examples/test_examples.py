@@ -130,6 +130,8 @@ def test_monitoring_example_runs_agents_beside_workloads(tmp_path: Path, kubectl
         assert {device for devices in held(up).values() for device in devices} == everything
         apply(up, kubectl, "monitoring/namespace.yaml")
         apply(up, kubectl, "monitoring/agents.yaml")
+        label = "nvidia.com/gpu.present=true"
+        assert up.kubectl(kubectl, "label", "node", *cards, label).returncode == 0
         agents = running(up, 3, "agent-", "gpu-monitoring")
         assert {agent["spec"]["nodeName"] for agent in agents} == set(cards)
         for agent in agents:
@@ -186,6 +188,10 @@ def test_every_manifest_is_accepted_by_client_and_server_side_apply(up: Up, kube
         if obj and obj["kind"] == "Namespace":  # nothing can be tried in a namespace that is only tried itself
             made = up.kubectl(kubectl, "apply", "-f", "-", stdin=json.dumps(obj))
             assert made.returncode == 0, made.stderr
+    for definitions in file.parent.glob("definitions.yaml"):
+        if definitions != file:
+            assert up.kubectl(kubectl, "apply", "-f", str(definitions)).returncode == 0
+            up.kubectl(kubectl, "wait", "--for=condition=Established", "-f", str(definitions))
     for flags in (("--dry-run=server",), ("--server-side", "--dry-run=server")):
         answer = up.kubectl(kubectl, "apply", "--validate=strict", *flags, "-f", str(file))
         assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr

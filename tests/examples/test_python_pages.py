@@ -51,3 +51,4 @@ def test_capacity_example_prints_needed_nodes(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout.splitlines()[-1] == "examples/gang.yaml needs 2 × dgx-h100"
     assert run("nowhere.yaml").returncode == 2
+    assert run().stdout.splitlines()[-1].endswith("examples/gang.yaml needs 2 × dgx-h100")

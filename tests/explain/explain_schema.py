@@ -19,7 +19,7 @@ REMEDIES = (
     "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices",
     "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes",
     "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
-    "RelaxNodeSelector", "UseScheduler", "Resume",
+    "RelaxNodeSelector", "UseScheduler", "Resume", "ScaleDown", "CreateVolumeClaim",
 )  # fmt: skip
 
 
@@ -208,6 +208,7 @@ NODE_STORY = record(
         "state": one_of(*get_args(NodeState)),
         "resources": many(record({"resource": TEXT, "allocatable": NUMBER, "used": NUMBER, "free": NUMBER})),
         "devices": many(STATE),
+        "cards": table(is_a(int, float)),
         "workloads": many(HOLDER),
     }
 )

@@ -15,7 +15,7 @@ from haru.engine import Options, SchedulerCache, Snapshot
 from haru.engine.dra import NodeView, decode_claims
 from haru.engine.equivalence import DecisionCache, SelectorFootprint
 from haru.explain import explain, to_json
-from haru.explain.diagnosis.device_signature import DeviceSignature
+from haru.explain.diagnosis.device_classes import DeviceSignature
 
 NODES = [f"n{number}" for number in range(5)]
 CARDS = 4
@@ -153,7 +153,7 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
             replace(
                 new,
                 node_device_classes=None,
-                claim_index=replace(new.claim_index, owners=None),
+                claim_index=replace(new.claim_index, owners=replace(new.claim_index.owners, claims={})),
                 decision_cache=DecisionCache(),
             ),
             objects,

@@ -113,7 +113,7 @@ CASES = [
         "deployment/notebooks makes new ones that then wait, unless it is scaled down",
         "let the gang start with 4 of the 5 members",
         "cost: 1 more machine to provide, with the 4 devices that new-0 publishes",
-    ], ("g0", "cannot allocate all claims")),
+    ], ("default/g0", "cannot allocate all claims")),
     Case("a tainted device of a simulated node",
          [CLASS, {**node("n"), "metadata": {"name": "n", "annotations": {ANNOTATION: "gpu-0=bad=true:NoSchedule"}}},
           resource_slice("n", [gpu("gpu-0", taint="bad")]), *wants("p", asks())], "pod", "p", "FitsIf", [
@@ -164,6 +164,7 @@ CASES = [
         "it runs on node n, since 2026-01-01T09:00:00Z, with 1 device", "gpu: gpu.example.com/n/gpu-0",
         "what the nodes would say to it now, had it no place yet", "1 node (n): 1 device, 1 free",
         "(here); of 1 node that would take it",
+        "points of the score plugins by their weights: more is better, only differences count",
     ]),
     Case("an unused claim", [CLASS, *on("n", gpus(1)), claim("c")], "resourceclaim", "c", "FitsLater", [
         "no pod uses it: it is allocated when one is scheduled; devices for it are free now",

@@ -106,6 +106,24 @@ def owned_by_set(objects: list[Obj]) -> list[Obj]:
     return objects
 
 
+def of_deployment(objects: list[Obj]) -> list[Obj]:
+    """The pod belongs to a ReplicaSet of a Deployment, with two replicas."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {"replicas": 2}}
+    meta = {"name": "web", "namespace": "default", "uid": "rs", "ownerReferences": [owner]}
+    return [*owned_by_set(objects), {**made, "metadata": meta}]
+
+
+STORAGE: Obj = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "csi.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+VOLUMES = [{"name": "v", "persistentVolumeClaim": {"claimName": "scratch"}}]
+
+
 def cut(where: str) -> list[Obj]:
     """A card that is given out whole or in two halves."""
 
@@ -161,6 +179,10 @@ ROWS = [
     Row("a scheduler that nobody is", [CLASS, *on("a", gpus(1)), *wants(spec={"schedulerName": "volcano"})], "FitsIf",
         ["SchedulerUnknown"], helps=["UseScheduler"]),
     # Where devices stop
+    Row("a volume claim that is nowhere", [node("a"), STORAGE, pod("p", volumes=VOLUMES)], "FitsIf", ["VolumeMissing"],
+        helps=["CreateVolumeClaim"]),
+    Row("a Deployment's pod is in the way", [CLASS, *on("a", gpus(1)), *of_deployment(taken("a", "gpu-0")), *wants()],
+        "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["ScaleDown", "Evict"]),
     Row("no device at all", [CLASS, node("a"), *wants()], "NeverFits", [*HELD, "NoDevices"], helps=[]),
     Row("not of the class", [NIC_CLASS, *on("a", gpus(1)), *wants(cls="nic")], "NeverFits",
         [*HELD, "ClassMismatch"], ["class"]),
@@ -196,7 +218,7 @@ ROWS = [
     Row("free on a tainted node", [CLASS, *on("a", gpus(1), taints=[NODE_TAINT]), *wants()], "FitsIf",
         ["NodeTaints", "DevicesScattered"], ["nodes"], ["Untaint", "Tolerate"]),
     Row("free on a node that is not selected", [CLASS, *on("a", gpus(1)), *wants(spec={"nodeSelector": {"zone": "x"}})],
-        "FitsIf", ["NodeAffinityMismatch", "DevicesScattered"], ["nodes"], ["LabelNodes"]),
+        "FitsIf", ["NodeAffinityMismatch", "DevicesScattered", "NodeLabelMissing"], ["nodes"], ["LabelNodes"]),
     Row("free where cpu is used up", [CLASS, *on("a", gpus(1), cpu="2"), pod("h", cpu="2", node="a"), *wants()],
         "FitsLater", ["InsufficientResource", "DevicesScattered"], ["nodes"], ["Evict", "AddNodes"]),
     Row("kept apart by a constraint", [CLASS, *on("a", numa(0, 1)), *wants(2, devices=ALIGNED)], "NeverFits",
@@ -288,7 +310,8 @@ def applied(objects: list[Obj], changes: list[Obj]) -> list[Obj]:
         key = (target["kind"], target["metadata"]["name"], target["metadata"].get("namespace"))
         found = [o for o in made if (o["kind"], o["metadata"]["name"], o["metadata"].get("namespace")) == key]
         if change["action"] == "patch":
-            merge(found[0], change["patch"])
+            for obj in found:
+                merge(obj, change["patch"])
             continue
         made = [o for o in made if o not in found]
         if change["action"] == "delete" and key[0] == "Pod":
@@ -336,6 +359,10 @@ def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
             objects.append({**made, "spec": models[0]["spec"]})
             entries.append({"name": use["name"], "resourceClaimName": made["metadata"]["name"]})
         obj["status"] = {"phase": "Pending", "resourceClaimStatuses": entries}
+    if remedy.kind == "ScaleDown":
+        cost = "controller.kubernetes.io/pod-deletion-cost"
+        marked = [o for o in objects if (o["metadata"].get("annotations") or {}).get(cost) == "-1"]
+        return applied(objects, [{"action": "delete", "object": obj} for obj in marked])
     if remedy.kind == "RemoveDeviceTaint" and not remedy.changes:
         for obj in objects:
             for device in obj["spec"].get("devices") or () if obj["kind"] == "ResourceSlice" else ():

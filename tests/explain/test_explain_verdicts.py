@@ -138,7 +138,7 @@ CASES = [
                                             resource_slice("a", [TAINTED]), *member_with_claim("p", "")],
          "FitsIf", ["NodeTaints", "DeviceTainted"], confirmed=["Combination"]),
     Case("a label is missing", "pod", [node("a"), pod("p", nodeSelector={"disk": "fast"})], "FitsIf",
-         ["NodeAffinityMismatch"], confirmed=["LabelNodes"]),
+         ["NodeAffinityMismatch", "NodeLabelMissing"], confirmed=["LabelNodes"]),
     Case("gated", "pod", [node("a"), pod("p", schedulingGates=[{"name": "x"}])], "FitsIf", ["Gated"],
          confirmed=["RemoveGates"]),
     Case("the claim does not exist", "pod", [node("a"), pod("p", claims=["c"])], "FitsIf", ["ClaimMissing"]),
@@ -262,6 +262,7 @@ def test_text_of_explanation_is_exact() -> None:
         "           = 0 free, 2 needed: 2 short\n"
         "nodes    1 node (n0): 2 devices, 2 taken, 0 free\n"
         "helps    end pod h (frees 2 devices)\n"
+        "           kubectl delete pod h -n default\n"
         "           cost: 1 running pod of priority 0 lost\n"
         "         add 1 node like n0, with its devices\n"
         "           cost: 1 more machine to provide, with the 2 devices that n0 publishes\n"

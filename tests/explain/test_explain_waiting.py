@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from engine_objects import Obj, device_class, member_with_claim, node, pod, pod_group, resource_slice
 
 from haru.engine import SchedulerCache
+from haru.engine.backfill import BackfillReservation
+from haru.engine.state import Nomination
 from haru.explain import Explanation, explain, to_json, to_text
+from haru.kube.names import parse_time
 
 NOW, START = "2026-01-01T00:01:00Z", "2026-01-01T00:00:00Z"
 
@@ -49,6 +54,26 @@ def test_backfill_reservation_for_other_work_is_explained() -> None:
     quick = pod("p", cpu="6", activeDeadlineSeconds=60)
     assert told(*objects, quick).verdict == "Starting"
     assert told(*objects, pod("p", cpu="2")).verdict == "Starting"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_nodes_refuse_work_that_ends_after_the_backfill_reservation_as_the_decision_does(size: int) -> None:
+    """One pod is explained by the diagnosis of its decision; of a group the nodes are asked again."""
+    group = "g" if size > 1 else ""
+    members = [pod(f"p{number}", cpu="3", group=group, activeDeadlineSeconds=3600) for number in range(size)]
+    cache = SchedulerCache.of([node("a"), node("b", cpu="3"), pod("head", cpu="6"), *members, pod_group("g", 2)])
+    if size == 1:
+        cache.apply(pod("now", cpu="3", node="b"))
+    head = cache.snapshot().pods["default/head"].key
+    kept = BackfillReservation(None, 0, (Nomination(head, "a", 0),), frozenset(), parse_time(NOW).timestamp() + 540)
+    snapshot = replace(cache.snapshot(), reservation=kept)
+    obj = snapshot.pod_groups["default/g"] if group else snapshot.pods["default/p0"].obj
+    answer = explain(snapshot, "podgroup" if group else "pod", obj, now=NOW)
+    assert answer.verdict == "FitsLater"
+    assert {name: found.room for found in answer.nodes for name in found.examples} == {
+        "a": None,
+        "b": 1 if group else None,
+    }
 
 
 def test_pending_claim_waits_for_pod_that_holds_devices() -> None:

@@ -240,8 +240,11 @@ def test_explain_command_prints_stories(what: str, tmp_path: Path, capsys: pytes
     file.write_text("---\n".join(map(dump, [CLASS, node("n"), resource_slice("n", gpus(2))])))
     assert main(["explain", what, "-f", str(file), "-o", "json"]) == 0
     check_story(json.loads(capsys.readouterr().out))
-    assert main(["explain", what, "-f", str(file)]) == 0
+    assert main(["explain", what, "--wide", "-f", str(file)]) == 0
     assert "gpu-0" in capsys.readouterr().out
+    assert main(["explain", what, "-f", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 5 and lines[-1].startswith(f"more     haru explain {what} -f {file} --wide")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is confirmed works: a remedy is applied to a whole cluster in virtual time, and then the work runs.
+"""What is confirmed works: a remedy's command is run on a whole cluster in virtual time, and then the work runs.
 
 The cluster is that of the tests of whatif: API server, scheduler, controllers, virtual kubelets. What keeps the work
 out is random: who holds the devices, cordons, taints of nodes and devices, requests that are too large, missing labels.
@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from explain_schema import REMEDIES
+from kubectl_shell import Shell
 from whatif_world import (
     CUT,
     NODES,
-    NS,
     PLAIN,
     PRIORITIES,
     REST_SECONDS,
@@ -34,7 +34,6 @@ from haru.engine import SchedulerCache
 from haru.engine.dra import DeviceId, Taint
 from haru.explain import Explanation, Remedy, explain
 from haru.explain.tainting import rule_manifest
-from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 
 Obj = dict[str, Any]
@@ -88,32 +87,11 @@ async def told(world: World, kind: str, kind_name: str) -> Explanation:
 
 
 async def apply(world: World, remedy: Remedy) -> None:
-    """As a person does it: one change after the other, waiting until what is deleted is gone."""
-    moved = remedy.kind == "MoveWork"
-    for change in remedy.changes:
-        target = change.get("target") or change["object"]
-        kind, name = known_kind(target["apiVersion"], target["kind"]), target["metadata"]["name"]
-        namespace = NS if kind.namespaced else ""
-        if change["action"] == "patch":
-            await world.api.patch(kind, name, change["patch"], namespace)
-        elif change["action"] == "delete":
-            await world.api.delete(kind, name, namespace)
-            await gone(world, kind, name, namespace)
-        else:
-            if moved:
-                await asyncio.sleep(REST_SECONDS)
-                moved = False
-            await world.api.create(kind, change["object"], namespace)
-
-
-async def gone(world: World, kind: Any, name: str, namespace: str) -> None:
-    for _ in range(600):
-        try:
-            await world.api.get(kind, name, namespace)
-        except StatusError:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{kind.kind} {name} is still there a minute after it was deleted")
+    """As a person does it: by the remedy's command, if it has one."""
+    if remedy.command:
+        await Shell(world.api).run(remedy.command)
+    else:
+        assert not remedy.changes, f"no command makes the changes of {remedy}"
 
 
 async def play(seed: int, done: Mapping[str, int] | None = None) -> str:
@@ -144,7 +122,7 @@ async def play(seed: int, done: Mapping[str, int] | None = None) -> str:
         assert answer.reasons, "everything has a reason"
         if answer.verdict == "Runs":
             return "runs"
-        confirmed = [remedy for remedy in answer.remedies if remedy.confirmed]
+        confirmed = [remedy for remedy in answer.remedies if remedy.confirmed and remedy.command]
         if not confirmed:
             return f"{answer.verdict} without remedy"
         counts = done or {}

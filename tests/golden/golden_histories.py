@@ -24,7 +24,8 @@ from haru.engine.journal import DecisionInput, RecordedCluster, decided_entry
 from haru.engine.journal.replay import share_ids
 from haru.engine.journal.values import plain
 from haru.engine.podgroup import decide
-from haru.engine.state.cache import SchedulerCache, namespaced_name
+from haru.engine.state import namespaced_name
+from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision
 
 Obj = dict[str, Any]

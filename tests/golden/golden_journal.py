@@ -2,7 +2,9 @@
 
     make golden-record    # writes journal.jsonl.xz from the seeds below, with the code that is there
     make golden           # makes all of it again; fails when anything comes out differently
+    make golden-explanations    # writes the explanations anew and leaves the decisions as they are
 
+`golden-explanations` is for a change of explanations alone.
 A change that is meant to leave behaviour as it is leaves every line as it is. A change that is meant to alter a
 decision or an explanation records the file anew and says in its commit what differs, and why.
 """
@@ -58,6 +60,20 @@ def record(path: Path) -> int:
             for entry in (*history, *explanations(replayed(history))):
                 file.write(json.dumps(entry, sort_keys=True, separators=(",", ":")) + "\n")
     return recorder.decisions
+
+
+def record_explanations(path: Path) -> int:
+    """Write the explanations of a journal anew, and return how many they are; its decisions stay as they are."""
+    histories = read(path)
+    explained = 0
+    with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
+        for history in histories:
+            decided = [entry for entry in history if "explain" not in entry]
+            told = list(explanations(replayed(decided)))
+            explained += len(told)
+            for entry in (*decided, *told):
+                file.write(json.dumps(entry, sort_keys=True, separators=(",", ":")) + "\n")
+    return explained
 
 
 def split(entries: list[Obj]) -> Iterator[list[Obj]]:
@@ -119,7 +135,9 @@ def check(path: Path) -> int:
 if __name__ == "__main__":
     command, *files = sys.argv[1:] or ["check"]
     target = Path(files[0]) if files else JOURNAL
-    if command == "record":
+    if command == "explanations":
+        print(f"{record_explanations(target)} explanations recorded in {target}")
+    elif command == "record":
         print(f"{record(target)} decisions recorded in {target}")
     else:
         sys.exit(check(target))

@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 from kube_cases import Obj, claim, device, kind_of, resource, slice_of
 
 from haru.kube.conversion import convert
-from haru.kube.kinds import Kind, by_kind
-
-
-def kind(api_version: str, name: str) -> Kind:
-    found = by_kind(api_version, name)
-    assert found is not None
-    return found
+from haru.kube.kinds import known_kind
 
 
 def there_and_back(obj: Obj, api_version: str) -> Obj:
     own = kind_of(obj)
-    return convert(convert(obj, kind(api_version, own.kind)), own)
+    return convert(convert(obj, known_kind(api_version, own.kind)), own)
 
 
 texts = st.sampled_from(["a", "gpu", "x-1"])
@@ -67,7 +61,7 @@ def test_v1beta1_claims_round_trip_through_v1(requests: list[Obj], templated: bo
     if templated:
         obj = resource("ResourceClaimTemplate", {"spec": spec}, "v1beta1")
     assert there_and_back(obj, "resource.k8s.io/v1") == obj
-    other_way = convert(obj, kind("resource.k8s.io/v1", obj["kind"]))
+    other_way = convert(obj, known_kind("resource.k8s.io/v1", obj["kind"]))
     assert there_and_back(other_way, "resource.k8s.io/v1beta1") == other_way
     assert there_and_back(other_way, "resource.k8s.io/v1beta2") == other_way
 
@@ -85,33 +79,33 @@ def test_v1beta1_slices_round_trip_through_v1(basics: list[Obj], counters: bool)
 
 def test_zero_values_of_v1beta1_are_omitted_in_v1() -> None:
     old = resource("ResourceSlice", {"nodeName": "", "allNodes": False, "devices": [{"name": "a"}]}, "v1beta1")
-    assert convert(old, kind("resource.k8s.io/v1", "ResourceSlice"))["spec"] == {"devices": [{"name": "a"}]}
+    assert convert(old, known_kind("resource.k8s.io/v1", "ResourceSlice"))["spec"] == {"devices": [{"name": "a"}]}
     request: Obj = {"name": "r", "deviceClassName": "", "count": 0, "firstAvailable": [{"name": "s"}]}
     old = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
-    new = convert(old, kind("resource.k8s.io/v1", "ResourceClaim"))
+    new = convert(old, known_kind("resource.k8s.io/v1", "ResourceClaim"))
     assert new["spec"]["devices"]["requests"] == [{"name": "r", "firstAvailable": [{"name": "s"}]}]
 
 
 def test_request_with_both_forms_is_kept_for_validation() -> None:
     request = {"name": "r", "deviceClassName": "c", "firstAvailable": [{"name": "s"}]}
     old = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
-    new = convert(old, kind("resource.k8s.io/v1", "ResourceClaim"))["spec"]["devices"]["requests"][0]
+    new = convert(old, known_kind("resource.k8s.io/v1", "ResourceClaim"))["spec"]["devices"]["requests"][0]
     assert new == {"name": "r", "exactly": {"deviceClassName": "c"}, "firstAvailable": [{"name": "s"}]}
 
 
 def test_conversion_shares_unchanged_parts() -> None:
     obj = slice_of(device())
-    beta = convert(obj, kind("resource.k8s.io/v1beta1", "ResourceSlice"))
+    beta = convert(obj, known_kind("resource.k8s.io/v1beta1", "ResourceSlice"))
     assert beta["metadata"] is obj["metadata"]
     assert beta["spec"]["devices"][0]["basic"]["attributes"] is obj["spec"]["devices"][0]["attributes"]
     assert convert(obj, kind_of(obj)) is obj
-    newer = convert(claim(), kind("resource.k8s.io/v1beta2", "ResourceClaim"))
+    newer = convert(claim(), known_kind("resource.k8s.io/v1beta2", "ResourceClaim"))
     assert newer == {**claim(), "apiVersion": "resource.k8s.io/v1beta2"}
 
 
 def test_device_taint_rules_convert_by_version_only() -> None:
     rule = resource("DeviceTaintRule", {"taint": {"key": "k", "effect": "None"}}, "v1alpha3")
-    moved = convert(rule, kind("resource.k8s.io/v1beta2", "DeviceTaintRule"))
+    moved = convert(rule, known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule"))
     assert moved == {**rule, "apiVersion": "resource.k8s.io/v1beta2"}
 
 
@@ -131,12 +125,12 @@ def test_core_and_events_api_events_convert_into_each_other() -> None:
         "reportingInstance": "haru-1",
         "type": "Normal",
     }
-    event = convert(core, kind("events.k8s.io/v1", "Event"))
+    event = convert(core, known_kind("events.k8s.io/v1", "Event"))
     assert event["regarding"] == core["involvedObject"]
     assert event["note"] == "hello"
     assert event["deprecatedCount"] == 3
     assert event["reportingController"] == "haru"
-    assert convert(event, kind("v1", "Event")) == core
+    assert convert(event, known_kind("v1", "Event")) == core
 
 
 def autoscaler(metrics: list[Obj], **more: Any) -> Obj:
@@ -174,9 +168,9 @@ def test_autoscaler_v1_keeps_v2_fields_in_annotations(metrics: list[Obj]) -> Non
     new = autoscaler(metrics, behavior={"scaleDown": {"selectPolicy": "Disabled"}})
     if not metrics:
         del new["spec"]["metrics"]
-    old = convert(new, kind("autoscaling/v1", "HorizontalPodAutoscaler"))
+    old = convert(new, known_kind("autoscaling/v1", "HorizontalPodAutoscaler"))
     assert "metrics" not in old["spec"]
     assert old["spec"].get("targetCPUUtilizationPercentage") == next(
         (m["resource"]["target"]["averageUtilization"] for m in metrics if m == cpu(50) or m == cpu(70)), None
     )
-    assert convert(old, kind("autoscaling/v2", "HorizontalPodAutoscaler")) == new
+    assert convert(old, known_kind("autoscaling/v2", "HorizontalPodAutoscaler")) == new

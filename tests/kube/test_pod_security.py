@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from haru.kube.pod_security.evaluating import evaluate
+from haru.kube.pod_security import evaluate
 from haru.kube.pod_security.levels import LATEST, Policy, Standard, policy_of
 
 Obj = dict[str, Any]

@@ -7,23 +7,17 @@ import pytest
 
 from haru.kube import printers
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, all_kinds, by_kind
+from haru.kube.kinds import Kind, all_kinds, known_kind
 
 Obj = dict[str, Any]
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-def kind_of(api_version: str, kind: str) -> Kind:
-    found = by_kind(api_version, kind)
-    assert found is not None
-    return found
-
-
 def cells(api_version: str, kind: str, obj: Obj) -> Obj:
     """Column name -> cell, of an object created an hour and a half ago."""
     obj = {**obj, "metadata": {"name": "x", "creationTimestamp": "2026-01-02T10:30:00Z", **obj.get("metadata", {})}}
-    found = kind_of(api_version, kind)
+    found = known_kind(api_version, kind)
     row = printers.row(found, obj, NOW)
     columns = printers.columns(found)
     assert len(row) == len(columns)
@@ -188,7 +182,7 @@ def test_wide_pod_columns() -> None:
     row = cells("v1", "Pod", obj)
     wide = ("IP", "Node", "Nominated Node", "Readiness Gates")
     assert [row[name] for name in wide] == ["10.0.0.1", "n", "<none>", "1/2"]
-    shown = [c["name"] for c in printers.columns(kind_of("v1", "Pod")) if c["priority"] == 0]
+    shown = [c["name"] for c in printers.columns(known_kind("v1", "Pod")) if c["priority"] == 0]
     assert shown == ["Name", "Ready", "Status", "Restarts", "Age"]
 
 
@@ -355,7 +349,7 @@ def test_every_kind_prints_an_empty_object(kind: Kind) -> None:
 
 
 def test_table_has_columns_rows_and_requested_objects() -> None:
-    kind = kind_of("v1", "ConfigMap")
+    kind = known_kind("v1", "ConfigMap")
     obj = {"metadata": {"name": "x", "labels": {"a": "b"}}, "data": {"k": "v"}}
     table = printers.table(kind, [obj], NOW, list_metadata={"resourceVersion": "7"})
     assert (table["kind"], table["apiVersion"], table["metadata"]) == (

@@ -93,7 +93,10 @@ def test_every_type_equals_reference() -> None:
             json_name, wire_type, container = numbers[number]
             assert field.name.lower() == json_name.lower(), name
             assert field.container == container, (name, json_name)
-            if field.type in SCALARS & {"string", "bool", "int32", "int64", "double", "bytes"} and container != "map":
+            if (
+                field.type in SCALARS.keys() & {"string", "bool", "int32", "int64", "double", "bytes"}
+                and container != "map"
+            ):
                 assert field.type == wire_type, (name, json_name)
 
 

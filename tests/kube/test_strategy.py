@@ -32,6 +32,28 @@ def test_created_pod_is_pending_whatever_status_was_given() -> None:
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
+def test_label_keys_are_merged_into_selectors_of_created_pod() -> None:
+    def term(**more: Any) -> Obj:
+        return {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, **more}
+
+    anti = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term(matchLabelKeys=["hash", "missing"])],
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "podAffinityTerm": term(mismatchLabelKeys=["tenant"])}
+        ],
+    }
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term(matchLabelKeys=["hash"])}
+    given = pod(affinity={"podAntiAffinity": anti}, topologySpreadConstraints=[spread])
+    given["metadata"]["labels"] = {"hash": "1", "tenant": "t"}
+    spec = created(given)["spec"]
+    required, preferred = spec["affinity"]["podAntiAffinity"].values()
+    same = {"key": "hash", "operator": "In", "values": ["1"]}
+    other = {"key": "tenant", "operator": "NotIn", "values": ["t"]}
+    assert required[0]["labelSelector"] == {"matchLabels": {"app": "a"}, "matchExpressions": [same]}
+    assert preferred[0]["podAffinityTerm"]["labelSelector"]["matchExpressions"] == [other]
+    assert spec["topologySpreadConstraints"][0]["labelSelector"]["matchExpressions"] == [same]
+
+
 def test_gated_pod_has_scheduling_gated_condition() -> None:
     (condition,) = created(pod(schedulingGates=[{"name": "a/b"}]))["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")

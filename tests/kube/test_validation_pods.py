@@ -221,6 +221,30 @@ FAULTS: list[tuple[str, Any, str]] = [
         "not a valid selector operator",
     ),
     (
+        "spec.topologySpreadConstraints",
+        [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"]}],
+        "matchLabelKeys: Forbidden: must not be specified when labelSelector is not set",
+    ),
+    (
+        "spec.affinity",
+        {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": "a",
+                        "labelSelector": {
+                            "matchLabels": {"app": "x"},
+                            "matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}],
+                        },
+                        "matchLabelKeys": ["app"],
+                        "mismatchLabelKeys": ["app"],
+                    }
+                ]
+            }
+        },
+        'DuringExecution[0][0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector',
+    ),
+    (
         "spec.affinity",
         {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}},
         "topologyKey: Required value: can not be empty",

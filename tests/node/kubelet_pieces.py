@@ -15,12 +15,12 @@ import aiohttp
 from haru.apiserver.auth import Pair, client_pair, new_authority, server_pair
 from haru.kube.kinds import Kind
 from haru.node.api.handlers import KubeletSources
-from haru.node.api.http import HttpError
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.log_files import read_log
 from haru.node.api.options import AuthenticationOptions, ServerOptions
-from haru.node.api.reviews import TOKENS, ReviewFailed
 from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
+from haru.secure_serving.http import HttpError
+from haru.secure_serving.reviews import TOKENS, ReviewFailed
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 POD: dict[str, Any] = {

@@ -70,10 +70,10 @@ class Systemd:
         )
 
     def stop(self) -> None:
-        """Ends it, and what it runs."""
+        """Ends it, and what it runs; where no exit.target is installed, it has to be killed."""
         self._process.send_signal(signal.SIGRTMIN + 4)  # exit
         try:
-            self._process.wait(20)
+            self._process.wait(2)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

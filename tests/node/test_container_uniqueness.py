@@ -87,6 +87,7 @@ class Node:
             runtime_info=RuntimeInfo(version="v2.0.0"),
             users=lambda pod: None,
             amounts=lambda pod, container: Amounts(2, 0, 0),
+            service_variables=lambda pod: (),
         )
         self.worker: PodWorker | None = None
         self._task: asyncio.Task[None] | None = None

@@ -18,12 +18,14 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from haru.client.api import ApiClient
 from haru.client.transport import Request, Response
 from haru.kube.kinds import Kind
-from haru.node.api.access import AlwaysAllow, Forbidden, WebhookAccess, opens_container
-from haru.node.api.attributes import cleaned, subresources_of, verb_of
-from haru.node.api.cache import Cache
-from haru.node.api.identity import ANONYMOUS, Authenticator, Unauthenticated, User, bearer, user_of_certificate
+from haru.node.api.access import AlwaysAllow, WebhookAccess, opens_container
+from haru.node.api.attributes import subresources_of, verb_of
 from haru.node.api.options import AuthorizationOptions
-from haru.node.api.reviews import ACCESS, ATTEMPTS, TOKENS, ApiReviewer, ReviewFailed
+from haru.secure_serving.authorization import Forbidden
+from haru.secure_serving.cache import Cache
+from haru.secure_serving.http import cleaned
+from haru.secure_serving.identity import ANONYMOUS, Authenticator, Unauthenticated, User, bearer, user_of_certificate
+from haru.secure_serving.reviews import ACCESS, ATTEMPTS, TOKENS, ApiReviewer, ReviewFailed
 
 PATHS = {
     "/pods": ("pods", "proxy"),

@@ -12,10 +12,10 @@ import pytest
 from kubelet_pieces import kubelet
 
 from haru.node.api.handlers import log_options
-from haru.node.api.http import HttpError, Request
 from haru.node.api.log_files import PIECE_BYTES, read_log, tail_start
 from haru.node.api.log_lines import LogLine, parse
 from haru.node.api.sources import LogOptions
+from haru.secure_serving.http import HttpError, Request
 from waiting import until
 
 SECONDS = [f"2026-01-02T03:04:0{n}.{n}00000000Z" for n in range(6)]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haru.kube.container_restarts import CrashLoop
 from haru.node.podworker.observed import CREATED, EXITED, HASH, RUNNING, SeenContainer, SeenPod, SeenSandbox
 from haru.node.podworker.plan import Kill, Plan, ProbeResults, container_hash, decide
-from haru.node.podworker.restarts import CrashLoop, should_restart
+from haru.node.podworker.restarts import should_restart
 
 Obj = dict[str, Any]
 NOW = 1_000.0

@@ -13,6 +13,7 @@ ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 DRIVER, CSI = "gpu.example.com", "csi.example.com"
 NODES, PODS, CLAIMS = ("n0", "n1", "n2"), ("a0", "a1", "a2", "a3"), ("c0", "c1")
+IN_Z0 = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z0"]}]}]
 Key = tuple[str, str]
 
 
@@ -216,13 +217,21 @@ class ChangingCluster:
         if aspect in (0, 1):
             modes = [self.random.choice(["ReadWriteOnce", "ReadWriteOncePod"])]
             bound = {"volumeName": self.random.choice(["v0", "v1"])} if not self.chance(3) else {}
-            claim = obj("PersistentVolumeClaim", name, spec={"accessModes": modes, "storageClassName": "late", **bound})
+            asked = {"accessModes": modes, "storageClassName": "late", "resources": {"requests": {"storage": "1"}}}
+            claim = obj("PersistentVolumeClaim", name, spec={**asked, **bound})
+            if not bound and self.chance(4):
+                claim["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": self.random.choice(NODES)}
             return self.put(claim)
         if aspect in (2, 3):
             at = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [self.random.choice(["z0", "z1"])]}]}
             affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [at]}}} if self.chance(2) else {}
             handle = self.random.choice(["v0", "v1"])
             spec = {"csi": {"driver": CSI, "volumeHandle": handle}, **affinity}
+            if self.chance(2):
+                spec |= {"storageClassName": "late", "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}
+                spec["capacity"] = {"storage": "1"}
+            if self.chance(3):
+                spec["claimRef"] = {"namespace": "default", "name": name}
             labels = self.random.choice([{}, {ZONE: "z0"}])
             return self.put(obj("PersistentVolume", handle, namespaced=False, spec=spec, metadata={"labels": labels}))
         if aspect == 4:
@@ -267,6 +276,16 @@ class ChangingCluster:
             lambda: obj(
                 "StorageClass", "late", "storage.k8s.io/v1", False,
                 volumeBindingMode=self.random.choice(["Immediate", "WaitForFirstConsumer"]),
+                provisioner=self.random.choice(["kubernetes.io/no-provisioner", CSI]),
+                allowedTopologies=self.random.choice([[], IN_Z0]),
+            ),
+            lambda: obj(
+                "CSIDriver", CSI, "storage.k8s.io/v1", False,
+                spec={"storageCapacity": self.random.choice([True, False])},
+            ),
+            lambda: obj(
+                "CSIStorageCapacity", "capacity", "storage.k8s.io/v1",
+                storageClassName="late", nodeTopology={}, capacity=self.random.choice(["0", "1Gi"]),
             ),
         )  # fmt: skip
         return self.put(self.random.choice(makers)())

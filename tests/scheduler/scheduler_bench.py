@@ -9,38 +9,39 @@ from typing import Any
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
-from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
 from haru.client.events import EventRecorder
+from haru.engine import SchedulerCache
+from haru.gangs import ADAPTERS
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
-from haru.kube.kinds import Kind, by_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
-from haru.scheduler.queue.scheduling_queue import QueuedUnit
+from haru.scheduler.queue.scheduling_queue import QueuedUnit, SchedulingQueue
 from haru.scheduler.scheduler import Scheduler
-from haru.scheduler.settings import COMPATIBLE, Fairness
-from haru.storage import SqliteStore
+from haru.scheduler.settings import COMPATIBLE, Fairness, PublishedNames
+from haru.scheduler.shared import SchedulerState
+from virtual_server import started_server
 
 Obj = dict[str, Any]
 NS = "default"
 DRIVER = "test.example.com"
 
 
-def kind(api_version: str, name: str) -> Kind:
-    found = by_kind(api_version, name)
-    assert found is not None
-    return found
-
-
-PODS, NODES, EVENTS = kind("v1", "Pod"), kind("v1", "Node"), kind("v1", "Event")
-CLAIMS, SLICES = kind("resource.k8s.io/v1", "ResourceClaim"), kind("resource.k8s.io/v1", "ResourceSlice")
-CLASSES = kind("resource.k8s.io/v1", "DeviceClass")
-GROUPS = kind("scheduling.k8s.io/v1alpha2", "PodGroup")
+PODS, NODES, EVENTS = known_kind("v1", "Pod"), known_kind("v1", "Node"), known_kind("v1", "Event")
+CLAIMS, SLICES = known_kind("resource.k8s.io/v1", "ResourceClaim"), known_kind("resource.k8s.io/v1", "ResourceSlice")
+CLASSES = known_kind("resource.k8s.io/v1", "DeviceClass")
+GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
 _BASE = (("v1", "Namespace", NS), ("v1", "Namespace", "kube-system"), ("v1", "ServiceAccount", "default"))
+
+
+def state_of(cluster: SchedulerCache) -> SchedulerState:
+    """The state of a scheduler with this cache, for one part of it."""
+    config = scheduler_config(FeatureGates.accelerator_defaults(), ["default-scheduler"])
+    return SchedulerState(config, cluster, SchedulingQueue())
 
 
 class Bench:
@@ -52,25 +53,16 @@ class Bench:
         self.runtime_config = {"api/all": True}
         self.configuration: Configuration | None = None
         self.fairness = COMPATIBLE
+        self.publish: PublishedNames = "off"
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.server = ApiServer(
-            ServerConfig(
-                store=SqliteStore(":memory:", clock=loop.time),
-                gates=self.gates,
-                runtime_config=self.runtime_config,
-                authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
-                clock=virtual_time.now,
-            )
-        )
-        await self.server.start()
+        self.server = await started_server(self.gates, self.runtime_config)
         self.faulty = FaultyApi(self.server, random.Random(1), 0.0)
         self.api = ApiClient.in_process(self.server, "admin")
         await adapt_to_server(self.api)
         for api_version, name, named in _BASE:
             try:
-                await self.create(kind(api_version, name), {"metadata": {"name": named}})
+                await self.create(known_kind(api_version, name), {"metadata": {"name": named}})
             except StatusError as error:
                 assert error.code == 409
         if self.api.version.serves(CLASSES):
@@ -84,6 +76,9 @@ class Bench:
             self.names,
             configuration=self.configuration,
             fairness=self.fairness,
+            gang_adapters=self.adapters(),
+            publish_explanations=self.publish,
+            explain_inline=True,
             clock=virtual_time.now,
             monotonic=monotonic,
         )
@@ -95,6 +90,10 @@ class Bench:
     def scheduler_gates(self) -> FeatureGates:
         """The gates that the scheduler is given: by default those of the server."""
         return self.gates
+
+    def adapters(self) -> frozenset[str]:
+        """The projects whose gangs the scheduler knows."""
+        return frozenset(ADAPTERS)
 
     async def kill(self) -> None:
         self.task.cancel()

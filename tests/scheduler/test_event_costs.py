@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from scheduler_bench import state_of
 
 from haru.engine import SchedulerCache
 from haru.engine.state import MemberDecision, PodKey
@@ -19,6 +20,7 @@ from haru.scheduler.events.event_handlers import EventHandlers
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.pre_enqueue import PreEnqueue
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
+from haru.scheduler.shared import SchedulerState
 
 Obj = dict[str, Any]
 FEW, MANY = 100, 1000
@@ -41,9 +43,7 @@ class Waiting:
         config = scheduler_config(FeatureGates.accelerator_defaults(), ["default-scheduler"], monotonic=lambda: 100.0)
         self.cluster = SchedulerCache()
         self.queue = SchedulingQueue()
-        self.admission = PreEnqueue(
-            self.cluster, self.queue, config.monotonic, gang_scheduling=True, workload_claims=True
-        )
+        self.admission = PreEnqueue(SchedulerState(config, self.cluster, self.queue))
         self.intake = EventHandlers(self.cluster, self.queue, self.admission, config, _Listener())
 
     def pod(self, name: str, claim: str = "", group: str = "", generated: str = "") -> None:
@@ -183,7 +183,7 @@ def test_assumed_pods_are_scanned_rarely() -> None:
 
     cluster.is_assumed = counted  # type: ignore[method-assign]
     nobody: Any = None
-    carrier = BindingCycle(cluster, nobody, nobody, lambda path: None, workload_claims=True)
+    carrier = BindingCycle(state_of(cluster), nobody, nobody, lambda path: None)
     for number in range(3 * MANY):
         pod = PodKey("default", f"p{number}", f"uid-p{number}")
         carrier.assume(BindingTask(None, 1, (MemberDecision(pod, "scheduled", "n"),)))

@@ -10,9 +10,11 @@ import random
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, DRIVER, GROUPS, NODES, NS, PODS, SLICES, Bench, kind, play
+from scheduler_bench import CLAIMS, DRIVER, GROUPS, NODES, NS, PODS, SLICES, Bench, play
 
-PRIORITY_CLASSES = kind("scheduling.k8s.io/v1", "PriorityClass")
+from haru.kube.kinds import known_kind
+
+PRIORITY_CLASSES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
 ATTEMPTS = "scheduler_podgroup_schedule_attempts_total"
 Obj = dict[str, Any]
 

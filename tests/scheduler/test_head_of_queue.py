@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from scheduler_bench import GROUPS, NODES, NS, PODS, Bench, kind, play
+from scheduler_bench import GROUPS, NODES, NS, PODS, Bench, play
 
+from haru.kube.kinds import known_kind
 from haru.scheduler.settings import Fairness
 
 Obj = dict[str, Any]
 BACKFILL = Fairness(backfill=True)
-PRIORITIES = kind("scheduling.k8s.io/v1", "PriorityClass")
+PRIORITIES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
 RESERVED = "haru.dev/Reserved"
 
 

@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, CLASSES, GROUPS, NODES, NS, PODS, SLICES, Bench, Obj, kind, play
+from scheduler_bench import CLAIMS, CLASSES, GROUPS, NODES, NS, PODS, SLICES, Bench, Obj, play
 
 from haru.client.discovery import wait_for_change
 from haru.client.server_version import ServerVersion, gates_for_server
 from haru.kube import kinds
 from haru.kube.gates import FeatureGates
+from haru.kube.kinds import known_kind
 
 V1BETA1 = "resource.k8s.io/v1beta1"
 V1BETA2 = "resource.k8s.io/v1beta2"
@@ -221,4 +222,17 @@ def test_change_of_served_versions_is_noticed_and_change_of_others_is_not() -> N
 def test_every_readable_version_that_this_server_has_is_known() -> None:
     for api_version in (V1, V1BETA1, V1BETA2):
         assert kinds.by_kind(api_version, "ResourceClaim") is not None
-    assert kind("scheduling.k8s.io/v1alpha2", "PodGroup") is GROUPS
+    assert known_kind("scheduling.k8s.io/v1alpha2", "PodGroup") is GROUPS
+
+
+def test_owners_are_referred_to_in_the_version_that_the_server_has() -> None:
+    ours = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "1"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "2"}
+    theirs = {**ours, "apiVersion": "scheduling.k8s.io/v1beta1"}
+    claim = {"apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": "c", "ownerReferences": [ours, job]}}
+    sent = VERSION_37.outgoing(CLAIMS, claim)
+    assert sent["metadata"]["ownerReferences"] == [theirs, job]
+    assert VERSION_37.incoming(CLAIMS, sent) == claim
+    listed = {"kind": "ResourceClaimList", "items": [sent]}
+    assert VERSION_37.incoming_list(CLAIMS, listed)["items"] == [claim]
+    assert ServerVersion.of(36, ()).outgoing(CLAIMS, claim) is claim

@@ -10,8 +10,8 @@ import math
 from collections import Counter
 
 import pytest
+from preemption_objects import gang, going, levels, nominated, occupied, occupied_by_gang
 from scheduler_bench import PODS, Bench, play
-from test_live_preemption import gang, going, levels, nominated
 
 
 class Requests:
@@ -59,12 +59,7 @@ def test_preemptor_that_loses_its_nomination_evicts_elsewhere() -> None:
     """While its victim drains somebody more important comes, takes the place, and the first one preempts again."""
 
     async def scenario(bench: Bench) -> None:
-        await levels(bench)
-        for node in ("n1", "n2"):
-            await bench.node(node)
-        for name in ("a", "b"):
-            await bench.pod(name, cpu="4", priorityClassName="low")
-        await bench.eventually_bound("a", "b", seconds=1)
+        await occupied(bench, "a", "b")
         await bench.pod("urgent", cpu="4", priorityClassName="high")
         await asyncio.sleep(2)
         (first,) = await going(bench)
@@ -86,10 +81,7 @@ def test_preemptor_that_loses_its_nomination_evicts_elsewhere() -> None:
 
 def test_failed_deletion_of_victim_is_repeated() -> None:
     async def scenario(bench: Bench) -> None:
-        await levels(bench)
-        await bench.node()
-        await bench.pod("old", cpu="4", priorityClassName="low")
-        await bench.eventually_bound("old", seconds=1)
+        await occupied(bench, "old")
         requests = Requests(bench, "old", 1)
         await bench.pod("urgent", cpu="4", priorityClassName="high")
         await asyncio.sleep(2)
@@ -107,11 +99,7 @@ def test_group_with_undeletable_pod_is_evicted_eventually(stubborn: int, others:
     """The others go at once (the last one after all others), and this one as soon as it can; each is marked once."""
 
     async def scenario(bench: Bench) -> None:
-        await levels(bench)
-        for node in ("n1", "n2", "n3"):
-            await bench.node(node)
-        old = await gang(bench, "old", 3, "low", mode="PodGroup")
-        await bench.eventually_bound(*old, seconds=1)
+        old = await occupied_by_gang(bench, "old", 3)
         requests = Requests(bench, f"old-{stubborn}", math.inf)
         new = await gang(bench, "new", 3, "high")
         await asyncio.sleep(10)

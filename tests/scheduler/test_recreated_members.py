@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler_bench import state_of
+
 from haru.engine import SchedulerCache
 from haru.engine.state import GroupKey, MemberDecision, PodKey
 from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
@@ -65,7 +67,7 @@ async def test_member_with_name_of_failed_one_does_not_count_twice() -> None:
     group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "spec": policy}
     cluster.apply({**group, "metadata": {"name": "gang", "namespace": "ns", "uid": "g"}})
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {}})
-    carrier = BindingCycle(cluster, binder, listener, lambda _: None, workload_claims=True)  # type: ignore[arg-type]
+    carrier = BindingCycle(state_of(cluster), binder, listener, lambda _: None)  # type: ignore[arg-type]
     binder.failing = {"old"}
     cluster.apply(pod("a", "a"))
     cluster.apply(pod("b", "old"))

@@ -266,24 +266,6 @@ def test_failed_reservation_of_one_member_binds_none() -> None:
     play(scenario)
 
 
-def test_metrics_have_kube_scheduler_names() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.node()
-        await bench.pod("p")
-        await bench.eventually_bound("p")
-        text = bench.scheduler.metrics.text().decode()
-        for name in (
-            'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0',
-            "scheduler_scheduling_algorithm_duration_seconds_count 1.0",
-            "scheduler_scheduling_attempt_duration_seconds_count",
-            'scheduler_pending_pods{queue="unschedulable"} 0.0',
-            "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 0.0",
-        ):
-            assert name in text
-
-    play(scenario)
-
-
 def test_stopped_scheduler_leaves_no_tasks() -> None:
     async def scenario(bench: Bench) -> None:
         await half_bound(bench)

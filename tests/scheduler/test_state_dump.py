@@ -6,14 +6,15 @@ import asyncio
 import logging
 
 import pytest
-from scheduler_bench import NS, Bench, kind, play
+from scheduler_bench import NS, Bench, play
 
 from haru.engine import SchedulerCache
+from haru.kube.kinds import known_kind
 from haru.scheduler.debugger import capture, compare, write
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 from haru.scheduler.settings import Fairness
 
-PRIORITIES = kind("scheduling.k8s.io/v1", "PriorityClass")
+PRIORITIES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
 def dumped(bench: Bench) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, kind, play
+from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, play
+
+from haru.kube.kinds import known_kind
 
 Step = Callable[[Bench], Awaitable[Any]]
 
@@ -117,8 +119,8 @@ def test_end_of_nomination_wakes_pod() -> None:
     play(scenario)
 
 
-VOLUME_CLAIMS = kind("v1", "PersistentVolumeClaim")
-VOLUMES = kind("v1", "PersistentVolume")
+VOLUME_CLAIMS = known_kind("v1", "PersistentVolumeClaim")
+VOLUMES = known_kind("v1", "PersistentVolume")
 
 
 def test_volume_claim_wakes_only_pod_that_names_it() -> None:

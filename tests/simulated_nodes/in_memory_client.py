@@ -13,9 +13,10 @@ from haru.embedded.options import parse_profiles
 from haru.kube import schema
 from haru.kube.errors import StatusError, already_exists_error, conflict_error, not_found_error
 from haru.kube.kinds import Kind
+from haru.kube.meta import labels_of
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
-from haru.kube.selectors import parse_field_selector
+from haru.kube.selectors import parse_field_selector, parse_label_selector
 
 Obj = dict[str, Any]
 
@@ -82,11 +83,17 @@ class InMemoryClient(ApiClient):
 
     async def list(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "", limit: int = 0, resource_version: str = "") -> Obj:  # fmt: skip # noqa: E501
         selector = parse_field_selector(field_selector)
-        items = [o for (plural, _, _), o in self.objects.items() if plural == kind.plural and selector.matches(kind, o)]
+        labels = parse_label_selector(label_selector)
+        items = [
+            found
+            for (plural, _, _), found in self.objects.items()
+            if plural == kind.plural and selector.matches(kind, found) and labels.matches(labels_of(found))
+        ]
         return {"metadata": {"resourceVersion": str(self.revision)}, "items": copy.deepcopy(items)}
 
     async def watch(self, kind: Kind, namespace: str = "", resource_version: str = "", label_selector: str = "", field_selector: str = "", bookmarks: bool = True, timeout_seconds: int = 0, opened: Any = lambda: None) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override] # fmt: skip # noqa: E501
         selector = parse_field_selector(field_selector)
+        labels = parse_label_selector(label_selector)
         opened()
         since = int(resource_version)
         position = 0
@@ -96,7 +103,7 @@ class InMemoryClient(ApiClient):
                 type_, plural, obj = self.history[position]
                 position += 1
                 newer = int(obj["metadata"]["resourceVersion"]) > since
-                if plural == kind.plural and newer and selector.matches(kind, obj):
+                if plural == kind.plural and newer and selector.matches(kind, obj) and labels.matches(labels_of(obj)):
                     yield type_, copy.deepcopy(obj)
             await changed.wait()
 

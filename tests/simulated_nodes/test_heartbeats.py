@@ -16,6 +16,7 @@ import pytest
 from in_memory_client import InMemoryClient, named
 
 import virtual_time
+from haru.client.api import ApiClient
 from haru.clock import Clock
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.identity import ADMIN
@@ -35,49 +36,77 @@ class Recorder:
         pass
 
 
+class Hasty(ApiClient):
+    """A view of an API whose writes are given up after a while."""
+
+    def __init__(self, api: Api, timeout: float) -> None:
+        self._api, self._seconds = api, timeout
+
+    async def create(self, *args: Any, **options: Any) -> Obj:
+        async with asyncio.timeout(self._seconds):
+            return await self._api.create(*args, **options)
+
+    async def patch(self, *args: Any, **options: Any) -> Obj:
+        async with asyncio.timeout(self._seconds):
+            return await self._api.patch(*args, **options)
+
+
 class Api(InMemoryClient):
     """An API that can be away, and slow with some kinds; it notes when each Lease was renewed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.away = asyncio.Event()
+        self.silent = asyncio.Event()
         self.slow: dict[str, float] = {}
         self.renewals: dict[str, list[float]] = defaultdict(list)
+
+    def hasty(self, timeout: float) -> ApiClient:
+        return Hasty(self, timeout)
 
     def _check(self) -> None:
         if self.away.is_set():
             raise ConnectionError("away")
 
-    async def list(self, *args: Any, **options: Any) -> Obj:
+    async def _reach(self) -> None:
+        """Connections that were open when the network broke stay open, and nothing ever comes on them."""
         self._check()
+        if self.silent.is_set():
+            await asyncio.sleep(30)
+            raise TimeoutError("silent")
+
+    async def list(self, *args: Any, **options: Any) -> Obj:
+        await self._reach()
         return await super().list(*args, **options)
 
     async def get(self, *args: Any, **options: Any) -> Obj:
-        self._check()
+        await self._reach()
         return await super().get(*args, **options)
 
     async def watch(self, *args: Any, **options: Any) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override]
-        self._check()
+        await self._reach()
         events = aiter(super().watch(*args, **options))
-        gone = asyncio.ensure_future(self.away.wait())
+        gone, mute = asyncio.ensure_future(self.away.wait()), asyncio.ensure_future(self.silent.wait())
         while True:
             event = asyncio.ensure_future(anext(events))
             try:
-                await asyncio.wait({event, gone}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({event, gone, mute}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if not event.done():
                     event.cancel()
             self._check()
+            if mute.done():
+                await asyncio.Event().wait()
             yield event.result()
 
     async def create(self, kind: Kind, obj: Obj, *args: Any, **options: Any) -> Obj:
-        self._check()
+        await self._reach()
         created = await super().create(kind, obj, *args, **options)
         self._note(kind, created)
         return created
 
     async def patch(self, kind: Kind, name: str, *args: Any, **options: Any) -> Obj:
-        self._check()
+        await self._reach()
         await asyncio.sleep(self.slow.get(kind.plural, 0.0))
         patched = await super().patch(kind, name, *args, **options)
         self._note(kind, patched)
@@ -103,6 +132,26 @@ class Api(InMemoryClient):
         """The longest time that a node's Lease was not renewed, up to now."""
         now = asyncio.get_running_loop().time()
         return max(b - a for times in self.renewals.values() for a, b in zip(times, [*times[1:], now], strict=True))
+
+
+class Shared(Api):
+    """An API on a processor that all requests share evenly: a request takes its seconds times how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy_seconds = 0.0
+        self._present = 0
+
+    async def patch(self, *args: Any, **options: Any) -> Obj:
+        left = self.busy_seconds
+        self._present += 1
+        try:
+            while left > 1e-9:
+                await asyncio.sleep(0.05)
+                left -= 0.05 / self._present
+        finally:
+            self._present -= 1
+        return await super().patch(*args, **options)
 
 
 @contextlib.asynccontextmanager
@@ -158,6 +207,46 @@ def test_nodes_are_ready_within_10_seconds_after_api_outage(count: int, given_up
             before = sum(map(len, api.renewals.values()))
             await asyncio.sleep(20)
             assert sum(map(len, api.renewals.values())) - before <= 2 * count + 1
+
+    virtual_time.run(story())
+
+
+@pytest.mark.parametrize(("count", "given_up_after"), [(1, 0.0), (16, 0.0), (16, 5.0), (60, 9.5)])
+def test_nodes_are_ready_within_10_seconds_after_a_partition_that_closed_no_connection(
+    count: int, given_up_after: float
+) -> None:
+    """A node controller that comes back later than the kubelets gives up nodes that have reported already."""
+
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, f"cpu:{count}"):
+            await asyncio.sleep(60)
+            api.silent.set()
+            await asyncio.sleep(75)
+            await api.give_up(*names(count))
+            await asyncio.sleep(2)
+            api.silent.clear()
+            await asyncio.sleep(given_up_after)
+            await api.give_up(*names(count))
+            await asyncio.sleep(max(10 - given_up_after, 1.0))
+            assert [name for name in names(count) if not api.is_ready(name)] == []
+
+    virtual_time.run(story())
+
+
+def test_nodes_become_ready_on_a_machine_that_serves_few_requests_at_a_time() -> None:
+    """Requests share one processor: all together take longer, and who gives one up has wasted its share."""
+
+    async def story() -> None:
+        api = Shared()
+        async with fleet(api, "cpu:200"):
+            await asyncio.sleep(60)
+            loop: Any = asyncio.get_running_loop()
+            api.busy_seconds = 0.09
+            loop._virtual.now += 75  # the process was stopped
+            await api.give_up(*names(200))
+            await asyncio.sleep(60)
+            assert [name for name in names(200) if not api.is_ready(name)] == []
 
     virtual_time.run(story())
 

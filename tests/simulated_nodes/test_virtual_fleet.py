@@ -159,7 +159,7 @@ async def test_pod_runs_until_deleted() -> None:
     [
         ({"simulated.haru.dev/run-seconds": "0"}, "Succeeded", "Completed", 0),
         ({"simulated.haru.dev/fail": "0"}, "Failed", "Error", 1),
-        ({"simulated.haru.dev/fail": "OOMKilled: out of memory"}, "Failed", "OOMKilled", 1),
+        ({"simulated.haru.dev/fail": "OOMKilled: out of memory"}, "Failed", "OOMKilled", 137),
         ({"simulated.haru.dev/fail": "Xid", "simulated.haru.dev/run-seconds": "0"}, "Failed", "Xid", 1),
         ({"simulated.haru.dev/fail": "0", "simulated.haru.dev/exit-code": "42"}, "Failed", "Error", 42),
     ],
@@ -360,3 +360,32 @@ async def test_transient_failures_are_retried_and_foreign_nodes_ignored() -> Non
         await stage.pod("elsewhere", node="real-node")
         await stage.phase("p", "Running")
         assert (stage.stored("elsewhere") or {})["status"]["phase"] == "Pending"
+
+
+async def test_commands_of_containers_decide_how_pods_end() -> None:
+    stage = Stage("cpu:1")
+    failing = [{"name": "c", "image": "i", "command": ["sh", "-c", "sleep 5; exit 3"]}]
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", containers=failing, restartPolicy="Never")
+        await stage.phase("p", "Running")
+        assert stage.stored("p")["status"]["podIP"].startswith("10.")  # type: ignore[index]
+        stage.clock.now += timedelta(seconds=6)
+        stage.fleet.pods.sync_node("cpu-0")  # type: ignore[union-attr]
+        failed = await stage.phase("p", "Failed")
+        ended = failed["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert (ended["exitCode"], ended["finishedAt"]) == (3, "2026-01-01T00:00:05Z")
+    assert stage.reasons("p") == ["Pulled", "Created", "Started"]
+
+
+async def test_pod_whose_image_cannot_be_pulled_stays_pending_until_its_image_changes() -> None:
+    stage = Stage("cpu:1")
+    unknown = [{"name": "c", "image": "registry.invalid/train:1"}]
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", containers=unknown)
+        pod = await stage.client.until(lambda: (p := stage.stored("p")) and p["status"].get("containerStatuses") and p)
+        assert pod["status"]["phase"] == "Pending" and pod["status"]["startTime"]
+        assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
+        images = {"spec": {"containers": [{"name": "c", "image": "registry.example.com/train:1"}]}}
+        await stage.client.patch(PODS, "p", images, "default", type="strategic")
+        await stage.phase("p", "Running")
+    assert "Pulling" in stage.reasons("p") and stage.reasons("p")[-1] == "Started"

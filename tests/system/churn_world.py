@@ -16,8 +16,6 @@ from typing import Any
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
-from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
@@ -34,13 +32,13 @@ from haru.controllers.objects import (
 )
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
-from haru.kube.kinds import Kind, by_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
-from haru.storage import SqliteStore
+from virtual_server import started_server
 
 Obj = dict[str, Any]
 NS, DRIVER = "default", "test.example.com"
@@ -130,19 +128,7 @@ class ChurnWorld:
             await self._stop()
 
     async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        store = SqliteStore(":memory:", clock=loop.time)
-        users = {"admin": UserInfo("admin", ("system:masters",))}
-        runtime = {"api/all": True}
-        config = ServerConfig(
-            store=store,
-            gates=self._gates,
-            runtime_config=runtime,
-            authentication=AuthenticationOptions(tokens=users),
-            clock=virtual_time.now,
-        )
-        self.server = ApiServer(config)
-        await self.server.start()
+        self.server = await started_server(self._gates)
         self.admin = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
         self.faulty = FaultyApi(self.server, random.Random(self.seed + 1), 0.0)
         await self._furnish()
@@ -205,10 +191,10 @@ class ChurnWorld:
         for name in (NS, "kube-system"):
             await _maybe(self._create(NAMESPACES, {"metadata": {"name": name}}))
         await _maybe(self._create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}))
-        await self._create(_kind("resource.k8s.io/v1", "DeviceClass"), {"metadata": {"name": "card"}, "spec": {}})
+        await self._create(known_kind("resource.k8s.io/v1", "DeviceClass"), {"metadata": {"name": "card"}, "spec": {}})
         for name, value in LEVELS.items():
             await self._create(
-                _kind("scheduling.k8s.io/v1", "PriorityClass"), {"metadata": {"name": name}, "value": value}
+                known_kind("scheduling.k8s.io/v1", "PriorityClass"), {"metadata": {"name": name}, "value": value}
             )
         for count in (1, 2, 4, 99):
             request = {"name": "r", "exactly": {"deviceClassName": "card", "count": min(count, 32)}}
@@ -430,12 +416,6 @@ class ChurnWorld:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _kind(api_version: str, name: str) -> Kind:
-    kind = by_kind(api_version, name)
-    assert kind is not None
-    return kind
 
 
 async def _maybe(work: Awaitable[Any]) -> None:

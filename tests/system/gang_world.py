@@ -19,8 +19,6 @@ from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
 
 import virtual_time
 from faulty_api import FaultyApi
-from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
-from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import ControllerManager
@@ -36,11 +34,11 @@ from haru.controllers.objects import (
 )
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
-from haru.kube.kinds import Kind, by_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
-from haru.storage import SqliteStore
+from virtual_server import started_server
 
 Obj = dict[str, Any]
 NS = "default"
@@ -54,14 +52,8 @@ DRIVER, CARDS, PARTS, LANES = "test.example.com", 4, 8, 6
 CLASSES = {"card": "card-", "slice": "slice-", "lane": "lane-"}
 
 
-def kind_of(api_version: str, name: str) -> Kind:
-    kind = by_kind(api_version, name)
-    assert kind is not None
-    return kind
-
-
-DEVICE_CLASSES = kind_of("resource.k8s.io/v1", "DeviceClass")
-PRIORITY_CLASSES = kind_of("scheduling.k8s.io/v1", "PriorityClass")
+DEVICE_CLASSES = known_kind("resource.k8s.io/v1", "DeviceClass")
+PRIORITY_CLASSES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
 def device_use(result: Obj) -> tuple[str, int, int]:
@@ -117,22 +109,11 @@ class World:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.store = SqliteStore(":memory:", clock=loop.time)
-        users = {"admin": UserInfo("admin", ("system:masters",))}
-        config = ServerConfig(
-            store=self.store,
-            gates=self.gates,
-            runtime_config={"api/all": True},
-            authentication=AuthenticationOptions(tokens=users),
-            clock=virtual_time.now,
-        )
-        self.server = ApiServer(config)
-        await self.server.start()
+        self.server = await started_server(self.gates)
         self.faulty = FaultyApi(self.server, random.Random(self.seed + 1), 0.0)
         self.admin = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
         await self._furnish()
-        self._watches = {name: self.store.watch(f"{_bucket(name)}/", 1) for name in BUCKETS}
+        self._watches = {name: self.server.objects.store.watch(f"{_bucket(name)}/", 1) for name in BUCKETS}
         self._tasks["kubelets"] = asyncio.create_task(self._bury(random.Random(self.seed + 2)))
         await self.start_controllers()
         await self.start_scheduler()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,9 @@ from haru_process import ACCELERATOR_GATES, Api, Process, Up, component, devices
 Obj = dict[str, Any]
 WORKERS = 4
 TAKE_OVER = 20.0
+# A third of the default durations: what is promised for those holds for these even on a slow machine.
+ELECTION = tuple(f"--leader-elect-{name}" for name in ("lease-duration=6s", "renew-deadline=4s", "retry-period=1s"))
+FLAGS = ("--feature-gates", ACCELERATOR_GATES, "--scheduler-name", "default-scheduler")
 
 
 def _leader(api: Api) -> str:
@@ -37,9 +39,8 @@ def test_standby_scheduler_takes_over_after_kill(tmp_path: Path) -> None:
     schedulers: dict[int, tuple[Process, int]] = {}
     try:
         for number in range(2):
-            flags = ("--feature-gates", ACCELERATOR_GATES, "--scheduler-name", "default-scheduler")
             started = component(
-                tmp_path, "scheduler", data / "scheduler.kubeconfig", *flags, name=f"scheduler-{number}"
+                tmp_path, "scheduler", data / "scheduler.kubeconfig", *FLAGS, *ELECTION, name=f"scheduler-{number}"
             )
             schedulers[started[0].process.pid] = started
         api = up.api
@@ -53,12 +54,10 @@ def test_standby_scheduler_takes_over_after_kill(tmp_path: Path) -> None:
         until("the first pods are bound", lambda: any(p["spec"].get("nodeName") for p in api.list("pods", "default")))
         killed, _ = schedulers.pop(pid)
         killed.stop(signal.SIGKILL)
-        died = time.monotonic()
         _check(api, bound)
         for number in range(2):
             api.create(job(f"after-{number}", WORKERS, template="one"), "default")
         until("another one leads", lambda: _leader(api) not in ("", holder), TAKE_OVER)
-        assert time.monotonic() - died < TAKE_OVER
         until("every gang runs", lambda: _all_run(api, bound), 60)
         [(_, port)] = schedulers.values()
         assert health(port, "/readyz") == (200, "ok")
@@ -78,14 +77,13 @@ def _all_run(api: Api, bound: dict[str, str]) -> bool:
 def _a_clean_stop_hands_over_at_once(
     home: Path, data: Path, api: Api, schedulers: dict[int, tuple[Process, int]]
 ) -> None:
-    """A leader that is asked to stop gives its Lease up: nobody waits for it to run out."""
-    flags = ("--feature-gates", ACCELERATOR_GATES, "--scheduler-name", "default-scheduler")
-    successor = component(home, "scheduler", data / "scheduler.kubeconfig", *flags, name="scheduler-2")
+    """A leader that is asked to stop gives its Lease up: nobody waits for it to run out, here after 15 s."""
+    successor = component(home, "scheduler", data / "scheduler.kubeconfig", *FLAGS, name="scheduler-2")
     until("the successor listens", lambda: health(successor[1], "/healthz")[0] == 200)
     [(pid, (leader, _))] = schedulers.items()
     assert leader.stop() == 0
     del schedulers[pid]
     schedulers[successor[0].process.pid] = successor
     wanted = f"_{successor[0].process.pid}_"
-    until("the successor leads", lambda: wanted in _leader(api), 6)
+    until("the successor leads", lambda: wanted in _leader(api), 12)
     api.create(pod_group("late", 1), "default")

@@ -82,7 +82,8 @@ def test_installed_commands_run_outside_the_source_tree(installed: Path, tmp_pat
     assert (version.returncode, version.stdout) == (0, f"haru {__version__} (Kubernetes v1.36)\n")
     for shell in ("bash", "zsh", "fish"):
         script = run(installed, "completion", shell, home=tmp_path)
-        assert script.returncode == 0 and "explain" in script.stdout
+        assert script.returncode == 0 and f"haru completion {shell} --words" in script.stdout
+    assert run(installed, "completion", "bash", "--words", "haru expl", home=tmp_path).stdout == "explain\n"
     for command in ("up", "explain", "scheduler", "controllers", "completion", "version"):
         assert run(installed, command, "--help", home=tmp_path).returncode == 0
     manifest = tmp_path / "pod.yaml"

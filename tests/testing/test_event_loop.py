@@ -25,11 +25,11 @@ async def test_blocked_loop_records_lag_metrics(caplog: pytest.LogCaptureFixture
     await asyncio.sleep(0.03)
     running.cancel()
     assert 0.55 <= lag.longest < 5.0
-    assert caplog.messages and caplog.messages[0].startswith("the event loop was held up for 0.")
+    assert caplog.messages and caplog.messages[0].startswith("the event loop was held up for ")
     lines = dict(line.split(" ", 1) for line in lag.lines() if not line.startswith("#"))
     assert float(lines["haru_event_loop_lag_longest_seconds"]) == pytest.approx(lag.longest, abs=1e-5)
     late = int(lines["haru_event_loop_lag_seconds_count"]) - int(lines['haru_event_loop_lag_seconds_bucket{le="0.5"}'])
-    assert late == 1
+    assert late >= 1
 
 
 async def test_time_slice_lets_other_tasks_run() -> None:
@@ -44,11 +44,11 @@ async def test_time_slice_lets_other_tasks_run() -> None:
     running = asyncio.create_task(other())
     await asyncio.sleep(0)
     piece, before = TimeSlice(0.01), turns
-    end = time.monotonic() + 0.1
+    end = time.monotonic() + 0.5
     while time.monotonic() < end:
         await piece.shared()
     running.cancel()
-    assert 3 <= turns - before <= 10
+    assert 3 <= turns - before <= 50
 
 
 def test_garbage_collection_is_postponed_and_startup_objects_frozen() -> None:

@@ -80,9 +80,10 @@ def test_cluster_with_cards_allocates_claim(haru_cluster: Cluster) -> None:
 
 def test_wait_timeout_reports_last_state(haru_cluster: Cluster) -> None:
     haru_cluster.apply(POD.replace("spec:\n", "spec:\n  nodeSelector: {no: such}\n", 1))
+    haru_cluster.wait_for("Pod", "worker", lambda pod: pod.get("status", {}).get("conditions"))
     with pytest.raises(WaitTimeoutError) as caught:
-        haru_cluster.wait("Pod", "worker", timeout=1.5)
-    assert "Pod default/worker: Ready=True: not within 1.5 s" in str(caught.value)
+        haru_cluster.wait("Pod", "worker", timeout=0.2)
+    assert "Pod default/worker: Ready=True: not within 0.2 s" in str(caught.value)
     assert "PodScheduled=False (Unschedulable: 0/1 nodes are available" in str(caught.value)
     with pytest.raises(LookupError, match="the cluster serves no 'nonsense'"):
         haru_cluster.get("nonsense", "x")

@@ -60,7 +60,7 @@ def test_advance_lets_an_hour_pass_at_once(haru_cluster: Cluster) -> None:
     for name in ("short", "long", "longer"):
         haru_cluster.wait("Pod", name)
     before, began = haru_cluster.now, time.monotonic()
-    after = haru_cluster.advance(3600)
+    after = haru_cluster.advance(3600, timeout=600)
     assert timedelta(hours=1) <= after - before < timedelta(seconds=3600 + time.monotonic() - began + 1)
     for name, seconds in (("short", 600), ("long", 3000)):
         started, ended = ran(haru_cluster.get("Pod", name))
@@ -74,7 +74,7 @@ def test_advance_lets_an_hour_pass_at_once(haru_cluster: Cluster) -> None:
 
 def test_cron_jobs_and_ttl_follow_advanced_time(haru_cluster: Cluster) -> None:
     haru_cluster.apply(CRON_JOB)
-    haru_cluster.advance(2.5 * 3600)
+    haru_cluster.advance(2.5 * 3600, timeout=600)
     jobs = haru_cluster.list("Job", "default")
     begun = sorted(parse_time(job["metadata"]["creationTimestamp"]) for job in jobs)
     assert {(at.minute, at.second) for at in begun} <= {(0, 0), (0, 1)}
@@ -144,7 +144,7 @@ def relay(haru_cluster: Cluster) -> Iterator[None]:
 def test_external_operator_keeps_up_with_advanced_time(haru_cluster: Cluster) -> None:
     haru_cluster.apply(pod("step-0", 600))
     haru_cluster.wait("Pod", "step-0")
-    haru_cluster.advance(1800 + 10, settle=0.8)
+    haru_cluster.advance(1800 + 10, settle=0.8, timeout=600)
     spans = [ran(haru_cluster.get("Pod", f"step-{number}")) for number in range(3)]
     for (_, ended), (started, _) in itertools.pairwise(spans):
         assert timedelta(0) <= started - ended <= timedelta(seconds=2)
@@ -153,7 +153,7 @@ def test_external_operator_keeps_up_with_advanced_time(haru_cluster: Cluster) ->
 def test_invalid_advance_is_refused(haru_cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="seconds: Invalid value: -1: time does not go back"):
         haru_cluster.advance(-1)
-    with pytest.raises(WaitTimeoutError, match=r"of 1e\+08 s, [0-9.e+]+ are still to pass after 0\.\d+ s of waiting"):
+    with pytest.raises(WaitTimeoutError, match=r"of 1e\+08 s, [0-9.e+]+ are still to pass after [0-9.]+ s of waiting"):
         haru_cluster.advance(1e8, timeout=0.3)
     haru_cluster.advance(1)
 

@@ -222,6 +222,8 @@ def test_repartitioning_displaces_pods_of_removed_devices() -> None:
     found = compare(objects, Repartition("g1", load_profile("dgx-h100-mig-balanced")))
     [entry] = found.displaced
     assert (entry.cause.type, entry.outcome, entry.cause.data["devices"]) == ("DeviceGone", "Restarts", ["g1/gpu-0"])
+    before, after = found.usage["devices gpu.nvidia.com"]
+    assert (before.total, after.total) == (8, 8), "a card counts as one, however it is cut"
     dynamic = compare(objects, Repartition("g1", load_profile("dgx-h100-mig")))
     assert dynamic.displaced == (), "the whole card is among the partitions"
     assert dynamic.usage["devices gpu.nvidia.com"][1].used == 1

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import virtual_time
 from haru.api.admission import settled
 from haru.api.cluster_reader import FORKED_KINDS, list_objects
-from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
-from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import ControllerManager
@@ -33,8 +31,8 @@ from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.scheduler import Scheduler
 from haru.simulated_nodes.fleet import Fleet
-from haru.storage import SqliteStore
 from haru.whatif import AddNodes, Change, Cordon, Delete, Repartition, TaintDevice, TaintNode
+from virtual_server import started_server
 
 Obj = dict[str, Any]
 NS = "default"
@@ -137,15 +135,7 @@ class World:
 
     async def start(self, nodes: Sequence[tuple[Profile, str]]) -> None:
         loop = asyncio.get_running_loop()
-        config = ServerConfig(
-            store=SqliteStore(":memory:", clock=loop.time),
-            gates=self.gates,
-            runtime_config={"api/all": True},
-            authentication=AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))}),
-            clock=virtual_time.now,
-        )
-        self.server = ApiServer(config)
-        await self.server.start()
+        self.server = await started_server(self.gates)
         self.api = self._client()
         for kind, name in _BASE:
             await self._maybe_create(known_kind("v1", kind), {"metadata": {"name": name}})

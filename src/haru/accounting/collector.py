@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states
+from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states, counts_of
 from haru.accounting.history import HOUR, History
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
 from haru.client.api import ApiClient
@@ -28,6 +28,7 @@ from haru.cluster_view import ClusterView, ClusterWatch
 from haru.engine import Features, Options
 from haru.engine.framework import SchedulerGates
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+from haru.explain.card_counts import CardCounts
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class UsageCollector:
         self._intervals = intervals
         self._meter = Meter()
         self._units: Counter[UsageKey] = Counter()
+        self._counts = CardCounts()
         self._before: Counter[UsageKey] = Counter()
         self._tidied = 0
         self._options = Options(
@@ -115,11 +117,16 @@ class UsageCollector:
         """Return the shares now, in thousandths of cards."""
         return self._units
 
+    def counts(self) -> CardCounts:
+        """Return the cards now by the words of the vocabulary."""
+        return self._counts
+
     async def _collect(self) -> None:
         while self._watch.running:
             view, began = self._watch.view(), time.monotonic()
             at = self._now_milliseconds()
-            self._take(await asyncio.to_thread(self._measure, view), at)
+            units, self._counts = await asyncio.to_thread(self._measure, view)
+            self._take(units, at)
             self.looked.set()
             spent = time.monotonic() - began
             await self._pause(max(self._intervals.pause, _PAUSE_FACTOR * spent))
@@ -132,8 +139,9 @@ class UsageCollector:
                     self._write(self._now())
                     wait = min(self._intervals.write, 2 * wait)
 
-    def _measure(self, view: ClusterView) -> Counter[UsageKey]:
-        return amounts(card_states(view.snapshot, self._options, view.layouts.of(view.snapshot.devices.pools)))
+    def _measure(self, view: ClusterView) -> tuple[Counter[UsageKey], CardCounts]:
+        cards = card_states(view.snapshot, self._options, view.layouts.of(view.snapshot.devices.pools))
+        return amounts(cards), counts_of(cards)
 
     async def _pause(self, seconds: float) -> None:
         while seconds > 0:
@@ -191,7 +199,7 @@ class UsageCollector:
 
 
 class _Metrics(Collector):
-    """`haru_device_seconds_total` and `haru_devices`, by namespace, state and driver."""
+    """`haru_device_seconds_total` and `haru_devices`, by namespace, state and driver; `haru_cards` by state."""
 
     def __init__(self, collector: UsageCollector) -> None:
         self._collector = collector
@@ -209,7 +217,10 @@ class _Metrics(Collector):
             seconds.add_metric(key, value / PER_DEVICE_SECOND)
         for key, value in _by_label(self._collector.units()):
             now.add_metric(key, value / WHOLE)
-        return (seconds, now)
+        cards = GaugeMetricFamily("haru_cards", "Accelerator cards; the states are disjoint.", labels=("state",))
+        for word, cards_now in self._collector.counts().words().items():
+            cards.add_metric((word,), cards_now / WHOLE)
+        return (seconds, now, cards)
 
     def describe(self) -> Iterable[Any]:
         """Describe nothing in advance."""

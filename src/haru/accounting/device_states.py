@@ -8,19 +8,19 @@ without a report it is unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from haru.accounting.missed_devices import WaitingWorkloads, missed_use
 from haru.engine import Options, Snapshot
-from haru.engine.dra import Device, DeviceId, PoolUse
+from haru.engine.dra import DeviceId, PoolUse
 from haru.engine.state import PodInfo, workload_of
-from haru.explain.cards import Layout, PoolLayout, layout_of, share_consumed, share_of_card
+from haru.explain.card_counts import WHOLE as WHOLE
+from haru.explain.card_counts import CardCounts, CardPartition, Word, held_parts, held_word
+from haru.explain.cards import Layout, PoolLayout, layout_of
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import IDLE_BELOW_PERCENT, utilization
-
-WHOLE = 1000
 
 HeldState = Literal["Busy", "Idle", "Unused", "Held"]
 FreeState = Literal[
@@ -64,7 +64,7 @@ class HoldingPod(NamedTuple):
 class Part:
     """A part of a card: `share` in thousandths, `device` if it is held, `utilization` in percent if it is known.
 
-    `pods` are those that use what holds it.
+    `pods` are those that use what holds it. `word` is that of `haru.explain.card_counts`.
     """
 
     state: State
@@ -74,6 +74,7 @@ class Part:
     device: str = ""
     utilization: float | None = None
     pods: tuple[HoldingPod, ...] = ()
+    word: Word = "free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,23 @@ class CardState:
 def card_states(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayout] | None = None) -> list[CardState]:
     """List every card of the newest generation of each pool. `layouts` are those of the pools, if known."""
     waiting = WaitingWorkloads(snapshot, options)
-    holders = _Holders(snapshot)
+    holders, partition = _Holders(snapshot), CardPartition(snapshot, options)
     pools = snapshot.devices.pools
     found = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
     return [
-        _card_state(card, known, snapshot.allocated.use(known.pool.key), waiting, holders)
+        _card_state(card, known, snapshot.allocated.use(known.pool.key), waiting, holders, partition)
         for known in found
         for card in known.cards
     ]
+
+
+def counts_of(cards: Iterable[CardState]) -> CardCounts:
+    """Sum the shares by word."""
+    found: Counter[Word] = Counter()
+    for card in cards:
+        for part in card.parts:
+            found[part.word] += part.share
+    return CardCounts.of(found)
 
 
 def amounts(cards: Iterable[CardState]) -> Counter[UsageKey]:
@@ -111,47 +121,28 @@ def amounts(cards: Iterable[CardState]) -> Counter[UsageKey]:
 
 
 def _card_state(
-    card: Layout, known: PoolLayout, use: PoolUse, waiting: WaitingWorkloads, holders: _Holders
+    card: Layout,
+    known: PoolLayout,
+    use: PoolUse,
+    waiting: WaitingWorkloads,
+    holders: _Holders,
+    partition: CardPartition,
 ) -> CardState:
     key = known.pool.key
-    held = _held(card, key.driver, key.pool, use, holders)
-    rest = WHOLE - sum(part.share for part in held)
-    parts = list(held)
-    if rest:
-        missed = missed_use(waiting, str(key), card.devices)
-        parts.append(Part("Free", rest) if missed is None else Part(missed.state, rest, missed.namespace, missed.owner))
-    return CardState(card.node, key.driver, key.pool, card.name, card.product, tuple(parts))
-
-
-def _held(card: Layout, driver: str, pool: str, use: PoolUse, holders: _Holders) -> list[Part]:
-    """List the held parts of a card, never more than the card."""
-    sizes: list[tuple[float, str, Device]] = []
-    for device in card.devices if use.devices or use.shares else ():
-        if device.name not in use.devices and device.name not in use.shares:
-            continue
-        size = share_of_card(card, device)
-        claims = use.devices.get(device.name, ())
-        sizes += [(size / len(claims), claim, device) for claim in claims]
-        sizes += [
-            (size * share_consumed(device, dict(share.consumed)), share.holder, device)
-            for share in use.shares.get(device.name, ())
-        ]
-    shares = fitted([round(size * WHOLE) for size, _, _ in sizes])
-    return [
-        holders.part(claim, DeviceId(driver, pool, device.name), share)
-        for share, (_, claim, device) in zip(shares, sizes, strict=True)
-        if share
+    parts = [
+        holders.part(claim, DeviceId(key.driver, key.pool, device.name), share)
+        for claim, device, share in held_parts(card, use)
     ]
-
-
-def fitted(shares: Sequence[int]) -> list[int]:
-    """Scale shares down if they are more than a card together."""
-    total = sum(shares)
-    if total <= WHOLE:
-        return list(shares)
-    scaled = [share * WHOLE // total for share in shares]
-    lost = sorted(range(len(shares)), key=lambda n: (-(shares[n] * WHOLE % total), n))[: WHOLE - sum(scaled)]
-    return [share + (number in lost) for number, share in enumerate(scaled)]
+    rest = WHOLE - sum(part.share for part in parts)
+    if rest:
+        missed, word = missed_use(waiting, str(key), card.devices), partition.rest_word(card, known, use)
+        free = Part("Free", rest, word=word)
+        parts.append(
+            free
+            if missed is None
+            else replace(free, state=missed.state, namespace=missed.namespace, owner=missed.owner)
+        )
+    return CardState(card.node, key.driver, key.pool, card.name, card.product, tuple(parts))
 
 
 class _Holders:
@@ -171,7 +162,7 @@ class _Holders:
             state = "Busy" if percent >= IDLE_BELOW_PERCENT else "Idle"
         elif not users:
             state = "Unused"
-        return Part(state, share, namespace, owner, device.device, percent, pods)
+        return Part(state, share, namespace, owner, device.device, percent, pods, held_word(percent))
 
     def _of(self, path: str) -> tuple[list[PodInfo], str, tuple[HoldingPod, ...]]:
         found = self._users.get(path)

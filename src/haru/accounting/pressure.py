@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.accounting.device_states import HoldingPod
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 Uid = str
 
 _AVERAGES = ("avg10", "avg60", "avg300")

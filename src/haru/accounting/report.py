@@ -6,15 +6,37 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
 
-from haru.accounting.device_states import HELD, MISSED, WHOLE, CardState, HoldingPod, State, UsageKey, amounts
+from haru.accounting.device_states import (
+    HELD,
+    MISSED,
+    WHOLE,
+    CardState,
+    HoldingPod,
+    State,
+    UsageKey,
+    amounts,
+    counts_of,
+)
 from haru.accounting.ledger import PER_DEVICE_SECOND, Total
 from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, highest
-
-Obj = dict[str, Any]
+from haru.engine.dra import DoubleAllocation
+from haru.explain.card_counts import WORDS, CardCounts, Word, counts_text
+from haru.kube.meta import Obj
 
 NOBODY = ""
+API_VERSION = "haru.dev/v1alpha2"
+OLD_API_VERSION = "haru.dev/v1alpha1"
+"""Without the words of the vocabulary; served for one release more."""
+API_VERSIONS = (API_VERSION, OLD_API_VERSION)
+_WORDS: Mapping[str, Word] = {
+    "Busy": "inUse",
+    "Idle": "idle",
+    "Unused": "unmeasured",
+    "Held": "unmeasured",
+    "Tainted": "unavailable",
+}
+"""The words of states, as far as states say them."""
 _MOST_LINES = 40
 _MOST_NODES = 3
 _UNKNOWN = "-"
@@ -49,6 +71,14 @@ class Row:
         return sum(self.by_state.get(state, 0.0) for state in HELD)
 
     @property
+    def held_words(self) -> dict[str, float]:
+        """What it holds by measured utilization: `idle`, `inUse`, `unmeasured`."""
+        found = dict.fromkeys(("idle", "inUse", "unmeasured"), 0.0)
+        for state in HELD:
+            found[_WORDS[state]] += self.by_state.get(state, 0.0)
+        return found
+
+    @property
     def missed(self) -> float:
         """What was free, and compatible, while it waited."""
         return sum(self.by_state.get(state, 0.0) for state in MISSED)
@@ -59,7 +89,8 @@ class Usage:
     """Device usage: now in cards, or over a time (`since` is set) in device-hours.
 
     `by_state` is unfiltered, `rows` are filtered. Now only: `cards` is every card, `pods` the holders by namespace and
-    owner of their rows, `pressures` the pressure on these pods if it was read.
+    owner of their rows, `pressures` the pressure on these pods if it was read, `twice` the devices that several claims
+    hold although they cannot.
     """
 
     by_state: Mapping[str, float]
@@ -71,6 +102,25 @@ class Usage:
     cards: tuple[CardState, ...] = field(default=(), repr=False)
     pods: Mapping[tuple[str, str], tuple[HoldingPod, ...]] = field(default_factory=dict, repr=False)
     pressures: Pressures = field(default=Pressures({}, {}), repr=False)
+    twice: tuple[DoubleAllocation, ...] = field(default=(), repr=False)
+    partition: CardCounts | None = field(default=None, repr=False)
+    api_version: str = API_VERSION
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """The sums of the vocabulary, in cards or device-hours; over a time by state, where nothing else is known."""
+        if self.partition is not None:
+            return self.partition.as_dict()
+        found = dict.fromkeys(WORDS, 0.0)
+        for state, value in self.by_state.items():
+            found[_WORDS.get(state, "free")] += value
+        held = {word: found[word] for word in ("idle", "inUse", "unmeasured")}
+        sums = {"free": found["free"], "reserved": found["reserved"], "held": sum(held.values()), **held}
+        return {"total": sum(found.values()), **sums, "unavailable": found["unavailable"]}
+
+    def in_version(self, api_version: str) -> Usage:
+        """Return the same, whose `as_dict` is of another of `API_VERSIONS`."""
+        return replace(self, api_version=api_version)
 
     @property
     def devices(self) -> float:
@@ -98,20 +148,26 @@ class Usage:
         return [pod for (namespace, _), pods in self.pods.items() if namespace == row.namespace for pod in pods]
 
     def as_dict(self) -> Obj:
-        """The DeviceUsage object of haru.dev/v1alpha1, as `haru top -o json` prints it."""
-        told: Obj = {"apiVersion": "haru.dev/v1alpha1", "kind": "DeviceUsage"}
+        """The DeviceUsage object of `api_version`, as `haru top -o json` prints it."""
+        is_new = self.api_version != OLD_API_VERSION
+        told: Obj = {"apiVersion": self.api_version, "kind": "DeviceUsage"}
         if self.since:
             told |= {"since": self.since, "until": self.until, "unit": "device-hours"}
             told |= {"windowSeconds": self.window_seconds, "observedSeconds": self.observed_seconds}
         else:
             told |= {"unit": "devices"}
+        if is_new:
+            told["counts"] = {word: _plain(value) for word, value in self.counts.items()}
         told["total"] = _plain(self.devices)
         told["states"] = {state: _plain(value) for state, value in self.by_state.items()}
-        told["namespaces"] = [_row(row) for row in self.namespaces]
-        told["owners"] = [_row(row) for row in self.rows if row.owner]
+        told["namespaces"] = [_row(row, is_new) for row in self.namespaces]
+        told["owners"] = [_row(row, is_new) for row in self.rows if row.owner]
         if not self.since:
-            told["devices"] = [_card(card) for card in self.cards]
+            told["devices"] = [_card(card, is_new) for card in self.cards]
             told["pods"] = [_pod(pod, who[1], self.pressures) for who, pods in self.pods.items() for pod in pods]
+            told["devicesAllocatedTwice"] = [
+                {"device": str(one.device), "claims": list(one.claims), "exceeded": one.exceeded} for one in self.twice
+            ]
             told["pressureErrors"] = [{"node": n, "message": why} for n, why in self.pressures.failed.items()]
         return told
 
@@ -136,7 +192,8 @@ def usage_now(cards: Sequence[CardState], chosen: Filter | None = None) -> Usage
     found = {key: units / WHOLE for key, units in amounts(cards).items()}
     listed = tuple(cards) if chosen is None or chosen == Filter() else _matching(cards, chosen)
     rows = _rows(found, chosen or Filter())
-    return Usage(_by_state(found), rows, cards=listed, pods=_pods(listed, {(row.namespace, row.owner) for row in rows}))
+    pods = _pods(listed, {(row.namespace, row.owner) for row in rows})
+    return Usage(_by_state(found), rows, cards=listed, pods=pods, partition=counts_of(cards))
 
 
 def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
@@ -194,10 +251,11 @@ def _sorted_rows(amounts: Iterable[tuple[str, str, str, float]]) -> tuple[Row, .
     return tuple(sorted(rows, key=lambda r: (-r.held, -r.missed, r.namespace, r.owner)))
 
 
-def _row(row: Row) -> Obj:
+def _row(row: Row, is_new: bool) -> Obj:
     named = {"namespace": row.namespace} | ({"owner": row.owner} if row.owner else {})
     states = {state: _plain(value) for state, value in row.by_state.items()}
-    return {**named, "held": _plain(row.held), "missed": _plain(row.missed), "states": states}
+    words = {word: _plain(value) for word, value in row.held_words.items()} if is_new else {}
+    return {**named, "held": _plain(row.held), **words, "missed": _plain(row.missed), "states": states}
 
 
 _PRESSED = {"memory pressure": "memory", "I/O pressure": "io"}
@@ -205,13 +263,13 @@ _PRESSED = {"memory pressure": "memory", "I/O pressure": "io"}
 
 def _columns(usage: Usage) -> tuple[str, ...]:
     pressed = () if usage.since else tuple(_PRESSED)
-    return ("owner", "held", "busy", "idle", "unknown", *pressed, "free while it waited", "why")
+    return ("owner", "held", "in use", "idle", "unmeasured", *pressed, "free while it waited", "why")
 
 
 def _cells(usage: Usage, row: Row) -> list[str]:
-    idle = row.by_state.get("Idle", 0.0) + row.by_state.get("Unused", 0.0)
+    words = row.held_words
     why = [(row.by_state[state], state) for state in MISSED if row.by_state.get(state)]
-    held = (row.held, row.by_state.get("Busy", 0.0), idle, row.by_state.get("Held", 0.0))
+    held = (row.held, words["inUse"], words["idle"], words["unmeasured"])
     pods = usage.pods_of(row)
     pressed = [] if usage.since else [_pressed(pods, usage.pressures, resource) for resource in _PRESSED.values()]
     reasons = ", ".join(f"{state} {_number(v)}" for v, state in sorted(why)[::-1])
@@ -234,11 +292,13 @@ def _lines(usage: Usage) -> Iterable[str]:
         seen = usage.observed_seconds or 0.0
         window = usage.window_seconds or 0.0
         yield f"from {usage.since} to {usage.until}, of which {_share(seen, window)} was observed"
-    yield (
-        f"{_number(usage.devices)} {unit}"
-        + (": " if usage.by_state else "")
-        + ", ".join(f"{_number(value)} {state}" for state, value in usage.by_state.items())
-    )
+    yield f"{_number(usage.devices)} {unit}" + (f": {counts_text(usage.counts)}" if usage.by_state else "")
+    missed = [f"{_number(usage.by_state[state])} {state}" for state in MISSED if usage.by_state.get(state)]
+    if missed:
+        yield f"not used while compatible work waits: {', '.join(missed)}"
+    if usage.by_state.get("Unused"):
+        yield f"held by claims that no living pod uses: {_number(usage.by_state['Unused'])}"
+    yield from (f"{conflict}: delete the pod of one of them" for conflict in usage.twice)
     if not usage.rows:
         return
     table = [["NAMESPACE", *(column.upper() for column in _columns(usage))]]
@@ -265,10 +325,10 @@ def _share(seen: float, window: float) -> str:
     return f"{seen / window:.1%}" if window else "nothing"
 
 
-def _card(card: CardState) -> Obj:
+def _card(card: CardState, is_new: bool) -> Obj:
     parts = []
     for part in card.parts:
-        told: Obj = {"state": part.state, "share": part.share / WHOLE}
+        told: Obj = {"state": part.state, "share": part.share / WHOLE} | ({"use": part.word} if is_new else {})
         told |= {"namespace": part.namespace, "owner": part.owner} if part.owner else {}
         told |= {"device": part.device} if part.device else {}
         told |= {"utilizationPercent": part.utilization} if part.device else {}

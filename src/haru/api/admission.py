@@ -6,14 +6,12 @@ Source: the admission plugin Priority and the claim controller of 1.36, as behav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from haru.controllers import claim_names
 from haru.controllers.objects import POD_GROUPS, PODS
 from haru.errors import InputError
 from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _SYSTEM_CLASSES: dict[str, Obj] = {
     "system-cluster-critical": {"value": 2_000_000_000},

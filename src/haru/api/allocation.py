@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 from haru.api.allocation_data import AllocationData, GivenClaim, RefusedOn
@@ -15,8 +14,7 @@ from haru.engine import Features, Snapshot
 from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DoesNotFit, GaveUp, NodeFunnel, NodeView, explain_requests
 from haru.engine.equivalence import Answer, ClaimQuery, NodeClassIndex
 from haru.errors import InputError
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _UNLIMITED = 1 << 60
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
 class GivenClaim:
-    """What one claim, or one template's claim, gets: `allocation` is what its `status.allocation` would be."""
+    """The allocation of one claim, or one template's claim, as in `status.allocation`."""
 
     namespace: str
     name: str
@@ -53,7 +53,7 @@ class AllocationData:
 
     def as_dict(self) -> Obj:
         """The DeviceAllocation object of haru.dev/v1alpha1, as `haru allocate -o json` prints it."""
-        told: Obj = {
+        document: Obj = {
             "apiVersion": "haru.dev/v1alpha1",
             "kind": "DeviceAllocation",
             "fits": self.fits,
@@ -61,16 +61,16 @@ class AllocationData:
             "nodes": list(self.nodes),
         }
         if self.fits:
-            told["node"] = self.node
-            told["claims"] = [
+            document["node"] = self.node
+            document["claims"] = [
                 {"namespace": claim.namespace, "name": claim.name, "allocation": claim.allocation}
                 for claim in self.claims
             ]
-        told["refusals"] = [_refusal(refused) for refused in self.refusals]
-        return told
+        document["refusals"] = [_refusal(refused) for refused in self.refusals]
+        return document
 
 
 def _refusal(refused: RefusedOn) -> Mapping[str, Any]:
     error = {"error": refused.error} if refused.error else {}
-    told = {"reasons": list(refused.reasons), "requests": list(refused.requests)}
-    return {"nodes": list(refused.nodes), **error, **told}
+    causes = {"reasons": list(refused.reasons), "requests": list(refused.requests)}
+    return {"nodes": list(refused.nodes), **error, **causes}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.api.allocation_data import AllocationData, RefusedOn
+from haru.kube.meta import Obj
+from haru.kube.names import names_text
 
-Obj = dict[str, Any]
-
-_NAMES = 3
+MOST_NODES = 3
+"""How many nodes of a refusal are named."""
 
 
 def to_text(answer: AllocationData) -> str:
-    """What each claim gets on the first node that fits, and why other nodes do not."""
+    """Render the allocations on the first node that fits, and why other nodes do not."""
     lines = []
     if answer.fits:
         lines.append(f"fits on {_count(len(answer.nodes))} of {answer.asked}; on {answer.node}:")
@@ -36,12 +35,6 @@ def device_text(result: Obj) -> str:
     return f"{line} ({'; '.join(more)})" if more else line
 
 
-def names_text(names: tuple[str, ...]) -> str:
-    """The first few names, and how many there are besides."""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{', '.join(names[:_NAMES])}{more}"
-
-
 def request_text(request: Obj) -> str:
     """How the devices narrow down for a request."""
     steps = " > ".join(f"{stage['left']} {stage['condition']}" for stage in request["funnel"])
@@ -58,7 +51,7 @@ def _devices(allocation: Obj) -> list[str]:
 
 
 def _refusal(refusal: RefusedOn) -> list[str]:
-    lines = [f"not on {names_text(refusal.nodes)}:"]
+    lines = [f"not on {names_text(refusal.nodes, MOST_NODES)}:"]
     if refusal.error:
         lines.append(f"  error: {refusal.error}")
     lines += [f"  {reason['message']}" for reason in refusal.reasons]

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
+
 _READ = ("haru.dev/", "resource.kubernetes.io/", "simulated.haru.dev/")
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _KEPT_OF_CONTAINERS = frozenset({"name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"})
@@ -23,15 +24,15 @@ _AS_THEY_ARE = frozenset({"attributes", "capacity", "expression"})
 """What selectors read must go on saying what they read."""
 
 
-def hidden(objects: Iterable[Obj]) -> list[Obj]:
-    """The objects with other names; they must be all that refer to each other."""
+def hidden(objects: Iterable[Obj], named: Iterable[Obj] = ()) -> list[Obj]:
+    """The objects with other names; they must be all that refer to each other. `named`: others, whose names go too."""
     slim = [_slim(obj) for obj in objects]
-    known = new_names(slim)
+    known = new_names([*slim, *named])
     return [_renamed(obj, known) for obj in slim]
 
 
 def new_names(objects: Iterable[Obj]) -> dict[str, str]:
-    """What each name becomes."""
+    """Map each name to its replacement."""
     names = sorted({name for obj in objects for name in _names(obj)} - _KEPT_NAMES)
     width = len(str(len(names)))
     return {name: f"x{number:0{width}}" for number, name in enumerate(names)}

@@ -24,8 +24,10 @@ from haru.engine.state import object_path
 from haru.errors import ChangeInputError, InputError
 from haru.explain.device_names import DeviceNameError, find_device
 from haru.explain.tainting import TaintTextError, parse_taint
+from haru.gangs import foreign_kind, with_own_kind
 from haru.kube.conversion import convert
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
 from haru.kube.workload_pods import made_by
 from haru.whatif import AddNodes as NodesAdded
 from haru.whatif import Apply as Applied
@@ -34,8 +36,6 @@ from haru.whatif import Delete as Deleted
 from haru.whatif import Repartition as Repartitioned
 
 __all__ = ["AddNodes", "Apply", "AskedChange", "Cordon", "Delete", "Repartition", "Taint", "resolved"]
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """So many empty nodes of a profile (a name, or a FILE.yaml) come, with their devices."""
+    """Add empty nodes of a profile (a name, or a FILE.yaml), with their devices."""
 
     profile: str
     count: int = 1
@@ -125,7 +125,9 @@ class _Resolver:
         read: list[Obj] = []
         for written, stored in self._read(manifests):
             read.append(stored)
-            if _key(stored) in known:
+            if _key(stored) in known and foreign_kind(stored) is not None:
+                patches[_key(stored)] = written
+            elif _key(stored) in known:
                 kind = known_kind(stored["apiVersion"], stored["kind"])
                 metadata = {**written["metadata"], "namespace": stored["metadata"].get("namespace")}
                 patches[_key(stored)] = convert({**written, "metadata": metadata}, kind)
@@ -141,8 +143,10 @@ class _Resolver:
 
     def _read(self, manifests: Any) -> Iterator[tuple[Obj, Obj]]:
         if isinstance(manifests, str | Path):
-            return read_manifests([str(manifests)], self._namespace)
-        return stored_objects([manifests] if isinstance(manifests, dict) else manifests, self._namespace)
+            found = read_manifests([str(manifests)], self._namespace)
+        else:
+            found = stored_objects([manifests] if isinstance(manifests, dict) else manifests, self._namespace)
+        return ((written, with_own_kind(stored)) for written, stored in found)
 
     def _taint(self, where: str, text: str) -> Change:
         if "/" in where:

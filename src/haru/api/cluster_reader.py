@@ -1,8 +1,9 @@
 """Reads what questions are about from a cluster: through its API, or from what a `haru up` that is not running kept.
 
 A cluster is found as kubectl finds it, with the running `haru up` of this user in between: the kubeconfig that is
-named; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`. It is only read: a data directory
-is copied first and opened as the copy; one that a running `haru up` holds is asked for through that instead.
+named; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`; in a pod, its ServiceAccount. It is
+only read: a data directory is copied first and opened as the copy; one that a running `haru up` holds is asked for
+through that instead.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from typing import Any, TypeVar
 
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
-from haru.client.kubeconfig import load_kubeconfig
+from haru.client.kubeconfig import in_cluster, load_kubeconfig
 from haru.client.server_version import AS_WRITTEN, ServerVersion
 from haru.embedded.lock import holder_of
 from haru.embedded.options import default_data_dir
 from haru.engine.state import WATCHED_KINDS
 from haru.errors import ClusterError, InputError
-from haru.kube.errors import StatusError
-from haru.kube.kinds import known_kind
+from haru.gangs import served
+from haru.kube.errors import StatusError, suppress_status
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 T = TypeVar("T")
 
 MAKERS = (
@@ -42,6 +44,8 @@ MAKERS = (
 
 FORKED_KINDS = (*WATCHED_KINDS, *MAKERS)
 ELSEWHERE = "of other namespaces"
+_PAGE = 5_000
+"""Objects in one answer: somebody waits, and a busy server lets every further page wait again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,13 @@ def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]
 
 def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where: str = "kubeconfig") -> ApiClient:
     """A client for a cluster; raises ClusterError if it cannot be made."""
-    paths = find_kubeconfig(kubeconfig, where)
+    try:
+        paths = find_kubeconfig(kubeconfig, where)
+    except ClusterError:
+        pod = in_cluster() if kubeconfig is None else None
+        if pod is None:
+            raise
+        return ApiClient.from_config(pod, user_agent=user_agent)
     try:
         return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
     except (OSError, ValueError, LookupError) as error:
@@ -98,7 +108,7 @@ def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubec
 
 @contextmanager
 def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
-    """What a server refuses, and that it cannot be reached, become ClusterErrors."""
+    """Raise ClusterError where a server refuses a request or cannot be reached."""
     try:
         yield
     except StatusError as error:
@@ -111,6 +121,8 @@ async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KIN
     """All objects of these kinds, or those of one namespace where no others may be read. The client is not closed."""
     with told_as_cluster_error(client):
         objects, refused = await list_objects(client, kinds, namespace or client.namespace)
+        described, more = await list_foreign(client, namespace or client.namespace)
+    objects, refused = objects + described, refused + more
     version = client.version
     not_served = [name for of, name in kinds if version.resources and not version.serves(known_kind(of, name))]
     return Fetched(objects, refused, client.namespace, version, tuple(not_served))
@@ -138,15 +150,27 @@ async def list_objects(
     return found, refused
 
 
+async def list_foreign(client: ApiClient, namespace: str) -> tuple[list[Obj], list[str]]:
+    """All objects by which other projects describe gangs, as far as they are served; the kinds refused."""
+    resources = client.version.resources
+    kinds = [kind.as_kind(kind.served_version(resources)) for kind in served(resources)]
+    found: list[Obj] = []
+    refused = []
+    for kind, items in zip(kinds, await asyncio.gather(*(_read_kind(client, kind) for kind in kinds)), strict=True):
+        if items is None:
+            items = await _read_kind(client, kind, namespace)
+            name = f"{kind.kind}.{kind.group}"
+            refused.append(name if items is None else f"{name} {ELSEWHERE}")
+        found += ({**item, "apiVersion": kind.api_version, "kind": kind.kind} for item in items or ())
+    return found, refused
+
+
 async def know_server(client: ApiClient) -> None:
     """Adapt a client to its server, once; where the caller may not read discovery, kinds are read as they are."""
     if client.version is not AS_WRITTEN:
         return
-    try:
+    with suppress_status(401, 403):
         await adapt_to_server(client)
-    except StatusError as error:
-        if error.code not in (401, 403):
-            raise
 
 
 async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) -> tuple[list[Obj], list[str]]:
@@ -156,6 +180,10 @@ async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) 
     """
     with told_as_cluster_error(client):
         events = await _read(client, "v1", "Event", namespace, "reason=FailedCreate")
+        if any(_awaits_claims(obj, namespace) for obj in objects):
+            events = _joined(
+                events, await _read(client, "v1", "Event", namespace, "reason=FailedPrepareDynamicResources")
+            )
         leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if any(map(_is_foreign, objects)) else []
     found = [{"apiVersion": "v1", "kind": "Event", **item} for item in events or ()]
     found += [{"apiVersion": _LEASES[0], "kind": _LEASES[1], **item} for item in leases or ()]
@@ -163,6 +191,19 @@ async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) 
 
 
 _LEASES = ("coordination.k8s.io/v1", "Lease")
+
+
+def _joined(some: list[Obj] | None, more: list[Obj] | None) -> list[Obj] | None:
+    return None if some is None or more is None else some + more
+
+
+def _awaits_claims(obj: Obj, namespace: str) -> bool:
+    """Whether an object is a bound pod of the namespace that has claims and does not run yet."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if obj["kind"] != "Pod" or not spec.get("nodeName") or status.get("phase") != "Pending":
+        return False
+    has_claims = spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
+    return bool(has_claims) and obj["metadata"].get("namespace") == namespace
 
 
 def _is_foreign(obj: Obj) -> bool:
@@ -174,8 +215,12 @@ def _is_foreign(obj: Obj) -> bool:
 async def _read(
     client: ApiClient, api_version: str, name: str, namespace: str = "", fields: str = ""
 ) -> list[Obj] | None:
+    return await _read_kind(client, known_kind(api_version, name), namespace, fields)
+
+
+async def _read_kind(client: ApiClient, kind: Kind, namespace: str = "", fields: str = "") -> list[Obj] | None:
     try:
-        items: list[Obj] = (await client.list(known_kind(api_version, name), namespace, field_selector=fields))["items"]
+        items: list[Obj] = (await client.list(kind, namespace, field_selector=fields, limit=_PAGE))["items"]
     except StatusError as error:
         if error.code == 404:
             return []
@@ -230,7 +275,7 @@ def _copy_store(directory: Path, to: Path) -> None:
 
 
 def finished(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What asynchronous work comes to, also for a caller whose thread runs an event loop, as a notebook's does."""
+    """Run asynchronous work to its end, also under a running event loop, as in notebooks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

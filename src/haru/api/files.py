@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from haru.client.server_version import ServerVersion, gates_for_server
 from haru.engine import SchedulerCache
 from haru.engine.podgroup import count_succeeded
 from haru.errors import InputError
+from haru.gangs import foreign_kind, translated
 from haru.kube.errors import StatusError
 from haru.kube.gate_table import NEWEST
 from haru.kube.gates import FeatureGates, parse_overrides
+from haru.kube.meta import Obj
 from haru.kube.stored import as_stored
 from haru.kube.yaml import load_all
-
-Obj = dict[str, Any]
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -33,9 +32,9 @@ def gates_of(given: str | Mapping[str, bool] = "", where: str = "feature_gates")
 
 def gates_beside(version: ServerVersion, given: str | Mapping[str, bool] = "") -> Mapping[str, bool]:
     """The gates under which to decide for a server: those of `haru up`, or the defaults of its version before 1.36."""
-    asked = gates_of(given)
+    gates = gates_of(given)
     if not 0 < version.minor < NEWEST:
-        return asked.all()
+        return gates.all()
     found, _ = gates_for_server(parse_overrides(given) if isinstance(given, str) else given, version)
     return {gate.name: found.enabled(gate.name) for gate in FeatureGates.known() if not gate.locked}
 
@@ -65,7 +64,7 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
             for obj in items_of(load_all(text)):
-                yield obj, as_stored(obj, namespace)
+                yield obj, _stored(obj, namespace)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from error
         except (ValueError, StatusError) as error:
@@ -78,15 +77,29 @@ def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj
         if not isinstance(obj, dict):
             raise InputError(f"object #{number}: this is no Kubernetes object: {obj!r}")
         try:
-            yield obj, as_stored(obj, namespace)
+            yield obj, _stored(obj, namespace)
         except (ValueError, StatusError) as error:
             raise InputError(f"object #{number}{_named(obj)}: {error}") from error
 
 
+def _stored(obj: Obj, namespace: str) -> Obj:
+    """An object as a server would store it; of an object of another project's kind only its name is looked at."""
+    if foreign_kind(obj) is None:
+        return as_stored(obj, namespace)
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise ValueError(f"{obj['kind']}: metadata.name: Required value")
+    uid = f"{obj['kind']}/{metadata.get('namespace') or namespace}/{metadata['name']}"
+    return {**obj, "metadata": {"namespace": namespace, "uid": uid, **metadata}}
+
+
 def cluster_of(objects: Iterable[Obj]) -> SchedulerCache:
-    """The engine's cluster of these objects; raises InputError that names the one that cannot be used."""
+    """The engine's cluster of these objects; raises InputError that names the one that cannot be used.
+
+    The gangs of other projects are PodGroups in it (`haru.gangs`).
+    """
     cluster = SchedulerCache()
-    for obj in objects:
+    for obj in translated(objects):
         try:
             cluster.apply(obj)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -96,7 +109,7 @@ def cluster_of(objects: Iterable[Obj]) -> SchedulerCache:
 
 
 def what_fails(error: Exception) -> str:
-    """What an object lacks, or what is wrong with it, where the engine stumbled over it."""
+    """Describe the error in an object that the engine cannot read."""
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 

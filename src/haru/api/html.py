@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from haru.api.allocation_data import AllocationData, RefusedOn
-from haru.api.allocation_text import device_text, names_text, request_text
+from haru.api.allocation_text import MOST_NODES, device_text, request_text
+from haru.kube.names import names_text
 from haru.markup import Child, Html, section, table, tag
 
 _COLUMNS = {
@@ -22,12 +23,12 @@ def round_html(
     bound: int, nominated: int, pending: int, tables: Sequence[tuple[str, Sequence[tuple[str, ...]]]]
 ) -> Html:
     """A table for each thing that can become of a pod, and the groups."""
-    told = f"{bound} bound, {nominated} nominated, {pending} pending"
-    return section(f"Scheduling round: {told}", [table(title, _COLUMNS[title], rows) for title, rows in tables])
+    summary = f"{bound} bound, {nominated} nominated, {pending} pending"
+    return section(f"Scheduling round: {summary}", [table(title, _COLUMNS[title], rows) for title, rows in tables])
 
 
 def allocation_html(answer: AllocationData) -> Html:
-    """What each claim gets, and why other nodes do not serve them."""
+    """Render the allocations as HTML, and why other nodes do not fit."""
     title = f"fits on {len(answer.nodes)} of {answer.asked} nodes" if answer.fits else "does not fit on any node"
     given = (
         (f"{claim.namespace}/{claim.name}", result["request"], device_text(result))
@@ -52,7 +53,7 @@ def _refused(refused: RefusedOn) -> tuple[Child, ...]:
     because = [refused.error] if refused.error else []
     because += [str(reason["message"]) for reason in refused.reasons]
     funnels = [f"{request['claim']} {request['request']}: {request_text(request)}" for request in refused.requests]
-    return names_text(refused.nodes), _items(because), _items(funnels)
+    return names_text(refused.nodes, MOST_NODES), _items(because), _items(funnels)
 
 
 def _items(texts: list[str]) -> Html:

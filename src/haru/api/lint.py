@@ -12,12 +12,11 @@ from haru.errors import InputError
 from haru.kube.yaml import dump
 from haru.lint import Report, lint_texts
 
-Obj = dict[str, Any]
 Source = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
 def lint_manifests(*sources: Source) -> Report:
-    """What is wrong with manifests, why, and what to write instead; they are looked at together.
+    """Check manifests together: errors, reasons, and suggestions.
 
     A source is a file, a directory, an object as a plain dict, or several of those. Findings name the file and line;
     of a plain object the line is that of its YAML. Raises InputError for files that cannot be read.

@@ -7,15 +7,13 @@ names no kubelet's port is simulated and is not asked. Each kubelet has so many 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from haru.accounting.pressure import PodPressure, Pressures, SummaryError, pressures_of
 from haru.client.api import ApiClient
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 NODE_SECONDS = 5.0
 ALL_SECONDS = 15.0
@@ -40,7 +38,7 @@ def _port(node: Obj) -> int:
 async def ask(
     client: ApiClient, nodes: Sequence[str], *, each: float = NODE_SECONDS, in_all: float = ALL_SECONDS
 ) -> Pressures:
-    """What the kubelets of these nodes say, each within `each` seconds and all within `in_all`. Nothing is raised."""
+    """Read kubelets of nodes, each within `each` seconds, all within `in_all`. Raises nothing."""
     found: dict[str, PodPressure] = {}
     failed: dict[str, str] = dict.fromkeys(nodes, f"was not reached within the {in_all:g} s that all nodes have")
     places = asyncio.Semaphore(_AT_ONCE)
@@ -66,14 +64,10 @@ async def ask(
             await asyncio.gather(*map(one, nodes))
     except TimeoutError:
         pass
-    return Pressures(found, _in_order(failed, nodes))
+    return Pressures(found, {node: failed[node] for node in nodes if node in failed})
 
 
 def _refusal(error: StatusError) -> str:
     if error.code == 403 and error.reason == "Forbidden":
         return "not allowed: it takes the right to get nodes/proxy"
     return error.message[:_MOST_WORDS]
-
-
-def _in_order(failed: Mapping[str, str], nodes: Sequence[str]) -> dict[str, str]:
-    return {node: failed[node] for node in nodes if node in failed}

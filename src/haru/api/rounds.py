@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from haru.api.html import round_html
 from haru.engine import Options, Reason, RoundResult, SchedulerCache, run_round
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 CODES = {
     "NodeNameMismatch": "NodeMismatch",
@@ -40,7 +38,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingRound:
-    """What a round decided. Pods, claims and groups are named by path (`namespace/name`).
+    """The decisions of a round. Pods, claims and groups are named by path (`namespace/name`).
 
     `bindings` and `nominations` are pod to node; `evictions` are pods that have to go for others; `allocations` what
     claims would have as `status.allocation`; `pending` the pods that wait; `groups` the states of groups at the end.

@@ -4,20 +4,21 @@
     snapshot = Snapshot.of(objects)                     plain Kubernetes dicts
     snapshot = Snapshot.fetch()                         a running cluster, found as kubectl finds it
     snapshot.explain("podgroup/training")               why it waits, and what would help
+    snapshot.explain_pending()                          everything that waits, as a table
     snapshot.what_if(Cordon("n1"), Delete("job/old"))   the difference that changes make
     snapshot.schedule()                                 one round of decisions
     snapshot.allocate()                                 the devices that the claims would get
     snapshot.usage()                                    who holds which cards, and which idle
 
 The commands of the same names ask the same questions here. Answers are values: `as_dict()` is the documented JSON,
-`str()` the text of the command, and a notebook shows tables.
+`str()` the text of the command (of `explain` all of it, `short()` its five lines), and a notebook shows tables.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 from haru.api.files import cluster_of, gates_beside, gates_of, read_objects, stored_objects, what_fails
 from haru.engine import SchedulerCache
 from haru.errors import InputError
+from haru.gangs import foreign_kind, is_foreign_group, translated, untranslated
+from haru.kube.meta import Obj
 from haru.kube.stored import has_identity
 
 if TYPE_CHECKING:
@@ -35,10 +38,10 @@ if TYPE_CHECKING:
     from haru.api.changes import AskedChange
     from haru.api.cluster_reader import Fetched
     from haru.api.rounds import SchedulingRound
+    from haru.explain import PendingList
     from haru.explain.results import DeviceStory, Explanation, NodeStory
     from haru.whatif import Change, Comparison
 
-Obj = dict[str, Any]
 Gates = str | Mapping[str, bool]
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -134,7 +137,7 @@ class Snapshot:
         )
 
     def left_out(self) -> list[str]:
-        """What answers are made without, and why, in sentences."""
+        """List the kinds that answers leave out, and why, in sentences."""
         notes = [f"not allowed to read {', '.join(self.refused)}: the answer is without them"] if self.refused else []
         return notes + ([f"not served by this cluster: {', '.join(self.not_served)}"] if self.not_served else [])
 
@@ -181,6 +184,50 @@ class Snapshot:
         asked = format_time(now or datetime.now(UTC))
         return explain(snapshot, kind, obj, now=asked, remedies=remedies, unread=self.refused, gates=self.gates)
 
+    def explain_pending(
+        self,
+        about: str = "",
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        now: datetime | None = None,
+        remedies: bool = True,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> PendingList:
+        """Explain all that waits in a namespace, or with an object, in one table; equal work is explained once.
+
+        `about` is KIND/NAME of a workload (`deployment/web`), `deviceclass/NAME` or `namespace/NAME`; `selector` is one
+        of labels. `progress` is told how many of so many answers are done. Raises InputError and NotFoundError.
+        """
+        from haru.api.pending import check_exists, choice_of, in_namespace, of_workload, parse_listed, with_labels
+        from haru.api.subjects import parse_subject
+        from haru.explain import Choice, PendingList, pending_rows
+        from haru.kube.names import format_time
+
+        snapshot, here = self._cluster.snapshot(), namespace or self.namespace
+        listed = parse_listed(about) if about else None
+        if listed is not None:
+            check_exists(self.objects, snapshot, listed[0], here, listed[1])
+            choice, where = choice_of(snapshot, listed[0], here, listed[1]), f"for {about}"
+        elif about:
+            kind, name = parse_subject(about)
+            choice, where = of_workload(kind, here, name), f"for {about}"
+        else:
+            choice = Choice() if all_namespaces else in_namespace(here)
+            where = "in all namespaces" if all_namespaces else f"in namespace {here}"
+        asked = format_time(now or datetime.now(UTC))
+        rows = pending_rows(
+            snapshot,
+            with_labels(choice, selector),
+            asked,
+            remedies=remedies,
+            unread=self.refused,
+            gates=self.gates,
+            progress=progress,
+        )
+        return PendingList(rows, f"{where} with {selector}" if selector else where, asked)
+
     def schedule(self, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingRound:
         """Decide everything that waits for one scheduler, once, in the order of the queue. Raises InputError."""
         from haru.api.decision_options import options_of
@@ -188,7 +235,7 @@ class Snapshot:
 
         cluster = cluster_of(self.settled())
         try:
-            return decide_round(cluster, options_of(self.gates), scheduler_name)
+            return decide_round(cluster, options_of(self._deciding(cluster.snapshot().pod_groups)), scheduler_name)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
 
@@ -229,7 +276,8 @@ class Snapshot:
 
         objects, told = self._resolved(changes)
         at = now or datetime.now(UTC)
-        deciding = replace(options_of(self.gates), now=at.timestamp())
+        named = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "PodGroup"]
+        deciding = replace(options_of(self._deciding(named)), now=at.timestamp())
         try:
             return try_out(Objects(objects), told, deciding, scheduler_name, at)
         except ChangeError as error:
@@ -251,7 +299,7 @@ class Snapshot:
                 apply_change(copy, change, now or datetime.now(UTC))
         except ChangeError as error:
             raise InputError(self._unless_unread(str(error))) from error
-        return self._with(copy.remaining())
+        return self._with(untranslated(copy.remaining()))
 
     def _unless_unread(self, problem: str) -> str:
         """Say that something may be there all the same, where not everything could be read."""
@@ -264,20 +312,30 @@ class Snapshot:
 
         if not changes:
             raise InputError("nothing changes: say what, for example Cordon(NODE) or Apply(FILE)")
-        objects = self.settled()
+        objects = translated(self.settled())
         return objects, resolved(changes, objects, self.gates, self.namespace)
 
+    def _deciding(self, groups: Iterable[str]) -> Mapping[str, bool]:
+        """The feature gates to decide under: none of them is about the gangs of other projects."""
+        if self.gates["GenericWorkload"] or not any(map(is_foreign_group, groups)):
+            return self.gates
+        return {**self.gates, **dict.fromkeys(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"), True)}
+
     def usage(self, *, owner_namespace: str = "", owner: str = "") -> Usage:
-        """Who holds which cards at this moment, whether they idle, and what is free while compatible work waits.
+        """Report who holds which cards now, which idle, and which are free while work waits.
 
         Rows are those of owners that match names or shell patterns. Raises InputError.
         """
         from haru.accounting.device_states import card_states
         from haru.accounting.report import Filter, usage_now
         from haru.api.decision_options import options_of
+        from haru.engine.dra import all_double_allocations
 
         snapshot = self._cluster.snapshot()
-        return usage_now(card_states(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
+        deciding = options_of(self._deciding(snapshot.pod_groups))
+        usage = usage_now(card_states(snapshot, deciding), Filter(owner_namespace, owner))
+        twice = tuple(all_double_allocations(snapshot.devices, snapshot.allocated))
+        return replace(usage, twice=twice) if twice else usage
 
     # -- as objects ----------------------------------------------------------------------------------------------------
 
@@ -293,7 +351,9 @@ class Snapshot:
         """The same without names, annotations and what containers run; decisions about it are the same."""
         from haru.api.anonymize import hidden
 
-        return self._with(hidden(self.objects))
+        objects = translated(self.objects)
+        described = [obj for obj in objects if foreign_kind(obj) is not None]
+        return self._with(hidden((obj for obj in objects if foreign_kind(obj) is None), described))
 
     def as_dict(self) -> Obj:
         """The objects as a `v1` List, which `read`, `of` and every `-f` of Haru take."""

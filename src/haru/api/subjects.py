@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from haru.api.cluster_reader import FORKED_KINDS
+from haru.api.pending import elsewhere
 from haru.engine import Snapshot
+from haru.engine.state import GroupKey
 from haru.errors import InputError, NotFoundError
 from haru.explain.device_names import DeviceNameError, find_in
 from haru.explain.entry import SubjectKind
 from haru.explain.results import DeviceStory, NodeStory
 from haru.explain.stories import explain_device, explain_node
+from haru.gangs import KINDS, KUEUE_WORKLOAD, is_foreign_group, kueue_hold, title_of
 from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 PlaceKind = Literal["node", "device"]
 
 _SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
@@ -38,7 +41,14 @@ _EXPLAINED: dict[str, SubjectKind] = {
     "resourceclaims": "resourceclaim",
 }
 _PLACES: dict[str, PlaceKind] = {"node": "node", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
-_KINDS = "pod, podgroup, job, replicaset, statefulset, claim, node, device"
+_FOREIGN_SHORT = {"LeaderWorkerSet": ("lws",)}
+_TRAIN_JOBS, _JOB_SET_PREFIX = ("trainjob", "trainjobs"), "jobset:"
+"""A TrainJob of Kubeflow Trainer makes a JobSet of its own name."""
+_KINDS = (
+    "pod, podgroup, job, replicaset, statefulset, claim, node, device, deployment, daemonset, cronjob, workload, "
+    "deviceclass, namespace, or a kind that describes gangs: jobset, trainjob, leaderworkerset, raycluster, pytorchjob "
+    "and its siblings, mpijob"
+)
 _API = {
     "pod": ("v1", "Pod"),
     "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
@@ -78,14 +88,29 @@ def explain_place(
 
 
 def parse_subject(text: str) -> tuple[SubjectKind, str]:
-    """What can be explained, of which name; raises InputError for anything else."""
+    """Parse the kind and name of an object to explain; raises InputError otherwise."""
     word, slash, name = text.partition("/")
+    foreign = _foreign_prefix(word.lower())
+    if foreign and name:
+        return "podgroup", foreign + name
     kind = _EXPLAINED.get(word.lower().split(".")[0])
     if not slash or not name:
         raise InputError(f'"{text}": write KIND/NAME, for example job/training')
     if kind is None:
         raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
     return kind, name
+
+
+def _foreign_prefix(word: str) -> str:
+    """What the names of a kind's gangs begin with, by the kind as kubectl writes it; empty for none."""
+    if word.split(".")[0] in _TRAIN_JOBS:
+        return _JOB_SET_PREFIX
+    for kind in KINDS:
+        short = {kind.kind.lower(), kind.plural, *_FOREIGN_SHORT.get(kind.kind, ())}
+        plain = short - {"podgroup", "podgroups", "workload", "workloads"}
+        if word in plain or word in {f"{name}.{kind.group}" for name in short}:
+            return kind.prefix
+    return ""
 
 
 def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj:
@@ -98,12 +123,53 @@ def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: st
     elif kind == "resourceclaim":
         found = snapshot.claims.get(path)
     elif kind == "podgroup":
-        found = snapshot.pod_groups.get(path)
+        found = snapshot.pod_groups.get(path) or _foreign_group(snapshot, namespace, name)
     else:
         found = snapshot.objects(_API[kind][1]).get(path)
     if found is None:
-        raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}')
+        hint = elsewhere(_namespaces_with(snapshot, kind, name) - {namespace})
+        raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}{hint}')
     return {"apiVersion": _API[kind][0], "kind": _API[kind][1], **found}
+
+
+def _namespaces_with(snapshot: Snapshot, kind: SubjectKind, name: str) -> set[str]:
+    """The namespaces that have an object of a kind by this name."""
+    known: Mapping[str, object] = {
+        "pod": snapshot.pods,
+        "resourceclaim": snapshot.claims,
+        "podgroup": snapshot.pod_groups,
+    }.get(kind) or snapshot.objects(_API[kind][1])
+    return {path.partition("/")[0] for path in known if path.partition("/")[2] == name}
+
+
+def _foreign_group(snapshot: Snapshot, namespace: str, name: str) -> Obj | None:
+    """A gang of another project: of several that one object describes the first that waits, else the first."""
+    wanted = f"{namespace}/{name}" if is_foreign_group(name) else f"{namespace}/podgroup:{name}"
+    paths = sorted(path for path in snapshot.pod_groups if path == wanted or path.startswith(f"{wanted}:"))
+    states = {path: snapshot.group_state(GroupKey(*path.split("/", 1))) for path in paths}
+    first = next((path for path in paths if states[path].unscheduled), next(iter(paths), None))
+    if first is None and is_foreign_group(name):
+        raise NotFoundError(_without_pods(snapshot, namespace, *title_of(name)))
+    return snapshot.pod_groups[first] if first is not None else None
+
+
+def _without_pods(snapshot: Snapshot, namespace: str, kind: str, name: str) -> str:
+    """Why an object describes no gang that could be explained."""
+    key = next((each.key for each in KINDS if each.kind == kind), "")
+    obj = snapshot.objects(key).get(f"{namespace}/{name}")
+    if obj is None:
+        return f'there is no {kind.lower()} "{name}" in namespace {namespace}'
+    held = kueue_hold(_GATED | {"metadata": obj["metadata"]}, snapshot.objects(KUEUE_WORKLOAD.key).values())
+    suspended = (obj.get("spec") or {}).get("suspend") or ((obj.get("spec") or {}).get("runPolicy") or {}).get(
+        "suspend"
+    )
+    why = ": it is suspended" if suspended else ""
+    if held is not None and held.workload:
+        why += f"; Kueue holds it, see Workload {held.workload}: {held.state}"
+    return f'{kind.lower()} "{name}" in namespace {namespace} has no pods that are a gang{why}'
+
+
+_GATED: Obj = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
 
 
 def served_kind(kind: SubjectKind) -> Kind:

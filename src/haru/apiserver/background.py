@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
-from typing import Any
 
 from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.encoding.list_cache import ListCache
@@ -19,10 +18,9 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.storage import CompareFailed, Delete, StoreError
-
-Obj = dict[str, Any]
 
 EVENT_LIFE = timedelta(hours=1)
 PAUSE_SECONDS = 30.0

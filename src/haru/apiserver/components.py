@@ -128,7 +128,7 @@ class Components:
         if self.auditor is not None:
             await self.auditor.start()
             self.metrics.more.append(self.auditor.metrics)
-        await bootstrap_objects.ensure(self.loopback)
+        await bootstrap_objects.ensure(self.loopback, self.objects.gates)
         await self.configuration.start(self._limits)
         self.background.start()
 

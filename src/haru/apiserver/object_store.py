@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.encoding.objects import decode, shared
 from haru.apiserver.registry.resources import Resource, Served
 from haru.apiserver.request.http import RandomIds
 from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem
 from haru.storage import Record, Store
-
-Obj = dict[str, Any]
 
 
 class ObjectStore:

@@ -27,7 +27,7 @@ from haru.apiserver.encoding.response_writer import (
     wants_pretty,
     warning_headers,
 )
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.observability.documents import Documents
 from haru.apiserver.observability.endpoints import Endpoints
 from haru.apiserver.observability.health import Health
@@ -46,6 +46,7 @@ from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.lifecycle import deprecation_warning
+from haru.kube.meta import Obj
 from haru.storage import StoreError
 from haru.upgrade_proxy import wants_upgrade
 

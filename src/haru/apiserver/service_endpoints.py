@@ -8,12 +8,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.apiserver.object_store import ObjectStore
 from haru.kube.errors import StatusError, not_found_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _SERVICE_NAME = "kubernetes.io/service-name"
 

@@ -12,7 +12,7 @@ import binascii
 import errno
 import ssl
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,8 +20,7 @@ import aiohttp
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.kube.errors import StatusError
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of an answer: enough for a patch of the largest object."""

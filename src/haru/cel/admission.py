@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.cel.ast import Call, Comprehension, Ident, Literal, Node, Select, walk
 from haru.cel.environment import KUBERNETES, Dialect, Environment
@@ -25,8 +25,7 @@ from haru.cel.libraries.patches import JSON_PATCH, OBJECT, PATCH_STRUCTS, PATCHE
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
 from haru.cel.ranges import Path, Range
 from haru.cel.types import BOOL, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, Type, list_of, map_of, struct
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 CHEAP = 1_000
 """An expression that can not cost more than this is evaluated without counting; the most that it can cost is charged.
@@ -128,7 +127,7 @@ def environment(
     structs: Mapping[str, Mapping[str, Type]] | None = None,
     patches: bool = False,
 ) -> Environment:
-    """What an expression may speak of.
+    """The variables and functions that an expression may use.
 
     `variables` may grow while a policy's variables are compiled, each of which sees the earlier ones. `objects` are
     the types of the object and of the parameter, where they are known. `patches`: mutations also know the types that

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from haru.cel.actual_costs import CHECK_COST
-from haru.cel.admission import Cheap, Expression, Obj
+from haru.cel.admission import Cheap, Expression
 from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.libraries.authorization import Authorizer, Decide, Decision, Question, ResourceCheck
 from haru.cel.libraries.timestamps import parse_timestamp
 from haru.cel.metering import CostExceeded, Meter
 from haru.cel.program import Measurement, Program
+from haru.kube.meta import Obj
 
 CALL_LIMIT = 1_000_000
 """What one evaluation of one expression may cost."""
@@ -38,7 +39,7 @@ class OutOfBudget(Exception):
 
 
 class Given(NamedTuple):
-    """What the variables of an expression stand for.
+    """The values of the variables of an expression.
 
     `request`, and `asking`, which is what answers for the authorizer and the request's resource, are made when an
     expression speaks of them. `namespace` is made by `namespace_value`.
@@ -54,7 +55,7 @@ class Given(NamedTuple):
     """Whether the object is small (`haru.cel.admission.SMALL`)."""
 
     def to_conditions(self) -> Given:
-        """What match conditions see of it: not the namespace."""
+        """Return the variables of match conditions: all but the namespace."""
         return self if self.namespace is None else self._replace(namespace=None)
 
 
@@ -247,7 +248,7 @@ class _Variables(dict[str, Any]):
         return value
 
     def find(self, name: str) -> Any:
-        """What an optional selection finds."""
+        """Return the value of an optional selection."""
         return self[name]
 
 

@@ -9,15 +9,14 @@ or name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from haru.cel.overloads import Overload
-    from haru.cel.types import Type
+from haru.cel.overloads import Overload
+from haru.cel.types import Type
 
 
 class Node:
-    """What all nodes have: a place, and after checking a type."""
+    """Base of all nodes: a place, and after checking a type."""
 
     __slots__ = ("offset", "type")
 
@@ -269,3 +268,13 @@ def _pair(original: Node, made: Node, copies: dict[int, Node]) -> None:
     copies[id(original)] = made
     for left, right in zip(original.children(), made.children(), strict=True):
         _pair(left, right, copies)
+
+
+def qualified_name(node: Node) -> str | None:
+    """`a.b.c` as one name, where the node is nothing but names."""
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select) and not node.test_only:
+        prefix = qualified_name(node.operand)
+        return None if prefix is None else f"{prefix}.{node.field}"
+    return None

@@ -7,7 +7,6 @@ Source: KEP 2876 and KEP 4008, as behaviour.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from haru.cel.ast import Ident, Node
 from haru.cel.environment import KUBERNETES, Environment
@@ -17,8 +16,7 @@ from haru.cel.objects import Structs, declare
 from haru.cel.program import instantiation_error, parse_and_check
 from haru.cel.types import BOOL, STRING, Type, optional_of
 from haru.kube.custom.structural import Structural
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 VARIABLES = ("self", "oldSelf")
 

@@ -17,6 +17,7 @@ from haru.cel.ast import (
     Node,
     Select,
     StructLiteral,
+    qualified_name,
 )
 from haru.cel.environment import Environment
 from haru.cel.errors import Issue
@@ -420,16 +421,6 @@ def _resolve_function(node: Call, environment: Environment, local: frozenset[str
     found = environment.find_function(name)
     if found is not None:
         node.function, node.target = found[0], None
-
-
-def qualified_name(node: Node) -> str | None:
-    """`a.b.c` as one name, where the node is nothing but names."""
-    if isinstance(node, Ident):
-        return node.name
-    if isinstance(node, Select) and not node.test_only:
-        prefix = qualified_name(node.operand)
-        return None if prefix is None else f"{prefix}.{node.field}"
-    return None
 
 
 def _rename(selection: Node, field: str) -> None:

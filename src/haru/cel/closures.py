@@ -51,7 +51,7 @@ class Code(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a chain of one logical operator joins, each with its node."""
+    """The operands of a chain of one logical operator, each with its node."""
 
     conjunction: bool
     codes: list[Code]
@@ -94,8 +94,8 @@ def flatten(node: Node, function: str) -> list[Node]:
     return [node]
 
 
-def all_of(terms: list[Run]) -> Run:
-    """Conjunction of any number of terms."""
+def junction(terms: list[Run], decisive: bool) -> Run:
+    """Conjunction (`decisive` is False) or disjunction (True) of any number of terms."""
 
     def run(frame: Frame) -> bool:
         error: EvaluationError | None = None
@@ -105,35 +105,13 @@ def all_of(terms: list[Run]) -> Run:
             except EvaluationError as caught:
                 error = error or caught
                 continue
-            if value is False:
-                return False
-            if value is not True:
+            if value is decisive:
+                return bool(decisive)
+            if value.__class__ is not bool:
                 error = error or EvaluationError("no such overload")
         if error is not None:
             raise error
-        return True
-
-    return run
-
-
-def any_of(terms: list[Run]) -> Run:
-    """Disjunction of any number of terms."""
-
-    def run(frame: Frame) -> bool:
-        error: EvaluationError | None = None
-        for term in terms:
-            try:
-                value = term(frame)
-            except EvaluationError as caught:
-                error = error or caught
-                continue
-            if value is True:
-                return True
-            if value is not False:
-                error = error or EvaluationError("no such overload")
-        if error is not None:
-            raise error
-        return False
+        return not decisive
 
     return run
 
@@ -180,7 +158,7 @@ def alternative(optional: Run, other: Run, function: str) -> Run:
 
 
 def optional_fields_of(node: Node) -> tuple[Node, list[str]]:
-    """What `base.?a.?b` selects from, and the names of the fields."""
+    """Return the base of `base.?a.?b`, and the names of the fields."""
     fields: list[str] = []
     while isinstance(node, Call) and node.function == "_?._" and is_text(node.args[1]):
         fields.append(node.args[1].value)  # type: ignore[attr-defined]

@@ -16,9 +16,7 @@ from haru.cel.closures import (
     UNSET,
     Code,
     Terms,
-    all_of,
     alternative,
-    any_of,
     build_map,
     choose,
     compare,
@@ -28,6 +26,7 @@ from haru.cel.closures import (
     in_constant,
     invoke,
     is_text,
+    junction,
     lazy,
     list_with_optionals,
     not_strictly_false,
@@ -216,8 +215,8 @@ class Compiler:
         if function in ("_&&_", "_||_"):
             nodes = flatten(node, function)
             codes = [self.compile(term) for term in nodes]
-            join = all_of if function == "_&&_" else any_of
-            return Code(join([code.run for code in codes]), terms=Terms(function == "_&&_", codes, nodes))
+            run = junction([code.run for code in codes], decisive=function == "_||_")
+            return Code(run, terms=Terms(function == "_&&_", codes, nodes))
         if function == "_?_:_":
             return Code(choose(*(self.compile(arg).run for arg in node.args)))
         if function == "@not_strictly_false":

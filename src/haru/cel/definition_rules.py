@@ -29,12 +29,12 @@ _NAMED = 4
 
 
 def estimated_cost(tree: Node, values: Sized) -> int:
-    """What one evaluation of an expression costs at worst. Capped at 2**64 - 1."""
+    """Estimate the highest cost of one evaluation of an expression. Capped at 2**64 - 1."""
     return estimate(tree, size_of(values), ESTIMATES, OVERLOAD_ESTIMATES).high
 
 
 def rule_problems(schema: Structural, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a schema that stands at `path` of a definition."""
+    """List the errors in the rules of a schema at `path` of a definition."""
     found = _Walk()
     return [*found.node(schema, _Place(path)), *found.total.problems(path)]
 

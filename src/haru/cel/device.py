@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from haru.cel.ast import Node
 from haru.cel.environment import KUBERNETES, Environment, Library
@@ -24,6 +24,7 @@ from haru.cel.program import MeteredProgram, Program, instantiation_error, parse
 from haru.cel.ranges import NOTHING, Estimate, Operand, Path, Range
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from haru.cel.values import Value, equals, type_name
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ MAX_LIST_LENGTH = 48
 COST_LIMIT = 1_000_000
 DEVICE = struct("kubernetes.DRADevice")
 
-Obj = dict[str, Any]
 _EMPTY: Obj = {}
 
 
@@ -62,7 +62,7 @@ class _Domains(dict[str, Obj]):
 
 
 class DeviceView:
-    """What a selector can see of a device, in the form of resource.k8s.io/v1. Not to be changed afterwards."""
+    """A device as selectors see it, in the form of resource.k8s.io/v1. Immutable."""
 
     __slots__ = ("_values", "allow_multiple_allocations", "attributes", "capacity", "driver")
 
@@ -277,7 +277,7 @@ class DeviceSelector:
 
     @property
     def program(self) -> Program | None:
-        """What runs where no costs have to be counted."""
+        """The program without cost counting."""
         return self._program
 
     def on(self, value: Obj) -> Callable[[], bool]:
@@ -308,7 +308,7 @@ class DeviceSelector:
 
 
 def explain_mismatch(selector: DeviceSelector, device: DeviceView) -> list[AtomResult]:
-    """What each condition of a selector says of a device, with the values that it saw.
+    """Evaluate each condition of a selector for a device, with the values that it read.
 
     Raises EvaluationError for a device with an attribute that has no usable value.
     """
@@ -319,7 +319,7 @@ def explain_mismatch(selector: DeviceSelector, device: DeviceView) -> list[AtomR
 
 
 def not_bool(value: Value) -> str:
-    """What is wrong with a selector's value that is no boolean."""
+    """Describe the error of a selector whose value is no boolean."""
     name = type_name(value)
     if value.__class__ is int:
         reason = "unsupported type conversion from 'int' to bool"

@@ -203,17 +203,13 @@ def _string(text: str, start: int, prefix: str) -> tuple[Token, int]:
         else:
             value, position, is_byte = ord(text[position]), position + 1, False
         if is_bytes:
-            data += bytes((value,)) if is_byte else _utf8(value)
+            data += bytes((value,)) if is_byte else chr(value).encode("utf-8", "replace")
         else:
             parts.append(chr(value))
     token = text[start:end]
     if is_bytes:
         return Token("bytes", token, start, bytes(data)), end
     return Token("string", token, start, "".join(parts)), end
-
-
-def _utf8(code: int) -> bytes:
-    return chr(code).encode("utf-8", "replace")
 
 
 def _escape(text: str, start: int, position: int, is_bytes: bool) -> tuple[int, int, bool]:

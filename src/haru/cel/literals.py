@@ -98,12 +98,12 @@ def _format_issues(node: Call) -> Iterator[Issue]:
     if not isinstance(listed, ListLiteral) or not any(overload.id == "string_format" for overload in overloads):
         return
     try:
-        asked, fault = check_format(target.value, listed.elements)
+        arguments, fault = check_format(target.value, listed.elements)
     except EvaluationError as error:
         yield Issue(node.offset, str(error))
         return
     if fault is not None:
         yield Issue(fault[0].offset, fault[1])
-    elif len(listed.elements) > asked:
-        wanted = f"expected {asked}, got {len(listed.elements)}"
+    elif len(listed.elements) > arguments:
+        wanted = f"expected {arguments}, got {len(listed.elements)}"
         yield Issue(node.offset, f"too many arguments supplied to string.format ({wanted})")

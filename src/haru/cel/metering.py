@@ -48,7 +48,7 @@ class CostExceeded(Exception):
 
 
 class Meter:
-    """What an evaluation has cost so far. In slot 0 of its frame."""
+    """The cost of an evaluation so far, in slot 0 of its frame."""
 
     __slots__ = ("cost", "limit")
 

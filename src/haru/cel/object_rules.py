@@ -19,8 +19,7 @@ from haru.cel.program import MeteredProgram
 from haru.cel.values import NONE, Optional
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import ErrorType, FieldError, invalid
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 RULE_LIMIT = 1_000_000
 """What one evaluation may cost."""
@@ -50,11 +49,11 @@ class _Rule:
 
     @property
     def name(self) -> str:
-        """What the rule is called where it could not be answered: by its message, or itself."""
+        """The rule's name in errors of its evaluation: its message, or its expression."""
         return str(self.raw.get("message") or "").strip() or str(self.raw["rule"]).strip()
 
     def told(self) -> str:
-        """What is said of a value that breaks the rule, without looking at it."""
+        """Return the message for a value that breaks the rule, whatever the value is."""
         return self.name if self.raw.get("message") else f"failed rule: {self.name}"
 
 
@@ -130,20 +129,18 @@ class _Walk:
         for rule in rules:
             if self._left < 0:
                 return
-            if rule.program is None:
-                yield invalid(path or "<nil>", kind, f"rule compile error: {rule.problem}")
-                continue
-            if rule.about_changes and before is None and not rule.optional:
+            if rule.program is not None and rule.about_changes and before is None and not rule.optional:
                 continue
             given = (NONE if before is None else Optional(before)) if rule.optional else before
-            yield from self._one(rule, rule.program, value, given, kind, path)
+            yield from self._one(rule, value, given, kind, path)
 
-    def _one(
-        self, rule: _Rule, program: MeteredProgram, value: Any, before: Any, kind: str, path: str
-    ) -> Iterator[FieldError]:
+    def _one(self, rule: _Rule, value: Any, before: Any, kind: str, path: str) -> Iterator[FieldError]:
+        if rule.program is None:
+            yield invalid(path or "<nil>", kind, f"rule compile error: {rule.problem}")
+            return
         place = path + str(rule.raw.get("fieldPath") or "")
         place = place.lstrip(".") or "<nil>"
-        found = program.measure(RULE_LIMIT, value, before)
+        found = rule.program.measure(RULE_LIMIT, value, before)
         self._left -= found.cost
         if self._left < 0:
             yield invalid(path or "<nil>", kind, f"validation failed due to running out of cost budget, {_NO_MORE}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from haru.cel.errors import EvaluationError
 from haru.cel.types import Type
 
 Implementation = Callable[..., Any]
@@ -40,3 +41,16 @@ def function(id: str, params: Sequence[Type], result: Type, impl: Implementation
 def member(id: str, params: Sequence[Type], result: Type, impl: Implementation) -> Overload:
     """An overload that is called as `a.f(b)`; the first parameter is the target."""
     return Overload(id, params, result, impl, member=True)
+
+
+def accepted_by(parse: Callable[[str], Any]) -> Implementation:
+    """The function that says whether `parse` takes a text."""
+
+    def accepted(text: str) -> bool:
+        try:
+            parse(text)
+        except (EvaluationError, ValueError):
+            return False
+        return True
+
+    return accepted

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isinf
 
-from haru.cel.ast import Call, Entry, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
+from haru.cel.ast import (
+    Call,
+    Entry,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    qualified_name,
+)
 from haru.cel.errors import CompileError, Issue, Source, compile_error
 from haru.cel.lexer import LexError, Token, tokenize
 from haru.cel.macros import Macro, MacroError
@@ -194,7 +205,7 @@ class _Parser:
             elif token.kind == "[":
                 self.take()
                 node = self.index(node, token)
-            elif token.kind == "{" and (name := _dotted(node)) is not None:
+            elif token.kind == "{" and (name := qualified_name(node)) is not None:
                 node = self.message(name, self.take())
             else:
                 return node
@@ -390,15 +401,6 @@ def _check_depth(root: Node) -> None:
         if depth > MAX_TREE_DEPTH:
             raise SyntaxFault(level[0].offset, f"expression recursion limit exceeded: {MAX_TREE_DEPTH}")
         level = [child for node in level for child in node.children()]
-
-
-def _dotted(node: Node) -> str | None:
-    if isinstance(node, Ident):
-        return node.name
-    if isinstance(node, Select) and not node.test_only:
-        prefix = _dotted(node.operand)
-        return None if prefix is None else f"{prefix}.{node.field}"
-    return None
 
 
 def _balanced(function: str, terms: list[Node], marks: list[int], low: int, high: int) -> Node:

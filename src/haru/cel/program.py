@@ -97,7 +97,7 @@ class Program:
             raise EvaluationError(TOO_DEEP) from None
 
     def frame(self, *values: Any) -> Frame:
-        """What the code, or a term of it, is run on."""
+        """Return the frame on which the code, or a term of it, runs."""
         return [None, *values, *self._spare]
 
     def on(self, *values: Any) -> Callable[[], Any]:
@@ -136,7 +136,7 @@ class MeteredProgram:
         return self.metered(Meter(limit), *values)
 
     def metered(self, meter: Meter, *values: Any) -> Measurement:
-        """As `measure` with a meter of one's own, whose limit may change while the evaluation runs."""
+        """Measure with the caller's meter, whose limit may change while the evaluation runs."""
         try:
             return Measurement(self._run([meter, *values, *self._spare]), None, meter.cost)
         except CostExceeded:

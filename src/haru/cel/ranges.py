@@ -44,7 +44,7 @@ class Range(NamedTuple):
         return Range(_scale(self.low, factor), _scale(self.high, factor))
 
     def union(self, other: Range) -> Range:
-        """What covers both."""
+        """Return the smallest range that covers both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 

@@ -135,7 +135,7 @@ def format_signature(types: list[Type], member: bool) -> str:
 
 
 class Substitution:
-    """What type parameters stand for, found while arguments are matched with overloads."""
+    """Types of type parameters, found while arguments are matched with overloads."""
 
     __slots__ = ("found",)
 

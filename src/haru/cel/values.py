@@ -254,7 +254,7 @@ def _same_map(left: dict[Any, Value], right: dict[Any, Value]) -> bool:
 
 
 def map_key(value: Value) -> Any:
-    """What stands for a value as the key of a dict. Raises for values that cannot be keys."""
+    """Convert a value to the key of a dict. Raises for values that cannot be keys."""
     kind = value.__class__
     if kind is str or kind is int or kind is Uint:
         return value
@@ -294,10 +294,11 @@ def contains(element: Value, container: Value) -> bool:
 
 def _is_element(element: Value, item: Value) -> bool:
     # A list that compares in its own way is asked, wherever it stands.
-    return _equals_quietly(item, element) if isinstance(item, OwnList) else _equals_quietly(element, item)
+    return equals_quietly(item, element) if isinstance(item, OwnList) else equals_quietly(element, item)
 
 
-def _equals_quietly(left: Value, right: Value) -> bool:
+def equals_quietly(left: Value, right: Value) -> bool:
+    """Whether two values are equal; those that cannot be compared are not."""
     try:
         return equals(left, right)
     except EvaluationError:

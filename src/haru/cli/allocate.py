@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from haru.cli.connection import add_manifest_argument
+from haru.cli.connection import add_answer_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 
 
@@ -28,13 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="prefer small devices and fragments, and keep whole cards free, instead of the order of 1.36",
     )
-    parser.add_argument(
-        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
-    )
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
-    )
+    add_answer_arguments(parser, cases=True)
 
 
 def run(options: argparse.Namespace) -> int:

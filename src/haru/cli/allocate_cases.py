@@ -13,15 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.cel.device import compile_device_selector
 from haru.dra import AllocatedState, InputError, Problem
 from haru.engine.dra import AllocatedState as State
 from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, names_read
 from haru.engine.equivalence import Answer, ClaimQuery
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 _ENOUGH_SECONDS = 1.0

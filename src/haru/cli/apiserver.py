@@ -90,11 +90,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
 
-def serves(options: argparse.Namespace) -> bool:
-    """Whether it runs until it is stopped."""
-    return True
-
-
 def run(options: argparse.Namespace) -> int:
     """Serves until it is stopped."""
     from haru.cli.logs import configure_logging

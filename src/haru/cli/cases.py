@@ -7,11 +7,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from haru.cli.main import UsageError
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def answer_cases(path: str, answer: Callable[[Obj], Obj]) -> int:

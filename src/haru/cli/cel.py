@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_manifest_argument
+from haru.cli.connection import add_answer_arguments, add_manifest_argument
 from haru.cli.main import UsageError
+from haru.kube.meta import Obj
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from haru.cel.device import DeviceSelector
 
-Obj = dict[str, Any]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru cel`."""
     parser.add_argument("expression", nargs="?", metavar="EXPRESSION", help="selector to evaluate")
     add_manifest_argument(parser, "manifests with ResourceSlices", several=False)
-    parser.add_argument(
-        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
-    )
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
-    )
+    add_answer_arguments(parser, cases=True)
 
 
 def run(options: argparse.Namespace) -> int:

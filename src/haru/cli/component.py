@@ -1,34 +1,46 @@
 """Share flags, leader election, health, metrics and shutdown between `haru scheduler` and `haru controllers`.
 
 Only the holder of the Lease works. A process that loses the Lease exits, as Kubernetes' components do, so that no old
-state survives. Health and metrics listen on loopback only.
+state survives. Health and metrics listen on loopback, or over HTTPS where flags of `serving_flags.py` are given.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import logging
 import os
-import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.connection import add_connection_arguments, connect, connect_to
 from haru.cli.main import UsageError
-from haru.event_loop import LoopLag
+from haru.cli.serving_flags import add_serving_arguments, serving_options
+from haru.event_loop import LoopLag, cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.kube.gates import FeatureGates
     from haru.scheduler.debugger import StateDump
+    from haru.secure_serving.component import Route
+    from haru.secure_serving.options import ServingOptions
 
 _log = logging.getLogger(__name__)
+_MODULES = (
+    "aiohttp",
+    "haru.api.cluster_reader",
+    "haru.client.leader_election",
+    "haru.secure_serving.component",
+    "haru.secure_serving.listener",
+    "uvicorn.protocols.http.httptools_impl",
+)
 _LOOK_SECONDS = 0.1
 _LONGEST_START = 600
 
@@ -42,16 +54,59 @@ def add_component_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     parser.add_argument(
         "--health-port",
         type=port_number,
-        default=port,
         metavar="PORT",
-        help=f"port on 127.0.0.1 (default {port}; 0: any free port)",
+        help=f"port of health and metrics on 127.0.0.1, plain HTTP (default {port}, none with HTTPS; 0: any free port)",
     )
-    parser.add_argument(
-        "--leader-elect-namespace", metavar="NAMESPACE", help="namespace of the Lease (default kube-system)"
-    )
-    parser.add_argument("--no-leader-elect", action="store_true", help="run without a Lease; only for a single replica")
+    add_serving_arguments(parser, port)
+    parser.set_defaults(default_port=port)
+    add_election_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def add_election_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of leader election, as kube-scheduler has them; they win over a configuration file."""
+    parser.add_argument(
+        "--leader-elect",
+        nargs="?",
+        const="true",
+        choices=("true", "false"),
+        help="whether replicas elect a leader (default true); without a Lease only a single replica may run",
+    )
+    parser.add_argument("--no-leader-elect", action="store_true", help="the same as --leader-elect=false")
+    parser.add_argument(
+        "--leader-elect-resource-name",
+        metavar="NAME",
+        help="name of the Lease; with kube-scheduler's name this scheduler and kube-scheduler never run at once",
+    )
+    parser.add_argument(
+        "--leader-elect-resource-namespace",
+        "--leader-elect-namespace",
+        dest="leader_elect_namespace",
+        metavar="NAMESPACE",
+        help="namespace of the Lease (default kube-system)",
+    )
+    parser.add_argument(
+        "--leader-elect-resource-lock", choices=("leases",), help="what is locked: always a Lease, as in kube-scheduler"
+    )
+    for name, default, text in (
+        ("lease-duration", "15s", "after this time without renewal another replica takes the Lease over"),
+        ("renew-deadline", "10s", "the leader stops after this time without renewal"),
+        ("retry-period", "2s", "time between two attempts to take or renew the Lease"),
+    ):
+        parser.add_argument(
+            f"--leader-elect-{name}", type=seconds, metavar="DURATION", help=f"{text} (default {default})"
+        )
+
+
+def seconds(text: str) -> float:
+    """A duration such as 15s, for argparse."""
+    from haru.kube.durations import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration such as 15s or 1m30s') from None
 
 
 def port_number(text: str) -> int:
@@ -82,6 +137,24 @@ class Election:
     renew: float = 10.0
     retry: float = 2.0
 
+    def with_flags(self, options: argparse.Namespace) -> Election:
+        """The election with what flags say. Raises UsageError where the times leave no room for each other."""
+        from haru.client.leases import ElectionTimes
+
+        def chosen(flag: str, configured: float) -> float:
+            given: float | None = getattr(options, f"leader_elect_{flag}")
+            return configured if given is None else given
+
+        times = chosen("lease_duration", self.lease), chosen("renew_deadline", self.renew)
+        retry = chosen("retry_period", self.retry)
+        try:
+            ElectionTimes(*times, retry)
+        except ValueError as error:
+            raise UsageError(f"--leader-elect-lease-duration: {error}") from error
+        elect = self.elect if options.leader_elect is None else options.leader_elect == "true"
+        namespace = options.leader_elect_namespace or self.namespace
+        return Election(elect and not options.no_leader_elect, namespace, *times, retry)
+
 
 @dataclass(slots=True)
 class Component:
@@ -93,11 +166,18 @@ class Component:
     ready: Callable[[], bool]
     """Whether the work has read the first lists."""
     election: Election = field(default_factory=lambda: Election())
+    modules: tuple[str, ...] = ()
+    """What the work imports: loaded before the event loop runs, which an import would hold up."""
     gates: FeatureGates | None = None
     prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None
     """Looks at the server before the Lease is taken; may raise UsageError."""
     dump: Callable[[], StateDump | None] | None = None
     """Returns what SIGUSR2 writes into the log."""
+    configuration: Callable[[Election, str], Mapping[str, Any]] | None = None
+    """Returns what `/configz` shows, by the election and the name of the Lease that count."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """What the holder of the Lease writes on it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
     leading: bool = field(default=False, init=False)
 
 
@@ -106,15 +186,17 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
     from haru.cli.logs import configure_logging
 
     configure_logging(options.verbose, options.log_format)
+    component.election = component.election.with_flags(options)
+    component.lease = options.leader_elect_resource_name or component.lease
+    for module in (*_MODULES, *component.modules):
+        importlib.import_module(module)
     return asyncio.run(_run(options, component))
 
 
 async def _run(options: argparse.Namespace, component: Component) -> int:
     from haru.client.leader_election import LeaseLostError
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     if component.dump is not None:
         from haru.scheduler.debugger import dump_on_signal
 
@@ -126,14 +208,16 @@ async def _run(options: argparse.Namespace, component: Component) -> int:
         async with client:
             measuring = asyncio.create_task(lag.run())
             work = asyncio.create_task(_lead(options, client, component, lag))
-            health = await _serve_health(options.health_port, component, lag)
+            try:
+                health = await _serve_health(options, client, component, lag)
+            except BaseException:
+                await cancelled(work, measuring)
+                raise
             waiting = asyncio.create_task(stop.wait())
             await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
             stopped = stop.is_set()
-            for task in (work, waiting):
-                task.cancel()
-            (outcome, _) = await asyncio.gather(work, waiting, return_exceptions=True)
-            await health.cleanup()  # type: ignore[attr-defined]
+            outcome, _ = await cancelled(work, waiting)
+            await health.aclose()
             measuring.cancel()
     finally:
         sys.stderr.flush()
@@ -148,7 +232,7 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
     election = component.election
     if component.prepare is not None:
         await _patiently(component.prepare, client, election.retry)
-    if options.no_leader_elect or not election.elect:
+    if not election.elect:
         await _work(client, component)
         return
     from haru.client.leader_election import Leadership
@@ -156,9 +240,9 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
 
     def candidate(client: ApiClient) -> LeaderElector:
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
-        namespace = options.leader_elect_namespace or election.namespace
         times = ElectionTimes(election.lease, election.renew, election.retry)
-        return LeaderElector(client, Candidate(namespace, component.lease, identity), times)
+        lease = Candidate(election.namespace, component.lease, identity)
+        return LeaderElector(client, lease, times, labels=component.labels, annotations=component.annotations)
 
     leadership = Leadership(lambda: connect(options, f"haru-{options.command}"), candidate, lag.since_tick)
     await leadership.run(lambda: _work(client, component))
@@ -199,34 +283,86 @@ async def _patiently(
             await asyncio.sleep(pause)
 
 
-async def _serve_health(port: int, component: Component, lag: LoopLag) -> object:
-    from aiohttp import web
+async def _serve_health(
+    options: argparse.Namespace, client: ApiClient, component: Component, lag: LoopLag
+) -> AsyncExitStack:
+    """Serve health and metrics where the flags say so; what is returned ends it. Raises UsageError."""
+    routes, closing = _routes(component, lag), AsyncExitStack()
+    try:
+        serving = serving_options(options, options.default_port)
+        if serving is not None:
+            await _serve_https(options, client, routes, serving, closing)
+        if serving is None or options.health_port is not None:
+            await _serve_plain(options, routes, closing)
+    except BaseException:
+        await closing.aclose()
+        raise
+    return closing
 
-    def ready() -> bool:
+
+def _routes(component: Component, lag: LoopLag) -> dict[str, Route]:
+    from haru.secure_serving.component import health_route
+    from haru.secure_serving.http import METRICS, Answer, Request, json_answer
+
+    def synchronized() -> bool:
         # Who waits for the Lease is ready to lead.
         return not component.leading or component.ready()
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok") if ready() else web.Response(status=503, text="not ready")
-
-    async def metrics(_: web.Request) -> web.Response:
+    def metrics(_: Request) -> Answer:
         gates = component.gates.exposition() if component.gates is not None else []
-        body = component.metrics() + "".join(f"{line}\n" for line in [*gates, *lag.lines()]).encode()
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
+        lines = "".join(f"{line}\n" for line in [*gates, *lag.lines()])
+        return Answer(200, component.metrics() + lines.encode(), METRICS)
 
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/livez", healthz)])
-    app.add_routes([web.get("/readyz", readyz), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
+    def configz(_: Request) -> Answer:
+        assert component.configuration is not None
+        return json_answer({"componentconfig": component.configuration(component.election, component.lease)})
+
+    ping = {"ping": lambda: True}
+    shown = {"/configz": configz} if component.configuration is not None else {}
+    return {
+        **shown,
+        "/healthz": health_route("healthz", ping),
+        "/livez": health_route("livez", ping),
+        "/readyz": health_route("readyz", {**ping, "informer-sync": synchronized}),
+        "/metrics": metrics,
+    }
+
+
+async def _serve_https(
+    options: argparse.Namespace,
+    client: ApiClient,
+    routes: dict[str, Route],
+    serving: ServingOptions,
+    closing: AsyncExitStack,
+) -> None:
+    from haru.secure_serving.component import ComponentServer
+
+    name = f"haru-{options.command}"
+    reviewing = []
+    for flag in ("authentication_kubeconfig", "authorization_kubeconfig"):
+        file, reviewer = getattr(options, flag), client
+        if file is not None:
+            reviewer = await closing.enter_async_context(connect_to(file, name, f"--{flag.replace('_', '-')}"))
+        reviewing.append(reviewer)
+    server = ComponentServer(name, routes, serving, *reviewing)
     try:
-        await site.start()
+        await server.start()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--secure-port: {error}") from error
+    closing.push_async_callback(server.stop)
+    _log.info("health and metrics on https://%s:%s", serving.address, server.port)
+
+
+async def _serve_plain(options: argparse.Namespace, routes: dict[str, Route], closing: AsyncExitStack) -> None:
+    from haru.secure_serving.component import ComponentApp
+    from haru.secure_serving.listener import Listener
+
+    port = options.default_port if options.health_port is None else options.health_port
+    listener = Listener(ComponentApp(routes), "127.0.0.1", port)
+    try:
+        await listener.start()
     except OSError as error:
-        await runner.cleanup()
-        raise UsageError(f"--health-port: {port}: {error.strerror}; take another one, or 0 for any") from error
-    _log.info("health and metrics on http://127.0.0.1:%s", runner.addresses[0][1])
-    return runner
+        why = os.strerror(error.errno or 0)
+        raise UsageError(f"--health-port: {port}: {why}; take another one, or 0 for any") from error
+    closing.push_async_callback(listener.stop)
+    _log.info("health and metrics on http://127.0.0.1:%s", listener.port)

@@ -1,6 +1,7 @@
 """Find the cluster of a command as kubectl does, or the running `haru up` of this user.
 
-Order: `--kubeconfig`; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`.
+Order: `--kubeconfig`; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`; in a pod, the API
+server of its cluster as its ServiceAccount.
 """
 
 from __future__ import annotations
@@ -29,6 +30,18 @@ def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several
     parser.add_argument("-f", "--filename", metavar="FILE", help=f"{told} (- is stdin)", **how)
 
 
+def add_answer_arguments(parser: argparse.ArgumentParser, *, cases: bool = False) -> None:
+    """The flags of commands that answer from manifests: `-o`, `--feature-gates` and, with `cases`, `--cases`."""
+    if cases:
+        parser.add_argument(
+            "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
+        )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument(
+        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
+    )
+
+
 def told_as_usage(client: ApiClient) -> AbstractContextManager[None]:
     """What a server refuses, and that it cannot be reached, become ClusterErrors."""
     from haru.api.cluster_reader import told_as_cluster_error
@@ -41,3 +54,10 @@ def connect(options: argparse.Namespace, user_agent: str) -> ApiClient:
     from haru.api import cluster_reader
 
     return cluster_reader.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")
+
+
+def connect_to(kubeconfig: Path, user_agent: str, flag: str) -> ApiClient:
+    """A client for the cluster of one file, which `flag` names; raises ClusterError if it cannot be made."""
+    from haru.api import cluster_reader
+
+    return cluster_reader.connect(kubeconfig, None, user_agent, flag)

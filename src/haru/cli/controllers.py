@@ -59,11 +59,6 @@ def add_stale_gang_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def serves(options: argparse.Namespace) -> bool:
-    """Whether it runs until it is stopped."""
-    return True
-
-
 def run(options: argparse.Namespace) -> int:
     """Runs the controllers until they are stopped or lose their Lease."""
     gates = parse_gates(options.feature_gates)
@@ -97,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         work=work,
         metrics=lambda: running[0].metrics() if running else b"",
         ready=lambda: bool(running) and running[0].started,
+        modules=("haru.controllers.accounts", "haru.controllers.manager"),
         gates=gates,
         prepare=prepare,
     )

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
+from haru.event_loop import stop_event
 
 if TYPE_CHECKING:
     from haru.dashboard.views.usage import Measured
@@ -38,11 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
-
-
-def serves(options: argparse.Namespace) -> bool:
-    """Whether it runs until it is stopped."""
-    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,9 +70,7 @@ def _measured(options: argparse.Namespace) -> Measured | None:
 async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
     from haru.dashboard.server import DashboardServer
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with connect(options, "haru-dashboard") as client:
         server = DashboardServer(client, host, port, _measured(options))
         try:

@@ -15,18 +15,17 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
+from haru.kube.meta import Obj
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.engine.dra import DeviceId
     from haru.explain.tainting import ClaimUse, PodUse
     from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
 
 _FIELD_MANAGER = "haru-device-taint"
 _OUTCOMES = {

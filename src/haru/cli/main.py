@@ -34,14 +34,21 @@ COMMANDS = {
     "device": "take a device out of service by a taint, or bring it back",
     "dashboard": "serve the dashboard of a cluster",
     "node": "run the pods that are bound to this machine in its container runtime",
+    "fleet": "run simulated nodes on any cluster",
+    "stress": "load a cluster, and check what its scheduler promises",
     "apiserver": "run an API server over etcd, alone or as one of several replicas",
     "signer": "sign ServiceAccount tokens for an API server in a separate process",
     "scheduler": "run the scheduler against an API server",
+    "install": "install Haru on a cluster, or remove it",
     "controllers": "run the controllers against an API server",
     "driver": "run a DRA driver on this node, or check one",
     "completion": "print a completion script for a shell",
     "version": "print the version",
 }
+
+
+_SERVERS = frozenset({"apiserver", "controllers", "dashboard", "node", "scheduler", "up"})
+"""Commands that always serve; where it depends on the flags, the module's `serves` says so."""
 
 
 class UsageError(HaruError):
@@ -57,8 +64,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line; every subcommand's module adds its own flags."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; every subcommand's module adds its own flags.
+
+    With `only`, no other subcommand has flags, and its module is not imported.
+    """
     parser = _Parser(
         prog="haru",
         allow_abbrev=False,
@@ -67,6 +77,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"haru {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
+        if only not in (None, name):
+            subparsers.add_parser(name, help=text)
+            continue
         module = importlib.import_module(f"haru.cli.{name}")
         sub = subparsers.add_parser(
             name, help=text, description=module.__doc__, formatter_class=_Formatter, allow_abbrev=False
@@ -82,8 +95,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     command = ""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        parser = build_parser()
+        parser = build_parser(only=next((text for text in given if not text.startswith("-")), ""))
         options, unknown = parser.parse_known_args(arguments)
         command = options.command
         module = importlib.import_module(f"haru.cli.{command}")
@@ -108,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serves(module: ModuleType, options: argparse.Namespace) -> bool:
     """Whether the command serves until it is stopped, and listens to signals once it has begun."""
     serves = getattr(module, "serves", None)
-    return serves is not None and bool(serves(options))
+    return options.command in _SERVERS or (serves is not None and bool(serves(options)))
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
@@ -119,6 +133,16 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
             for name, sub in action.choices.items():
                 result[name] = [o for a in sub._actions for o in a.option_strings if o.startswith("--")]
     return result
+
+
+def actions_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The flags and arguments of a parser."""
+    return parser._actions
+
+
+def subcommands_of(action: argparse.Action) -> dict[str, argparse.ArgumentParser]:
+    """The parsers that an argument chooses among; empty for any other argument."""
+    return dict(action.choices) if isinstance(action, argparse._SubParsersAction) else {}
 
 
 def _unknown(parser: argparse.ArgumentParser, command: str, argument: str) -> str:

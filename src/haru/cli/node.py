@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator
@@ -21,6 +20,7 @@ from haru.cli.component import parse_gates
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.node_api_flags import add_server_arguments, server_options
+from haru.event_loop import cancelled, stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _ROOT = Path("/var/lib/haru/node")
 _KUBELET = Path("/var/lib/kubelet")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,11 +124,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
 
-def serves(options: argparse.Namespace) -> bool:
-    """Whether it runs until it is stopped."""
-    return True
-
-
 def run(options: argparse.Namespace) -> int:
     """Is a node until it is told to stop."""
     from haru.cli.logs import configure_logging
@@ -143,9 +137,7 @@ async def _run(flags: argparse.Namespace) -> int:
     from haru.node.dra import AgentPods, DeviceOptions, NodeDevices, run_with_devices
 
     options, own_api = node_options(flags), server_options(flags)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     async with connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
         pods = AgentPods()
         device_options = DeviceOptions(with_health=options.gates.enabled("ResourceHealthStatus"))
@@ -158,9 +150,7 @@ async def _run(flags: argparse.Namespace) -> int:
         telling = asyncio.create_task(_tell(agent, options))
         await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
         stopped = stop.is_set()
-        for task in (work, waiting, telling):
-            task.cancel()
-        (outcome, *_) = await asyncio.gather(work, waiting, telling, return_exceptions=True)
+        outcome, *_ = await cancelled(work, waiting, telling)
     if isinstance(outcome, NodeError):
         raise outcome
     if isinstance(outcome, Exception) and not stopped:
@@ -275,10 +265,9 @@ def _quantities(text: str, flag: str) -> dict[str, str]:
 
 
 def _taint(text: str) -> dict[str, str]:
-    pair, colon, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    if not colon or not key or effect not in _EFFECTS:
-        raise UsageError(
-            f'--register-with-taints: Invalid value: "{text}": write KEY=VALUE:EFFECT with one of {", ".join(_EFFECTS)}'
-        )
-    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+    from haru.kube.node_taints import parse_taint
+
+    try:
+        return parse_taint(text)
+    except ValueError as error:
+        raise UsageError(f"--register-with-taints: Invalid value: {error}") from error

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
@@ -53,3 +57,34 @@ class Progress:
         self._stream.write(f"\r\x1b[K[{bar:<{_WIDTH}}] {share:4.0%} {self._name}")
         self._stream.flush()
         self._drawn = time.monotonic()
+
+
+@contextmanager
+def working(text: str, stream: TextIO | None = None, *, after: float = 1.0) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal's stderr what is under way, and for how long, once it takes more than `after` seconds.
+
+    What is yielded takes another text.
+    """
+    to = stream if stream is not None else sys.stderr
+    told, ended, began = [text], threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        pause = after
+        while not ended.wait(pause):
+            to.write(f"\r\x1b[K{told[0]}: {time.monotonic() - began:.0f} s")
+            to.flush()
+            pause = _EVERY_SECONDS
+        if pause != after:
+            to.write("\r\x1b[K")
+            to.flush()
+
+    if not to.isatty():
+        yield lambda text: None
+        return
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield lambda text: told.__setitem__(0, text)
+    finally:
+        ended.set()
+        teller.join()

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
 
 from haru.api.decision_options import options_of
 from haru.api.rounds import reason_of
-from haru.cli.connection import add_connection_arguments, add_manifest_argument
+from haru.cli.connection import add_answer_arguments, add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 from haru.engine import RoundResult, SchedulerCache, run_round
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _RESULT_FIELDS = ("request", "driver", "pool", "device")
 
@@ -61,13 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="schedulerName of the pods to schedule (default %(default)s)",
     )
-    parser.add_argument(
-        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
-    )
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
-    )
+    add_answer_arguments(parser, cases=True)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -75,6 +75,9 @@ def run_manifests(options: argparse.Namespace) -> int:
             raise UsageError(f"--policy: {name}: with manifests there are {', '.join(PROFILES)}")
     snapshot = Snapshot.read(*options.filename, namespace=options.namespace, feature_gates=options.feature_gates)
     objects = snapshot.settled()
+    if not any(obj["kind"] == "Node" for obj in objects):
+        text = "the manifests have no nodes, so no pod starts: add those of a cluster (haru capture)"
+        print(f"haru simulate: {text}", file=sys.stderr)
     try:
         arrivals = arrival_times(objects, _given(options.arrivals, options.namespace))
     except ArrivalError as error:

@@ -7,17 +7,16 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
+from haru.kube.meta import Obj
 
 if TYPE_CHECKING:
     from haru.api.cluster_reader import Fetched
     from haru.api.snapshot import Snapshot
     from haru.kube.gates import FeatureGates
-
-Obj = dict[str, Any]
 
 
 class Answer(Protocol):

@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-w", "--watch", action="store_true", help="refresh every two seconds")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument(
+        "--output-version",
+        choices=("haru.dev/v1alpha2", "haru.dev/v1alpha1"),
+        default="haru.dev/v1alpha2",
+        help="apiVersion of -o json and yaml; v1alpha1 is served for one release more (default haru.dev/v1alpha2)",
+    )
     add_manifest_argument(parser, "manifests instead of a cluster")
 
 
@@ -77,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         if options.watch:
             sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
         told = usage.by_namespace() if options.by == "namespace" else usage
-        show(usage, options.output, left_out, text=told.__str__)
+        show(usage.in_version(options.output_version), options.output, left_out, text=told.__str__)
         if not options.watch:
             return 0
         sys.stdout.flush()

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.main import UsageError
-from haru.cli.scheduler import add_log_arguments, add_protection_arguments
+from haru.cli.scheduler import (
+    add_log_arguments,
+    add_profile_argument,
+    add_protection_arguments,
+    add_publishing_arguments,
+)
 from haru.cli.security_flags import add_security_arguments, security_of
 from haru.cli.token_flags import add_token_arguments, token_files_of
 
@@ -48,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address of the web page, on loopback only (default 127.0.0.1:0: any free port)",
     )
     page.add_argument("--no-dashboard", action="store_true", help="serve no web page")
+    parser.add_argument(
+        "--no-explain-api", action="store_true", help="do not serve explain.haru.dev, which answers tenants"
+    )
     parser.add_argument("--no-usage-history", action="store_true", help="write no usage history for haru top --since")
     parser.add_argument(
         "--usage-metrics",
@@ -82,18 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="KubeSchedulerConfiguration: profiles by schedulerName, with plugins, weights and arguments",
     )
     scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler")
-    parser.add_argument(
-        "--scheduler-profile",
-        choices=("Default", "HaruPacking", "HaruExpected"),
-        help="how nodes are chosen: as by kube-scheduler (default), fullest nodes and cards first, or by the "
-        "work that nodes can still take",
-    )
+    add_profile_argument(parser)
     parser.add_argument(
         "--no-backfill",
         action="store_true",
         help="reserve nothing for the head of the queue: whatever fits goes first, as in Kubernetes",
     )
     add_protection_arguments(parser)
+    add_publishing_arguments(parser)
     add_log_arguments(parser)
     add_stale_gang_arguments(parser)
     add_http2_arguments(parser)
@@ -101,11 +105,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_security_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
-
-
-def serves(options: argparse.Namespace) -> bool:
-    """Whether it runs until it is stopped."""
-    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -138,6 +137,8 @@ def _up_options(flags: argparse.Namespace) -> UpOptions:
         options = options.with_option("state.ephemeral", False)
     if flags.ephemeral:
         options = options.with_option("state.ephemeral", True).with_option("state.data_dir", None)
+    if options.explain_api is None or flags.no_explain_api:
+        options = options.with_option("explain_api", not flags.no_explain_api)
     if flags.feature_gates is not None:
         joined = ",".join(filter(None, (options.feature_gates, flags.feature_gates)))
         options = options.with_option("feature_gates", joined)
@@ -180,6 +181,7 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
         given["scheduler.backfill"] = False
     take("minimum_run_time", "scheduler.minimum_run_time")
     take("preemption_delay", "scheduler.preemption_delay")
+    take("publish_explanations", "scheduler.publish_explanations")
     take("decision_log", "scheduler.decision_log", Path.expanduser)
     take("decision_log_size", "scheduler.decision_log_mebibytes")
     take("stale_gang_after", "controllers.stale_gang_after")

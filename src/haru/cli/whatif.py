@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from haru.cli.connection import add_connection_arguments, add_manifest_argument
+from haru.cli.connection import add_answer_arguments, add_connection_arguments, add_manifest_argument
 from haru.cli.whatif_changes import add_change_arguments
 
 
@@ -31,10 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="schedulerName of the pods to schedule (default %(default)s)",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
-    )
+    add_answer_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,8 +27,8 @@ from haru.client.server_version import AS_WRITTEN
 from haru.client.transport import Request, Response, Transport, failure, next_before, retry_after, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 _PATCH_TYPES: dict[str, str] = {

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from haru.client.api import ApiClient, Obj
+from haru.client.api import ApiClient
 from haru.client.server_version import ServerVersion
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
 T = TypeVar("T")
 

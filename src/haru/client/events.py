@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 from cachetools import LRUCache
 
-from haru.client.api import ApiClient, Obj
+from haru.client.api import ApiClient
 from haru.clock import utc_now
 from haru.kube import kinds
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import format_micro_time, format_time
 
 _log = logging.getLogger(__name__)

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 
 from cachetools import FIFOCache
 
-from haru.client.api import ApiClient, Obj
+from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +134,11 @@ class Informer:
         self._seen = 0
         self._waiting: list[asyncio.Future[None]] = []
         self.resource_version = ""
+        self._watch_limit: asyncio.Timeout | None = None
+        self._opened_at = 0.0
+        self.lists = 0
+        """How often all was listed: what came between two lists, handlers hear only as their difference."""
+        self._renewed = False
         self.interrupted = False
         """There is neither a list nor a watch since the last one failed: what is known may be old."""
         self.store: Mapping[str, Obj] = MappingProxyType(self._store)
@@ -227,10 +233,26 @@ class Informer:
                 else:
                     _log.warning("%s: %s", self.kind.plural, error)
                 await self._backoff.pause()
+            except TimeoutError as error:
+                self.interrupted = True
+                renewed, self._renewed = self._renewed, False
+                if not renewed:
+                    _log.warning("%s: %s: %s", self.kind.plural, type(error).__name__, error)
+                    await self._backoff.pause()
             except (OSError, ValueError, KeyError, TypeError) as error:  # the last three: an answer that makes no sense
                 _log.warning("%s: %s: %s", self.kind.plural, type(error).__name__, error)
                 self.interrupted = True
                 await self._backoff.pause()
+
+    def renew_watch(self, unless_younger_than: float = 0.0) -> None:
+        """Open the watch anew where it left off: its connection may be one on which nothing comes any more.
+
+        A watch that was opened less than so many seconds ago is kept.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._watch_limit is not None and now - self._opened_at >= unless_younger_than:
+            self._renewed = True
+            self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
         listed = await self._client.list(self.kind, *self._selection)
@@ -255,6 +277,7 @@ class Informer:
         self.resource_version = revision
         self.interrupted = False
         self._seen = horizon
+        self.lists += 1
         self._synced.set()
         self._tell_waiting()
 
@@ -269,12 +292,16 @@ class Informer:
         events = self._client.watch(self.kind, namespace, self.resource_version, labels, fields, opened=self._resume)
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False
-        async with aclosing(events) as stream:
-            async for type_, obj in stream:
-                if not heard:
-                    heard = True
-                    self._backoff.reset()
-                self._hear(type_, obj)
+        self._opened_at = began
+        try:
+            async with asyncio.timeout(None) as self._watch_limit, aclosing(events) as stream:
+                async for type_, obj in stream:
+                    if not heard:
+                        heard = True
+                        self._backoff.reset()
+                    self._hear(type_, obj)
+        finally:
+            self._watch_limit = None
         # A server that ends every watch at once must not be asked in a tight loop.
         if not heard and loop.time() - began < _SHORT_WATCH_SECONDS:
             await self._backoff.pause()

@@ -14,15 +14,17 @@ import contextlib
 import copy
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from haru.client.api import ApiClient, Obj
+from haru.client.api import ApiClient
 from haru.clock import SYSTEM, Clock
 from haru.kube import kinds
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import format_micro_time
+from haru.kube.partition_names import HOLDER, SINCE
 
 _log = logging.getLogger(__name__)
 _JITTER = 0.2
@@ -63,7 +65,10 @@ class LeaderElector:
         *,
         clock: Clock = SYSTEM,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
+        """`labels` and `annotations` are written with the Lease, which then says since which revision they hold."""
         kind = kinds.lookup("coordination.k8s.io", "v1", "leases")
         assert kind is not None
         self._kind = kind
@@ -71,6 +76,7 @@ class LeaderElector:
         self._namespace, self._name, self.identity = candidate
         self._times = times
         self._clock, self._sleep = clock, sleep
+        self._labels, self._annotations = dict(labels or {}), dict(annotations or {})
         self._observed: Obj | None = None
         self._observed_at = 0.0
         self._renewed_at = 0.0
@@ -102,7 +108,29 @@ class LeaderElector:
         """Wait for leadership."""
         while not await self._try():
             await self._sleep(self._times.retry_period * (1 + _JITTER * random.random()))
+        if self._annotations:
+            await self._publish()
         _log.info("%s: %s became the leader", self.lease_path, self.identity)
+
+    async def acquire_unless_renewed(self) -> bool:
+        """Take the Lease as soon as it is free or its holder is dead; false once a holder is seen to renew it."""
+        seen: Obj | None = None
+        while not await self._try():
+            spec = (self._observed or {}).get("spec") or {}
+            if self.leader not in ("", self.identity):
+                if seen is not None and seen != spec:
+                    return False
+                if seen is None:
+                    _log.info("%s: waiting to see whether %s renews it", self.lease_path, self.leader)
+                seen = spec
+            await self._sleep(self._times.retry_period)
+        return True
+
+    async def _publish(self) -> None:
+        """Write since which revision the annotations stand, so that two leases can be told apart by age."""
+        since = str(((self._observed or {}).get("metadata") or {}).get("resourceVersion") or "")
+        self._annotations[SINCE] = since
+        await self._try()
 
     async def renew(self, may: Callable[[], bool] = lambda: True) -> str:
         """Renew until that has failed for the whole deadline, or another one has the Lease; why it is lost.
@@ -156,7 +184,7 @@ class LeaderElector:
         except StatusError as error:
             if error.code != 404:
                 raise
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {"name": self._name, "namespace": self._namespace, **self._published({})}
             created = {"apiVersion": self._kind.api_version, "kind": "Lease", "metadata": metadata, "spec": mine}
             self._observe(await self._client.create(self._kind, created))
             self._renewed_at = began
@@ -172,9 +200,19 @@ class LeaderElector:
             mine["leaseTransitions"] = transitions
         else:
             mine["leaseTransitions"] = transitions + 1
-        self._observe(await self._client.update(self._kind, {**copy.deepcopy(lease), "spec": {**spec, **mine}}))
+        taken = {**copy.deepcopy(lease), "spec": {**spec, **mine}}
+        taken["metadata"].update(self._published(taken["metadata"]))
+        self._observe(await self._client.update(self._kind, taken))
         self._renewed_at = began
         return True
+
+    def _published(self, metadata: Obj) -> Obj:
+        """Labels and annotations of the Lease with ours, and who wrote them: another program keeps what it finds."""
+        if not self._annotations:
+            return {}
+        known = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != SINCE}
+        ours = {**self._annotations, HOLDER: self.identity}
+        return {"labels": (metadata.get("labels") or {}) | self._labels, "annotations": known | ours}
 
     def _expired(self, spec: Obj) -> bool:
         # By our own clock since the last change we saw: clocks of different machines are never compared.

@@ -17,8 +17,7 @@ from haru.kube.conversion import convert, convert_part
 from haru.kube.gate_table import NEWEST, OLDEST_SERVER, gates_of
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _CLAIMS = ("v1", "v1beta2", "v1beta1")
 _RULES = ("v1beta2", "v1", "v1alpha3")
@@ -72,7 +71,10 @@ class ServerVersion:
     def outgoing(self, kind: Kind, obj: Any) -> Any:
         """Convert an object, or the part of one that a merge patch is, to the version that is served."""
         to = self.kind_for(kind)
-        if to is kind or not isinstance(obj, dict):
+        if not self._served or not isinstance(obj, dict):
+            return obj
+        obj = self._with_owners(obj, outgoing=True)
+        if to is kind:
             return obj
         if "apiVersion" in obj:
             return convert({**obj, "apiVersion": kind.api_version}, to)
@@ -81,6 +83,8 @@ class ServerVersion:
     def incoming(self, kind: Kind, obj: Obj) -> Obj:
         """Convert an object that was read, with or without its apiVersion, to the version of `kind`."""
         served = self.kind_for(kind)
+        if self._served:
+            obj = self._with_owners(obj, outgoing=False)
         if served is kind or obj.get("kind", kind.kind) != kind.kind:
             return obj
         converted = convert({**obj, "apiVersion": served.api_version}, kind)
@@ -88,22 +92,42 @@ class ServerVersion:
 
     def incoming_list(self, kind: Kind, answer: Obj) -> Obj:
         """Convert each item of a list that was read."""
-        if self.kind_for(kind) is kind or answer.get("kind") != kind.list_kind:
+        if not self._served or answer.get("kind") != kind.list_kind:
             return answer
         items = [self.incoming(kind, item) for item in answer.get("items") or ()]
         return {**answer, "apiVersion": kind.api_version, "items": items}
+
+    def _with_owners(self, obj: Obj, *, outgoing: bool) -> Obj:
+        """Refer to owners in the version that is served, so that the garbage collector finds them; or back."""
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, dict) or not metadata.get("ownerReferences"):
+            return obj
+        references = metadata["ownerReferences"]
+        versions = {
+            (own.kind, source.api_version): target.api_version
+            for (group, plural), served in self._served.items()
+            if (own := kinds.lookup(group, _READABLE[group, plural][0], plural)) is not None
+            for source, target in [(own, served) if outgoing else (served, own)]
+        }
+        changed = [
+            {**owner, "apiVersion": versions.get((owner.get("kind"), owner.get("apiVersion")), owner.get("apiVersion"))}
+            for owner in references
+        ]
+        return obj if changed == references else {**obj, "metadata": {**metadata, "ownerReferences": changed}}
 
 
 AS_WRITTEN = ServerVersion()
 """Nothing is known of the server: every kind is sent and read as it is."""
 
 
-def gates_for_server(given: Mapping[str, bool], version: ServerVersion) -> tuple[FeatureGates, list[str]]:
+def gates_for_server(
+    given: Mapping[str, bool], version: ServerVersion, kept: Mapping[str, bool] | None = None
+) -> tuple[FeatureGates, list[str]]:
     """The gates of a scheduler beside this server, and those that were given but that its version does not have.
 
     Gates that nobody gave are as the server's version has them by default, or follow from what it serves: a server
-    that serves PodGroups has GenericWorkload on. From 1.37 on GenericWorkload includes the gates of gangs and of their
-    preemption.
+    that serves PodGroups has GenericWorkload on; `kept` are those that were found out (`gate_probes`). From 1.37 on
+    GenericWorkload includes the gates of gangs and of their preemption.
     """
     minor = min(max(version.minor or NEWEST, OLDEST_SERVER), NEWEST)
     there = gates_of(minor)
@@ -117,6 +141,7 @@ def gates_for_server(given: Mapping[str, bool], version: ServerVersion) -> tuple
         found["DRADeviceTaints"] = True
     if version.minor > NEWEST:
         found |= dict.fromkeys(("GangScheduling", "WorkloadAwarePreemption"), groups)
+    found |= kept or {}
     asked = {name: value for name, value in given.items() if name in there or name in ("AllAlpha", "AllBeta")}
     found = {name: value for name, value in found.items() if name in there and not there[name].locked}
     off = {name for name, value in {**found, **asked}.items() if not value}

@@ -18,14 +18,13 @@ from prometheus_client import Metric
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer, SharedInformers
+from haru.client.informer import Informer, SharedInformers, object_key
 from haru.client.workqueue import WorkQueue
 from haru.clock import utc_now
-from haru.controllers.objects import Obj
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, suppress_status
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
-from haru.kube.meta import name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
 
 log = logging.getLogger("haru.controllers")
@@ -46,8 +45,9 @@ class Context:
     monotonic: Callable[[], float] = time.monotonic
 
     def serves(self, kind: Kind) -> bool:
-        """Whether the server has the kind."""
-        return self.served is None or (kind.group, kind.version, kind.plural) in self.served
+        """Whether the server has the kind, in a version that its client reads and writes."""
+        version = self.client.version.kind_for(kind).version
+        return self.served is None or (kind.group, version, kind.plural) in self.served
 
 
 class Controller:
@@ -80,6 +80,10 @@ class Controller:
         informer = self.context.informers.get(kind)
         self._used.append(informer)
         return informer
+
+    def enqueue(self, obj: Obj) -> None:
+        """Have the object brought into line."""
+        self.queue.add(object_key(obj))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -174,12 +178,9 @@ class Controller:
 
     async def live(self, kind: Kind, name: str, namespace: str = "") -> Obj | None:
         """The object as the server has it now, past any cache."""
-        try:
+        with suppress_status(404):
             return await self.client.get(kind, name, namespace)
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        return None
 
 
 async def slow_start(count: int, action: Callable[[int], Awaitable[None]], first: int = 1) -> int:
@@ -198,17 +199,3 @@ async def slow_start(count: int, action: Callable[[int], Awaitable[None]], first
             raise failures[0]
         batch *= 2
     return done
-
-
-async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], limit: int = 20) -> None:
-    """Call `action` for each item, at most `limit` at a time; the first failure is raised after all have ended."""
-    semaphore = asyncio.Semaphore(limit)
-
-    async def one(item: T) -> None:
-        async with semaphore:
-            await action(item)
-
-    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result

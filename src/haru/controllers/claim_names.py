@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.kube.kinds import Kind
-from haru.kube.meta import annotations_of, controller_of, labels_of, name_of, namespace_of, owner_reference, uid_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, annotations_of, controller_of, labels_of, name_of, namespace_of, owner_reference, uid_of
 
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"

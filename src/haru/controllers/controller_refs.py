@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from haru.client.informer import Informer
 from haru.controllers.base import Controller
 from haru.controllers.objects import by_controller, by_orphan_namespace
 from haru.kube.errors import StatusError, conflict_error
-from haru.kube.meta import is_being_deleted, labels_of, name_of, namespace_of, owner_reference, uid_of
+from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.selectors import LabelSelector
-
-Obj = dict[str, Any]
 
 
 def add_ownership_indexes(informer: Informer) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.cron_schedule import Schedule, ScheduleError, parse_schedule
 from haru.controllers.job_verdict import true_condition
-from haru.controllers.objects import CRON_JOBS, JOBS, Obj, by_controller
+from haru.controllers.objects import CRON_JOBS, JOBS, by_controller
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
+    Obj,
     controller_of,
     is_being_deleted,
     name_of,
@@ -45,11 +45,8 @@ class CronJobController(Controller):
         self.crons = self.informer(CRON_JOBS)
         self.jobs = self.informer(JOBS)
         self.jobs.add_index("cron", by_controller)
-        self.crons.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.crons.add_handler(self.enqueue, lambda _, new: self.enqueue(new))
         self.jobs.add_handler(self._job_changed, lambda _, new: self._job_changed(new), self._job_changed)
-
-    def _changed(self, cron: Obj) -> None:
-        self.queue.add(object_key(cron))
 
     def _job_changed(self, job: Obj) -> None:
         owner = controller_of(job)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.controllers.objects import DAEMON_SETS, Obj
+from haru.controllers.objects import DAEMON_SETS
 from haru.controllers.revisions import POD_LABEL
-from haru.kube.meta import labels_of, name_of, tolerates
+from haru.kube.meta import Obj, labels_of, name_of, tolerates
 from haru.kube.pod_templates import pod_from_template
 from haru.kube.selectors import node_selector_matches
 

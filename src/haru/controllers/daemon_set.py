@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from haru.client.informer import object_key
-from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.base import Context, slow_start
 from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
 from haru.controllers.daemon_nodes import daemon_pod, may_stay, node_of_daemon, should_run
-from haru.controllers.objects import DAEMON_SETS, NODES, Obj, available_in, is_active, is_ready, is_terminal
+from haru.controllers.objects import DAEMON_SETS, NODES, available_in, is_active, is_ready, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import REVISIONS, forget_old, hash_of, owned_revisions, present_revision, revision_of
 from haru.controllers.rollout import scaled
+from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, labels_of, name_of
+from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of
 from haru.kube.selectors import label_selector_from
 
 BURST = 250
@@ -43,7 +44,7 @@ class DaemonSetController(PodOwnerController):
 
     def _all(self, _: Obj) -> None:
         for daemon_set in self.sets.store.values():
-            self._changed(daemon_set)
+            self.enqueue(daemon_set)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         """Heartbeats change nothing about where pods belong."""

@@ -12,15 +12,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from haru.client.informer import object_key
 from haru.controllers import deployment_status, rollout
 from haru.controllers.base import Context, Controller
 from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
-from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, Obj, by_controller, is_terminal
+from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, by_controller, is_terminal
 from haru.controllers.rollout import Limits, replicas_of, status_of
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
+    Obj,
     annotations_of,
     controller_of,
     is_being_deleted,
@@ -92,12 +92,9 @@ class DeploymentController(Controller):
         add_ownership_indexes(self.sets)
         self.pods.add_index("controller", by_controller)
         self.deployments.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.deployments.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.deployments.add_handler(self.enqueue, lambda _, new: self.enqueue(new))
         self.sets.add_handler(self._set_changed, self._set_updated, self._set_changed)
         self.pods.add_handler(on_delete=self._pod_deleted)
-
-    def _changed(self, deployment: Obj) -> None:
-        self.queue.add(object_key(deployment))
 
     def _set_changed(self, replica_set: Obj) -> None:
         owner = controller_of(replica_set)
@@ -107,7 +104,7 @@ class DeploymentController(Controller):
             return
         for deployment in self.deployments.by_index("namespace", namespace_of(replica_set)):
             if label_selector_from(deployment["spec"].get("selector")).matches(labels_of(replica_set)):
-                self._changed(deployment)
+                self.enqueue(deployment)
 
     def _set_updated(self, old: Obj, new: Obj) -> None:
         if controller_of(old) != controller_of(new):

@@ -11,10 +11,8 @@ from typing import Any
 
 from haru.controllers.objects import ConditionText
 from haru.controllers.rollout import Limits, status_of, total
-from haru.kube.meta import get_condition, name_of
+from haru.kube.meta import Obj, get_condition, name_of
 from haru.kube.names import format_time, parse_time
-
-Obj = dict[str, Any]
 
 _NO_DEADLINE = 2**31 - 1
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple
 
-from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import (
     DEPLOYMENTS,
@@ -20,14 +19,13 @@ from haru.controllers.objects import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
-    Obj,
     is_active,
     is_ready,
     is_terminal,
 )
 from haru.controllers.rollout import scaled
 from haru.kube.kinds import Kind
-from haru.kube.meta import controller_of, is_being_deleted, labels_of, name_of, namespace_of, set_condition, uid_of
+from haru.kube.meta import Obj, controller_of, is_being_deleted, labels_of, name_of, namespace_of, set_condition, uid_of
 from haru.kube.names import parse_time
 from haru.kube.selectors import label_selector_from
 
@@ -61,18 +59,15 @@ class DisruptionController(Controller):
         self.scalable = {k.kind: self.informer(k) for k in scalable if context.serves(k)}
         self.pods.add_index("namespace", lambda pod: [namespace_of(pod)])
         self.budgets.add_index("namespace", lambda budget: [namespace_of(budget)])
-        self.budgets.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.budgets.add_handler(self.enqueue, lambda _, new: self.enqueue(new))
         self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
         for informer in self.scalable.values():
             informer.add_handler(self._scalable_changed, lambda _, new: self._scalable_changed(new))
 
-    def _changed(self, budget: Obj) -> None:
-        self.queue.add(object_key(budget))
-
     def _pod_changed(self, pod: Obj) -> None:
         for budget in self.budgets.by_index("namespace", namespace_of(pod)):
             if _selector(budget).matches(labels_of(pod)):
-                self._changed(budget)
+                self.enqueue(budget)
 
     def _pod_updated(self, old: Obj, new: Obj) -> None:
         if labels_of(old) != labels_of(new):
@@ -81,7 +76,7 @@ class DisruptionController(Controller):
 
     def _scalable_changed(self, obj: Obj) -> None:
         for budget in self.budgets.by_index("namespace", namespace_of(obj)):
-            self._changed(budget)
+            self.enqueue(budget)
 
     async def sync(self, key: str) -> float | None:
         """Compute one budget's status."""

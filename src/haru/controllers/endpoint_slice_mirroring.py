@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import ENDPOINT_SLICES, ENDPOINTS, SERVICES, Obj
+from haru.controllers.objects import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from haru.controllers.service_pods import HEADLESS, MANAGED_BY, SERVICE_NAME, TRIGGER, Port, family_of, selector_of
 from haru.controllers.slice_plan import Group, plan
 from haru.kube.kinds import Kind
-from haru.kube.meta import annotations_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference
 
 CONTROLLER = "endpointslicemirroring-controller.k8s.io"
 MOST = 1000
@@ -37,11 +36,8 @@ class EndpointSliceMirroringController(Controller):
         self.slices = self.informer(ENDPOINT_SLICES)
         self.slices.add_index("mirrored", _mirrored)
         for informer in (self.services, self.endpoints):
-            informer.add_handler(self._changed, lambda _, new: self._changed(new), self._changed)
+            informer.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self.enqueue)
         self.slices.add_handler(self._slice_changed, lambda _, new: self._slice_changed(new), self._slice_changed)
-
-    def _changed(self, obj: Obj) -> None:
-        self.queue.add(object_key(obj))
 
     def _slice_changed(self, endpoint_slice: Obj) -> None:
         for key in _mirrored(endpoint_slice):

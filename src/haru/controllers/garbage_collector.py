@@ -18,12 +18,12 @@ from cachetools import FIFOCache
 
 from haru.client.discovery import served_kinds
 from haru.client.informer import Informer, object_key
-from haru.controllers.base import Context, Controller, bounded, log
-from haru.controllers.objects import Obj
+from haru.controllers.base import Context, Controller, log
+from haru.event_loop import bounded
 from haru.kube import kinds
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import Kind
-from haru.kube.meta import has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -288,8 +288,5 @@ class GarbageCollectorController(Controller):
 
     async def _write_references(self, informer: Informer, obj: Obj, references: Sequence[Obj]) -> None:
         metadata = {"ownerReferences": references or None, "resourceVersion": obj["metadata"].get("resourceVersion")}
-        try:
+        with suppress_status(404):
             await self.patch(informer, obj, {"metadata": metadata})
-        except StatusError as error:
-            if error.code != 404:
-                raise

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.client.workqueue import WorkQueue
-from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.base import Context, slow_start
 from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.job_groups import GroupPending, JobGroups
 from haru.controllers.job_pods import change_of, job_pod
@@ -21,11 +21,12 @@ from haru.controllers.job_retries import restart_delay
 from haru.controllers.job_status import announcements, status_of
 from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, tally
 from haru.controllers.job_verdict import Verdict, is_finished, true_condition, until_deadline, verdict_of
-from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, Obj, is_terminal
+from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
+from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
 
 _MANAGER = "kubernetes.io/job-controller"
 _BURST = 500
@@ -50,7 +51,7 @@ class JobController(PodOwnerController):
         super().__init__(context, JOBS)
         self.jobs = self.sets
         self.pods.add_index("job", _by_job)
-        self.jobs.add_handler(on_delete=self._changed)
+        self.jobs.add_handler(on_delete=self.enqueue)
         self.groups: JobGroups | None = None
         grouped = context.gates.enabled("WorkloadWithJob")
         if grouped and context.serves(WORKLOADS) and context.serves(POD_GROUPS):
@@ -66,15 +67,13 @@ class JobController(PodOwnerController):
         return (lambda: self.orphans.run(self._sync_orphan),)
 
     async def _sync_orphan(self, key: str) -> None:
-        namespace, _, name = key.partition("/")
-        pod = self.pods.get(name, namespace)
+        pod = self.pods.store.get(key)
         if pod is not None and controller_of(pod) is None:  # else it was adopted meanwhile
             await self._release(pod)
 
     async def sync(self, key: str) -> float | None:
         """Bring one Job into line."""
-        namespace, _, name = key.partition("/")
-        job = self.jobs.get(name, namespace)
+        job = self.jobs.store.get(key)
         await self._release_orphans(key, job)
         if job is None or (job["spec"].get("managedBy") or _MANAGER) != _MANAGER:
             return None

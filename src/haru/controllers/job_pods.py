@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from haru.controllers.job_indexes import index_of
 from haru.controllers.job_retries import counts_after, index_delay
 from haru.controllers.job_tracking import Tally, fails_by_index, is_indexed, replaces_only_failed
-from haru.controllers.objects import Obj
 from haru.controllers.replica_set import deletion_order
-from haru.kube.meta import uid_of
+from haru.kube.meta import Obj, uid_of
 from haru.kube.pod_templates import pod_for_job
 
 

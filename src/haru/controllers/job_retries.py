@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.controllers.job_policies import judge
-from haru.controllers.objects import Obj, is_terminal, phase_of
-from haru.kube.meta import annotations_of, get_condition
+from haru.controllers.objects import is_terminal, phase_of
+from haru.kube.meta import Obj, annotations_of, get_condition
 from haru.kube.names import parse_time
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
@@ -37,8 +37,8 @@ def finished_at(pod: Mapping[str, Any]) -> datetime | None:
     if ready is not None and ready.get("status") == "False" and ready.get("lastTransitionTime"):
         return parse_time(ready["lastTransitionTime"])
     metadata = pod["metadata"]
-    if told := metadata.get("deletionTimestamp"):
-        return parse_time(told) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    if deleted := metadata.get("deletionTimestamp"):
+        return parse_time(deleted) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     created = metadata.get("creationTimestamp")
     return parse_time(created) if created else None
 

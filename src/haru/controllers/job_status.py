@@ -10,8 +10,8 @@ from typing import Any
 
 from haru.controllers.job_tracking import Tally
 from haru.controllers.job_verdict import Verdict, true_condition
-from haru.controllers.objects import ConditionText, Obj, is_ready
-from haru.kube.meta import get_condition, set_condition
+from haru.controllers.objects import ConditionText, is_ready
+from haru.kube.meta import Obj, get_condition, set_condition
 
 
 def status_of(job: Obj, counted: Tally, verdict: Verdict | None, now: str) -> Obj:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from haru.controllers.job_policies import job_failure, success
 from haru.controllers.job_tracking import Tally, fails_by_index, is_indexed
-from haru.controllers.objects import Obj, phase_of
-from haru.kube.meta import get_condition
+from haru.controllers.objects import phase_of
+from haru.kube.meta import Obj, get_condition
 from haru.kube.names import parse_time
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
-from haru.client.discovery import served_resources
+from haru.client.discovery import adapt_to_server
 from haru.client.informer import SharedInformers
 from haru.clock import SYSTEM, Clock
 from haru.controllers.base import Context, Controller, log
+from haru.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from haru.controllers.cron_job import CronJobController
 from haru.controllers.daemon_set import DaemonSetController
 from haru.controllers.deployment import DeploymentController
@@ -27,6 +28,7 @@ from haru.controllers.disruption import DisruptionController
 from haru.controllers.endpoint_slice import EndpointSliceController
 from haru.controllers.endpoint_slice_mirroring import EndpointSliceMirroringController
 from haru.controllers.endpoints import EndpointsController
+from haru.controllers.ephemeral_volume import EphemeralVolumeController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
 from haru.controllers.metrics import render
@@ -46,12 +48,19 @@ from haru.controllers.stale_gang import StaleGangController
 from haru.controllers.stateful_set import StatefulSetController
 from haru.controllers.taint_eviction import TaintEvictionController
 from haru.controllers.ttl_after_finished import TtlAfterFinishedController
+from haru.controllers.volume_binder import VolumeBinderController
+from haru.controllers.volume_protection import (
+    VolumeAttributesClassProtectionController,
+    VolumeClaimProtectionController,
+    VolumeProtectionController,
+)
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 
 CONTROLLERS: Mapping[str, type[Controller]] = {
     controller.name: controller
     for controller in (
+        ClusterRoleAggregationController,
         CronJobController,
         DaemonSetController,
         DeploymentController,
@@ -60,6 +69,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         EndpointSliceController,
         EndpointSliceMirroringController,
         EndpointsController,
+        EphemeralVolumeController,
         GarbageCollectorController,
         JobController,
         NamespaceController,
@@ -77,6 +87,10 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         StatefulSetController,
         TaintEvictionController,
         TtlAfterFinishedController,
+        VolumeAttributesClassProtectionController,
+        VolumeBinderController,
+        VolumeClaimProtectionController,
+        VolumeProtectionController,
     )
 }
 
@@ -98,10 +112,6 @@ def select_controllers(patterns: Iterable[str]) -> list[str]:
         if named == name or (named is None and "*" in listed):
             chosen.append(name)
     return chosen
-
-
-async def _served(client: ApiClient) -> frozenset[tuple[str, str, str]]:
-    return frozenset((kind.group, kind.version, kind.plural) for kind in await served_resources(client))
 
 
 class ControllerManager:
@@ -164,7 +174,7 @@ class ControllerManager:
         pauses = Backoff(rng=self._rng)
         while True:
             try:
-                return await _served(self._client)
+                return (await adapt_to_server(self._client)).resources
             except (StatusError, OSError) as error:
                 log.warning("the API server does not say what it serves: %s", error)
                 await pauses.pause()
@@ -182,4 +192,8 @@ class ControllerManager:
 
     def _own(self, name: str, context: Context) -> Context:
         """The context as one controller sees it."""
-        return context if self._clients is None else replace(context, client=self._clients(name))
+        if self._clients is None:
+            return context
+        client = self._clients(name)
+        client.version = self._client.version
+        return replace(context, client=client)

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from haru.client.discovery import served_kinds
-from haru.controllers.base import Context, Controller, bounded
-from haru.controllers.objects import NAMESPACES, PODS, Obj
-from haru.kube.errors import StatusError
+from haru.controllers.base import Context, Controller
+from haru.controllers.objects import NAMESPACES, PODS
+from haru.event_loop import bounded
+from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of, set_condition, uid_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, set_condition, uid_of
 
 FINALIZER = "kubernetes"
 _LOOK_AGAIN_SECONDS = 2.0
@@ -111,22 +112,16 @@ class NamespaceController(Controller):
         return left
 
     async def _delete(self, kind: Kind, item: Obj) -> None:
-        try:
+        with suppress_status(404, 409):
             await self.client.delete(
                 kind, name_of(item), item["metadata"]["namespace"], uid=uid_of(item), propagation_policy="Background"
             )
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
 
     async def _finalize(self, namespace: Obj) -> None:
         spec = namespace.get("spec") or {}
         kept = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
-        try:
+        with suppress_status(404):
             await self.update(self.namespaces, {**namespace, "spec": {**spec, "finalizers": kept}}, "finalize")
-        except StatusError as error:
-            if error.code != 404:
-                raise
 
     async def _report(self, namespace: Obj, failures: Mapping[str, str], remaining: Mapping[str, list[Obj]]) -> None:
         messages = dict(failures)

@@ -16,11 +16,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from haru.controllers.base import Context, Controller, bounded
-from haru.controllers.objects import LEASES, NODES, PODS, Obj, by_node, is_ready, is_terminal
-from haru.kube.errors import StatusError
+from haru.controllers.base import Context, Controller
+from haru.controllers.objects import LEASES, NODES, PODS, by_node, is_ready, is_terminal
+from haru.event_loop import bounded
+from haru.kube.errors import suppress_status
 from haru.kube.kinds import Kind
-from haru.kube.meta import get_condition, name_of
+from haru.kube.meta import Obj, get_condition, name_of
 
 
 class ObservedTime:
@@ -213,11 +214,8 @@ class NodeLifecycleController(Controller):
         return ready_status(self.nodes.store[name]) == "True" and not self._is_silent(name)
 
     async def _read_lease(self, name: str) -> None:
-        try:
+        with suppress_status(404):
             await self.leases.fetch(name, LEASE_NAMESPACE)
-        except StatusError as error:
-            if error.code != 404:
-                raise
 
     async def _silence(self, node: Obj) -> Obj:
         """Say on the node's behalf that nothing is known of it any more."""
@@ -245,13 +243,10 @@ class NodeLifecycleController(Controller):
         if is_terminal(pod) or not is_ready(pod):
             return
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": self.timestamp()}
-        try:
+        with suppress_status(404):
             await self.patch(
                 self.pods, pod, {"status": {"conditions": [condition]}}, type="strategic", subresource="status"
             )
-        except StatusError as error:
-            if error.code != 404:
-                raise
         self.events.event(pod, "Warning", "NodeNotReady", "Node is not ready")
 
 

@@ -10,9 +10,6 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of
 from haru.kube.names import parse_time
 
-Obj = dict[str, Any]
-
-
 PODS = known_kind("v1", "Pod")
 NODES = known_kind("v1", "Node")
 NAMESPACES = known_kind("v1", "Namespace")
@@ -25,7 +22,10 @@ REPLICATION_CONTROLLERS = known_kind("v1", "ReplicationController")
 STATEFUL_SETS = known_kind("apps/v1", "StatefulSet")
 CRON_JOBS = known_kind("batch/v1", "CronJob")
 JOBS = known_kind("batch/v1", "Job")
+VOLUME_ATTRIBUTES_CLASSES = known_kind("storage.k8s.io/v1", "VolumeAttributesClass")
 VOLUME_CLAIMS = known_kind("v1", "PersistentVolumeClaim")
+VOLUMES = known_kind("v1", "PersistentVolume")
+STORAGE_CLASSES = known_kind("storage.k8s.io/v1", "StorageClass")
 DISRUPTION_BUDGETS = known_kind("policy/v1", "PodDisruptionBudget")
 SERVICES = known_kind("v1", "Service")
 ENDPOINTS = known_kind("v1", "Endpoints")

@@ -9,9 +9,9 @@ from typing import Any
 
 from haru.client.informer import Informer
 from haru.controllers.base import Controller
-from haru.controllers.objects import Obj, is_terminal
-from haru.kube.errors import StatusError
-from haru.kube.meta import get_condition
+from haru.controllers.objects import is_terminal
+from haru.kube.errors import suppress_status
+from haru.kube.meta import Obj, get_condition
 
 
 async def mark_disrupted(controller: Controller, pods: Informer, pod: Obj, reason: str, message: str) -> None:
@@ -46,8 +46,5 @@ async def mark_failed(controller: Controller, pods: Informer, pod: Obj) -> None:
 
 
 async def _patch(controller: Controller, pods: Informer, pod: Obj, status: dict[str, Any]) -> None:
-    try:
+    with suppress_status(404):
         await controller.patch(pods, pod, {"status": status}, type="strategic", subresource="status")
-    except StatusError as error:
-        if error.code != 404:
-            raise

@@ -5,12 +5,12 @@ A pod that changes wakes its owner; one that nobody owns wakes every object of i
 
 from __future__ import annotations
 
-from haru.client.informer import Informer, object_key
+from haru.client.informer import Informer
 from haru.controllers.base import Context, Controller
 from haru.controllers.controller_refs import add_ownership_indexes
-from haru.controllers.objects import PODS, Obj, available_in
+from haru.controllers.objects import PODS, available_in
 from haru.kube.kinds import Kind
-from haru.kube.meta import controller_of, labels_of, namespace_of
+from haru.kube.meta import Obj, controller_of, labels_of, namespace_of
 from haru.kube.selectors import LabelSelector, label_selector_from
 
 
@@ -23,7 +23,7 @@ class PodOwnerController(Controller):
         self.pods: Informer = self.informer(PODS)
         add_ownership_indexes(self.pods)
         self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.sets.add_handler(self.enqueue, lambda _, new: self.enqueue(new))
         self.follow(self.pods)
 
     def follow(self, informer: Informer) -> None:
@@ -34,9 +34,6 @@ class PodOwnerController(Controller):
         """Which pods an object looks after."""
         return label_selector_from(owner["spec"].get("selector"))
 
-    def _changed(self, owner: Obj) -> None:
-        self.queue.add(object_key(owner))
-
     def _dependent_changed(self, obj: Obj) -> None:
         owner = controller_of(obj)
         if owner is not None:
@@ -46,7 +43,7 @@ class PodOwnerController(Controller):
         for candidate in self.sets.by_index("namespace", namespace_of(obj)):
             selector = self.selector_of(candidate)
             if not selector.empty and selector.matches(labels_of(obj)):
-                self._changed(candidate)
+                self.enqueue(candidate)
 
     def _dependent_updated(self, old: Obj, new: Obj) -> None:
         if controller_of(old) != controller_of(new):

@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import group_name
-from haru.controllers.objects import POD_GROUPS, PODS, Obj, is_terminal
+from haru.controllers.objects import POD_GROUPS, PODS, is_terminal
+from haru.kube.finalizers import POD_GROUP_PROTECTION
 from haru.kube.kinds import Kind
-from haru.kube.meta import has_finalizer, is_being_deleted, namespace_of
-
-FINALIZER = "scheduling.k8s.io/podgroup-protection"
+from haru.kube.meta import Obj, has_finalizer, is_being_deleted, namespace_of
 
 
 def _group_of(pod: Mapping[str, Any]) -> Iterable[str]:
@@ -44,7 +43,7 @@ class PodGroupProtectionController(Controller):
         return context.gates.enabled("GenericWorkload") and super().enabled(context)
 
     def _group_changed(self, group: Obj) -> None:
-        if is_being_deleted(group) and has_finalizer(group, FINALIZER):
+        if is_being_deleted(group) and has_finalizer(group, POD_GROUP_PROTECTION):
             self.queue.add(object_key(group))
 
     def _pod_updated(self, old: Obj, new: Obj) -> None:
@@ -57,10 +56,9 @@ class PodGroupProtectionController(Controller):
 
     async def sync(self, key: str) -> float | None:
         """Take the finalizer off a deleted group that no pod needs."""
-        namespace, _, name = key.partition("/")
-        group = self.groups.get(name, namespace)
-        if group is None or not is_being_deleted(group) or not has_finalizer(group, FINALIZER):
+        group = self.groups.store.get(key)
+        if group is None or not is_being_deleted(group) or not has_finalizer(group, POD_GROUP_PROTECTION):
             return None
         if not self.pods.by_index("running-in-group", key):
-            await self.remove_finalizer(self.groups, group, FINALIZER)
+            await self.remove_finalizer(self.groups, group, POD_GROUP_PROTECTION)
         return None

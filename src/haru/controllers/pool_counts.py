@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haru.controllers.objects import Obj
 from haru.engine.dra import AllocatedState, DeviceSnapshot, PoolKey, PoolUse, PoolView, Slice
+from haru.kube.meta import Obj
 from haru.kube.validation.classes import MAX_POOL_ERROR_BYTES
 
 DEFAULT_LIMIT = 100

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.base import Context, slow_start
 from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.objects import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
-    Obj,
     available_in,
     is_active,
     is_ready,
@@ -26,10 +25,13 @@ from haru.controllers.objects import (
     phase_of,
 )
 from haru.controllers.pod_owner import PodOwnerController
+from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
+    Obj,
     annotations_of,
+    get_condition,
     is_being_deleted,
     labels_of,
     name_of,
@@ -151,7 +153,13 @@ class ReplicaSetController(PodOwnerController):
         if failure is not None:
             reason = "FailedCreate" if len(active) < spec.get("replicas", 1) else "FailedDelete"
             new = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(failure)}
-            conditions = set_condition(old.get("conditions"), new, self.timestamp())
+            # The message names the pod that was refused: a new one each time would be a write that causes the next.
+            known = get_condition(replica_set, "ReplicaFailure")
+            conditions = (
+                old["conditions"]
+                if known and known.get("reason") == reason
+                else set_condition(old.get("conditions"), new, self.timestamp())
+            )
         if conditions:
             status["conditions"] = conditions
         if "terminatingReplicas" in old:

@@ -16,11 +16,11 @@ from prometheus_client import Counter, Histogram, Metric
 
 from haru.client.informer import Informer
 from haru.controllers.base import Context, Controller, log
-from haru.controllers.objects import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES, Obj
+from haru.controllers.objects import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
 from haru.controllers.pool_counts import PoolCounts, count_pools
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import get_condition, name_of, uid_of
+from haru.kube.meta import Obj, get_condition, name_of, uid_of
 from haru.kube.names import parse_time
 
 _REQUEUES = 5

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 from haru.client.discovery import served_kinds
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller, log
-from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, Obj, is_terminal
+from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, is_terminal
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of, namespace_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, namespace_of
 from haru.kube.quota.checking import evaluator_of, status_of, wanted_evaluators
 from haru.kube.quota.claims import covers, extended_names, is_special, owning_pod
 from haru.kube.quota.usage import Evaluator, Surroundings

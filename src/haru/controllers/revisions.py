@@ -14,10 +14,9 @@ from typing import Any
 
 from haru.client.informer import Informer
 from haru.controllers.base import Controller
-from haru.controllers.objects import Obj
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import annotations_of, labels_of, name_of, namespace_of, owner_reference, uid_of
+from haru.kube.meta import Obj, annotations_of, labels_of, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.names import short_hash
 
 REVISIONS = known_kind("apps/v1", "ControllerRevision")

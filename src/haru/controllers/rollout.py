@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from haru.kube.meta import annotations_of, name_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, annotations_of, name_of
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"

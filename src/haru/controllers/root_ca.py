@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import NAMESPACES, Obj
+from haru.controllers.objects import NAMESPACES
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import annotations_of, is_being_deleted, name_of, namespace_of
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, name_of, namespace_of
 
 OPTION = "root-ca"
 """The context's option with the authority, as PEM."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import NAMESPACES, SERVICE_ACCOUNTS, Obj
+from haru.controllers.objects import NAMESPACES, SERVICE_ACCOUNTS
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of, namespace_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, namespace_of
 
 _DEFAULT = "default"
 

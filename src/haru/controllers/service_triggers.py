@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import PODS, SERVICES, Obj
+from haru.controllers.objects import PODS, SERVICES
 from haru.controllers.service_pods import face, selects
 from haru.kube.kinds import Kind
-from haru.kube.meta import labels_of, namespace_of
+from haru.kube.meta import Obj, labels_of, namespace_of
 
 _MANY = 500
 _PAUSE = 0.5
@@ -31,15 +31,12 @@ class ServiceFollower(Controller):
         self._sizes: dict[str, int] = {}
         for informer in (self.services, self.pods):
             informer.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.services.add_handler(self._changed, lambda _, new: self._changed(new), self._gone)
+        self.services.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self._gone)
         self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
-
-    def _changed(self, service: Obj) -> None:
-        self.queue.add(object_key(service))
 
     def _gone(self, service: Obj) -> None:
         self._sizes.pop(object_key(service), None)
-        self._changed(service)
+        self.enqueue(service)
 
     def _pod_changed(self, pod: Obj) -> None:
         labels = labels_of(pod)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from haru.controllers.objects import Obj, node_of
+from haru.controllers.objects import node_of
 from haru.controllers.service_pods import (
     Port,
     address_of,
@@ -21,6 +21,7 @@ from haru.controllers.service_pods import (
     ports_of,
     reference_to,
 )
+from haru.kube.meta import Obj
 
 MOST = 100
 """Endpoints of a slice (kube-controller-manager's `--max-endpoints-per-slice`)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from haru.controllers.objects import Obj
+from haru.kube.meta import Obj
 
 _REMEMBERED = 1024
 _OF_DEVICE = ("name", "taints", "consumesCounters")

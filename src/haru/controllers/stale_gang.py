@@ -13,14 +13,15 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller, bounded
+from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import group_name
-from haru.controllers.objects import POD_GROUPS, PODS, Obj
+from haru.controllers.objects import POD_GROUPS, PODS
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.controllers.stale_gang_rules import CONDITION, Members, StalePolicy, look_at, policy_of
+from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import get_condition, is_being_deleted, namespace_of, uid_of
+from haru.kube.meta import Obj, get_condition, is_being_deleted, namespace_of, uid_of
 
 _REASON = "DeletionByStaleGangController"
 # Members are bound one after the other; what is complete a moment later is not worth a write.
@@ -45,16 +46,13 @@ class StaleGangController(Controller):
         self.pods = self.informer(PODS)
         self.pods.add_index("of-group", _group_of)
         self._below_since: dict[str, datetime] = {}
-        self.groups.add_handler(self._group_changed, lambda _, new: self._group_changed(new), self._group_gone)
+        self.groups.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self._group_gone)
         self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_changed)
 
     @classmethod
     def enabled(cls, context: Context) -> bool:
         """Only where gangs are held to their minCount at all."""
         return context.gates.enabled("GangScheduling") and super().enabled(context)
-
-    def _group_changed(self, group: Obj) -> None:
-        self.queue.add(object_key(group))
 
     def _group_gone(self, group: Obj) -> None:
         self._below_since.pop(uid_of(group), None)
@@ -65,8 +63,7 @@ class StaleGangController(Controller):
 
     async def sync(self, key: str) -> float | None:
         """Judge one gang, and say and do what follows."""
-        namespace, _, name = key.partition("/")
-        group = self.groups.get(name, namespace)
+        group = self.groups.store.get(key)
         if group is None or is_being_deleted(group):
             return None
         members = Members.of(group, self.pods.by_index("of-group", key))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from haru.controllers.objects import STATEFUL_SETS, Obj
+from haru.controllers.objects import STATEFUL_SETS
 from haru.controllers.revisions import POD_LABEL
-from haru.kube.meta import name_of, namespace_of
+from haru.kube.meta import Obj, name_of, namespace_of
 from haru.kube.pod_templates import pod_from_template
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"

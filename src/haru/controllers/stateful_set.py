@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from haru.controllers.base import Context
 from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
-from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, Obj, available_in, is_ready, is_terminal
+from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, available_in, is_ready, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import (
     REVISIONS,
@@ -25,7 +25,7 @@ from haru.controllers.revisions import (
 from haru.controllers.stateful_pods import claims_of, first_ordinal, ordinal_of, replica_names, retained, stateful_pod
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of, namespace_of, owner_reference
+from haru.kube.meta import Obj, is_being_deleted, name_of, namespace_of, owner_reference
 from haru.kube.selectors import label_selector_from
 
 

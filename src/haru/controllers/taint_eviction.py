@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import NODES, PODS, Obj, by_node, is_terminal, node_of
+from haru.controllers.objects import NODES, PODS, by_node, is_terminal, node_of
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.engine.plugins import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of
+from haru.kube.meta import Obj, is_being_deleted, name_of
 from haru.kube.names import format_time
 
 _Taint = tuple[str, str]
@@ -68,8 +68,7 @@ class TaintEvictionController(Controller):
 
     async def sync(self, key: str) -> float | None:
         """Delete one pod if its time on its node is over."""
-        namespace, _, name = key.partition("/")
-        pod = self.pods.get(name, namespace)
+        pod = self.pods.store.get(key)
         if pod is None or is_being_deleted(pod) or is_terminal(pod):
             return None
         node = self.nodes.get(node_of(pod))

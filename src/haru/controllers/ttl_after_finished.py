@@ -11,9 +11,9 @@ from typing import ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.job_verdict import true_condition
-from haru.controllers.objects import JOBS, Obj
+from haru.controllers.objects import JOBS
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, uid_of
+from haru.kube.meta import Obj, is_being_deleted, uid_of
 from haru.kube.names import parse_time
 
 

@@ -18,12 +18,12 @@ from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.kubelet_fake import REQUEST, ConformanceError, DriverUnderTest, FakeKubelet, NotApplicable, taken
 from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
 from haru.proto import MessageError
 from haru.proto import dra_pb2 as dra
 
 __all__ = ["CHECKS", "Conformance", "DriverUnderTest", "Result"]
 
-Obj = dict[str, Any]
 SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 
 

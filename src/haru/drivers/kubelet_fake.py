@@ -20,13 +20,12 @@ from haru.drivers.protocol import HEALTH, REGISTRATION, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
     import grpc.aio
 
-Obj = dict[str, Any]
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 REQUEST: Final = "checked"
 _SECONDS: Final = 45.0

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Obj = dict[str, Any]
+from haru.client.api import ApiClient
+from haru.client.informer import Informer
+from haru.kube.errors import suppress_status
+from haru.kube.meta import Obj, name_of, uid_of
+
 Build = Callable[[int], list[Obj]]
 """The slices that ought to exist, at a given generation."""
 
@@ -100,3 +103,9 @@ def _with_times(device: Obj, times: dict[tuple[str, str, str, str], str]) -> Obj
         added = times.get((device["name"], taint["key"], taint.get("value", ""), taint["effect"]))
         taints.append({**taint, "timeAdded": added} if added else taint)
     return {**device, "taints": taints}
+
+
+async def delete_slice(client: ApiClient, slices: Informer, obj: Obj) -> None:
+    """Delete a slice, which may be gone by now; the informer knows it when this returns."""
+    with suppress_status(404):
+        slices.observe_deleted(obj, await client.delete(slices.kind, name_of(obj), uid=uid_of(obj)))

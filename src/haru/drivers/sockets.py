@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import Message
 
 from haru.errors import InputError
+from haru.plugin_channel import OPTIONS
 from haru.proto import decode
 
 if TYPE_CHECKING:
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
 LONGEST_PATH: Final = 107
 """Bytes of a Unix socket's path that Linux takes."""
-_OPTIONS: Final = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    # The socket is on this machine: a plugin that comes back is found at once, and asking costs nothing.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-)
 
 
 class SocketError(InputError):
@@ -38,7 +30,7 @@ def channel(path: str | Path) -> grpc.aio.Channel:
     """A channel to a socket; it connects when it is first used."""
     import grpc.aio
 
-    return grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
+    return grpc.aio.insecure_channel(f"unix:{path}", options=OPTIONS)
 
 
 def call(through: grpc.aio.Channel, path: str, answer: type[Message], *, stream: bool = False) -> Any:

@@ -29,12 +29,14 @@ from haru.drivers.simulated.driver import SimulatedDriver, install_device_classe
 from haru.drivers.simulated.profiles import Profile
 from haru.embedded.audit import audit_options
 from haru.embedded.errors import OptionError
+from haru.embedded.explain_api import EmbeddedExplainApi
 from haru.embedded.identity import ADMIN, FRONT_PROXY, USERS, ComponentClients, Identity, ensure_identity
 from haru.embedded.options import ControllerOptions, SchedulerOptions, UpOptions, UsageOptions, check_versions
 from haru.embedded.simulated_nodes import requested_nodes, settle_nodes
 from haru.embedded.usage import measured_by
 from haru.engine import Features
 from haru.engine.framework import PROFILES
+from haru.event_loop import cancelled
 from haru.files import write_whole
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.scheduler.config import parse_fairness, scheduler_config
@@ -43,6 +45,7 @@ from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
 from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.provisioner import SimulatedProvisioner, install_storage_class
 from haru.storage import SqliteStore
 
 _log = logging.getLogger(__name__)
@@ -94,7 +97,7 @@ class EmbeddedCluster:
         self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=sealing, check=damage_of)
         self._clients: ComponentClients | None = None
         self.listener: HttpServer | None = None
-        self._pages: list[DashboardServer | AccountingServer] = []
+        self._pages: list[DashboardServer | AccountingServer | EmbeddedExplainApi] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -108,11 +111,16 @@ class EmbeddedCluster:
         await self._listen(self.server, identity)
         self._write_kubeconfigs(identity)
         await install_device_classes(self.client("driver"))
+        await install_storage_class(self.client("provisioner"))
         await self._start_components(identity)
         if self._options.dashboard is not None:
             await self._start_dashboard(*self._options.dashboard)
         if self._options.usage.history or self._options.usage.metrics is not None:
             await self._start_accounting(self._options.usage)
+        if self._options.explain_api:
+            explaining = EmbeddedExplainApi(self.client("explain"), self.client(ADMIN), self._clock.now)
+            self._pages.append(explaining)
+            await explaining.start()
 
     def _server_config(self, identity: Identity) -> ServerConfig:
         users = {identity.tokens[key]: UserInfo(name, groups) for key, (name, groups) in USERS.items()}
@@ -171,9 +179,7 @@ class EmbeddedCluster:
         """Takes everything down: dashboard, accounts, components, listener, server, store."""
         for page in self._pages:
             await page.stop()
-        for task in reversed(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(*reversed(self._tasks))
         if self.listener is not None:
             await self.listener.stop()
         if self.server is not None:
@@ -197,6 +203,9 @@ class EmbeddedCluster:
             waits.append(self.scheduler.ready.wait)
         fleet = Fleet(self.client("fleet"), self.nodes, self._clock, clients=self._clients.node)
         driver = SimulatedDriver(self.client("driver"), self.nodes, clock=self._clock)
+        provisioner = SimulatedProvisioner(self.client("provisioner"), self._clock)
+        self._run("provisioner", provisioner.run())
+        waits.append(provisioner.ready.wait)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
         waits.append(lambda: _all_in(fleet, driver, self.scheduler))
@@ -218,6 +227,7 @@ class EmbeddedCluster:
 
     def _start_scheduler(self) -> Scheduler:
         checked, clock = self._checked, self._clock
+        in_real_time = clock is SYSTEM
         name = next(iter(checked.configuration.profiles))
         recorder = EventRecorder(self.client("scheduler"), name, now=clock.now, monotonic=clock.monotonic)
         config = scheduler_config(
@@ -225,6 +235,9 @@ class EmbeddedCluster:
             (),
             configuration=checked.configuration,
             fairness=checked.fairness,
+            publish_explanations=self._options.scheduler.publish_explanations or ("counts" if in_real_time else "off"),
+            # A thread would not see the time of a test stand still.
+            explain_inline=not in_real_time,
             clock=clock.now,
             monotonic=clock.monotonic,
         )
@@ -242,9 +255,7 @@ class EmbeddedCluster:
                 ending.result()
             await ready
         finally:
-            for future in (ready, ending):
-                future.cancel()
-            await asyncio.gather(ready, ending, return_exceptions=True)
+            await cancelled(ready, ending)
 
     def _component_notes(self) -> list[str]:
         """What runs, as `haru up` reports it on stderr."""

@@ -43,8 +43,10 @@ USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "controllers": ("system:kube-controller-manager", ()),
     "fleet": ("system:haru-fleet", ()),
     "driver": ("system:haru-driver", ()),
+    "provisioner": ("system:haru-provisioner", ()),
     "dashboard": ("system:haru-dashboard", ()),
     "accounting": ("system:haru-accounting", ()),
+    "explain": ("system:haru-explain", ()),
 }
 
 

@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.errors import OptionError as OptionError
 from haru.embedded.security import SecurityOptions
 from haru.engine.framework import PROFILES
 from haru.http2 import MAX_STREAMS
+from haru.scheduler.settings import PublishedNames
 
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
 CONFIG_API_VERSION = "haru.dev/v1alpha1"
@@ -61,6 +62,11 @@ class SchedulerOptions:
     """Pods that have run for a shorter time are not preempted; a duration."""
     preemption_delay: str | None = None
     """Pods that were created a shorter time ago preempt nothing; a duration."""
+    publish_explanations: PublishedNames | None = None
+    """Whether conditions and events say why work waits, with names of the own namespace, or of all.
+
+    None: `counts`, but `off` where the time of a test passes, which stands still meanwhile.
+    """
     decision_log: Path | None = None
     """The directory of the decision log, which takes at most about `decision_log_mebibytes`."""
     decision_log_mebibytes: int = 256
@@ -105,6 +111,8 @@ class UpOptions:
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
     dashboard: tuple[str, int] | None = ("127.0.0.1", 0)
     """Host and port of the web page, loopback only; None: none is served."""
+    explain_api: bool | None = None
+    """Whether explain.haru.dev is served; None: by the command `haru up` only."""
     usage: UsageOptions = field(default_factory=UsageOptions)
     security: SecurityOptions = field(default_factory=SecurityOptions)
     """Encryption at rest, audit and admission."""
@@ -309,6 +317,12 @@ def _gates_text(value: Mapping[Any, Any], where: str) -> str:
     return ",".join(f"{key}={'true' if on else 'false'}" for key, on in _bool_map(value, where).items())
 
 
+def _published_names(value: str, where: str) -> str:
+    if value not in get_args(PublishedNames):
+        raise OptionError(f"{where}: Invalid value: {value!r}: must be off, counts or names")
+    return value
+
+
 _TRUE_OR_FALSE = "be true or false"
 _PATH = "be a path"
 _FIELDS: Final[Mapping[str, _Field]] = {
@@ -316,6 +330,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "simulatedNodes": _Field("simulated_nodes", bool, _TRUE_OR_FALSE),
     "listen": _Field("listen", str, "be HOST:PORT", parse_listen),
     "dashboard": _Field("dashboard", str, "be HOST:PORT on loopback, or false for none", _dashboard),
+    "explainApi": _Field("explain_api", bool, _TRUE_OR_FALSE),
     "usageHistory": _Field("usage.history", bool, _TRUE_OR_FALSE),
     "usageMetrics": _Field("usage.metrics", str, "be HOST:PORT on loopback", parse_loopback),
     "dataDir": _Field("state.data_dir", str, _PATH, _path),
@@ -330,6 +345,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "backfill": _Field("scheduler.backfill", bool, _TRUE_OR_FALSE),
     "minimumRunTime": _Field("scheduler.minimum_run_time", str, "be a duration, for example 10m"),
     "preemptionDelay": _Field("scheduler.preemption_delay", str, "be a duration, for example 30s"),
+    "publishExplanations": _Field("scheduler.publish_explanations", str, "be off, counts or names", _published_names),
     "decisionLog": _Field("scheduler.decision_log", str, _PATH, _path),
     "decisionLogMebibytes": _Field("scheduler.decision_log_mebibytes", int, "be a whole number, at least 1"),
     "staleGangAfter": _Field("controllers.stale_gang_after", str, "be a duration, for example 10m"),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from haru.event_loop import cancelled
+
 _IMPORTED = time.monotonic()
 
 
@@ -41,6 +43,4 @@ async def first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
             task.result()
         return task.done()
     finally:
-        for each in (task, waiting):
-            each.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)
+        await cancelled(task, waiting)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import os
-import signal
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from haru.embedded.options import check_versions
 from haru.embedded.peers import PeerFiles
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
+from haru.event_loop import stop_event
 from haru.files import write_whole
 from haru.garbage import postpone_collection, resume_collection
 from haru.http2 import MAX_STREAMS
@@ -100,9 +100,7 @@ def run_replica(options: ReplicaOptions) -> int:
 
 
 async def _run(options: ReplicaOptions) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     replica = Replica(options)
     try:
         if not await first(replica.start(), stop):

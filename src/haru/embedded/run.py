@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from haru.embedded.errors import OptionError
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import UpOptions, default_data_dir
 from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.event_loop import stop_event
 from haru.garbage import postpone_collection, resume_collection
 from haru.scheduler.debugger import dump_on_signal
 
@@ -58,9 +58,7 @@ def _not_writable(directory: Path, error: OSError) -> OptionError:
 
 async def _run(options: UpOptions) -> int:
     # Signals first: whatever is made from here on is also put away.
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     directory = _data_directory(options)
     lock = DirectoryLock(directory)
     try:

@@ -9,36 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from haru.client.api import ApiClient
-from haru.controllers.base import bounded
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError, described_profile, load_profile
 from haru.embedded.errors import OptionError
 from haru.embedded.options import DEFAULT_PROFILES, UpOptions, parse_profiles
-from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import controller_of, key_of, labels_of, name_of, uid_of
+from haru.kube.errors import suppress_status
+from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj, labels_of, name_of
+from haru.simulated_nodes.fleet_nodes import FleetError, remove_free_nodes
+from haru.simulated_nodes.nodes import NODES
 
-Obj = dict[str, Any]
 Nodes = list[tuple[Profile, str]]
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "haru-up"
 _KEY: Final = "profiles"
-_NAMED: Final = 5
-"""How many nodes, and pods of a node, a refusal names."""
-_LEASE_NAMESPACE: Final = "kube-node-lease"
-_ENDED: Final = ("Succeeded", "Failed")
 
 CONFIG_MAPS: Final = known_kind("v1", "ConfigMap")
-LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
-NODES: Final = known_kind("v1", "Node")
-PODS: Final = known_kind("v1", "Pod")
-SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 
 
 def requested_nodes(options: UpOptions) -> Nodes | None:
@@ -63,7 +55,7 @@ async def settle_nodes(client: ApiClient, requested: Nodes | None, where: str) -
     record = await _record(client)
     if requested is None and record is not None:
         nodes = _remembered(record)
-        return nodes, f"simulated nodes as at the last start: {_told(nodes)}"
+        return nodes, f"simulated nodes as at the last start: {_counted_text(nodes)}"
     if requested is None:
         nodes = _nodes((load_profile(entry.profile), entry.count) for entry in parse_profiles(DEFAULT_PROFILES))
     else:
@@ -82,7 +74,7 @@ def _counted(nodes: Nodes) -> list[tuple[Profile, int]]:
     return [(members[0][0], len(members)) for members in (list(group) for _, group in grouped)]
 
 
-def _told(nodes: Nodes) -> str:
+def _counted_text(nodes: Nodes) -> str:
     return ",".join(f"{profile.name}:{count}" for profile, count in _counted(nodes)) or "none"
 
 
@@ -90,12 +82,9 @@ def _told(nodes: Nodes) -> str:
 
 
 async def _record(client: ApiClient) -> Obj | None:
-    try:
+    with suppress_status(404):
         return await client.get(CONFIG_MAPS, NAME, NAMESPACE)
-    except StatusError as error:
-        if error.code != 404:
-            raise
-        return None
+    return None
 
 
 def _remembered(record: Obj) -> Nodes:
@@ -141,45 +130,9 @@ async def _drop(client: ApiClient, known: set[str], wanted: set[str], where: str
     """Delete the nodes of the last start that are not wanted; whoever took the name of one since keeps it."""
     if not known - wanted:
         return
-    nodes = {name_of(node): node for node in (await client.list(NODES))["items"]}
-    going = {name: node for name, node in nodes.items() if name in known - wanted and PROFILE_LABEL in labels_of(node)}
-    if not going:
-        return
-    await _check_pods(client, going, where)
-    slices = [item for item in (await client.list(SLICES))["items"] if item["spec"].get("nodeName") in going]
-    # Nodes last: after a crash under way the next start finds what is left.
-    await bounded(slices, lambda item: _delete(client, SLICES, name_of(item), uid=uid_of(item)))
-    await bounded(going, lambda name: _delete(client, LEASES, name, _LEASE_NAMESPACE))
-    await bounded(going.values(), lambda node: _delete(client, NODES, name_of(node), uid=uid_of(node)))
-
-
-async def _check_pods(client: ApiClient, going: Iterable[str], where: str) -> None:
-    """OptionError while pods are bound there; those that have ended, and those of a DaemonSet, go with the node."""
-    held: dict[str, list[str]] = {name: [] for name in going}
-    for pod in (await client.list(PODS, field_selector="spec.nodeName!="))["items"]:
-        ended = (pod.get("status") or {}).get("phase") in _ENDED
-        if (node := pod["spec"]["nodeName"]) in held and not ended and not _is_daemon(pod):
-            held[node].append(key_of(pod))
-    told = [f"{node} ({_few(sorted(pods))})" for node, pods in sorted(held.items()) if pods]
-    if told:
-        raise OptionError(
-            f"{where}: Forbidden: pods are bound to nodes that it leaves out: {_few(told)}; "
-            "delete these pods first, or keep these nodes"
-        )
-
-
-def _is_daemon(pod: Obj) -> bool:
-    return (controller_of(pod) or {}).get("kind") == "DaemonSet"
-
-
-def _few(words: list[str]) -> str:
-    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return ", ".join(words[:_NAMED]) + more
-
-
-async def _delete(client: ApiClient, kind: Kind, name: str, namespace: str = "", uid: str = "") -> None:
+    nodes = (await client.list(NODES))["items"]
+    going = [node for node in nodes if name_of(node) in known - wanted and PROFILE_LABEL in labels_of(node)]
     try:
-        await client.delete(kind, name, namespace, uid=uid)
-    except StatusError as error:
-        if error.code != 404:
-            raise
+        await remove_free_nodes(client, going, where)
+    except FleetError as error:
+        raise OptionError(str(error)) from error

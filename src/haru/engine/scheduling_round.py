@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from haru.engine.framework.options import Options
+from haru.engine.plugins.volumebinding.late_binding import assumed_objects
 from haru.engine.podgroup.gang_pre_enqueue import GATED, gang_gate_reason, podgroup_missing
 from haru.engine.podgroup.podgroup_cycle import decide
 from haru.engine.podgroup.podgroup_info import has_quorum
 from haru.engine.state.cache import SchedulerCache
-from haru.engine.state.decision import ClaimAllocation, Decision, Eviction, GroupKey, MemberDecision, Obj, Reason
+from haru.engine.state.decision import ClaimAllocation, Decision, Eviction, GroupKey, MemberDecision, Reason
 from haru.engine.state.pending_reservations import FROM_EVERYBODY, nominations_of
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -114,6 +116,8 @@ class _Round:
         for member in decision.members:
             self._wait(member.pod.path, member.message or decision.message, member.reasons or decision.reasons)
         if decision.status == "scheduled":
+            for obj in assumed_objects(self._cluster.snapshot(), decision.placed):
+                self._cluster.apply(obj)
             for member in decision.placed:
                 self._bind(member)
             return bool(decision.placed)

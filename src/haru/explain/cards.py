@@ -7,7 +7,7 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -148,8 +148,8 @@ def is_part(pool: Pool, device: Device) -> bool:
     return any(share_of_card(card, device) < 1 for card in own)
 
 
-def something_fits(layout: Layout, use: PoolUse) -> bool:
-    """Whether some device of the card could still be given to somebody."""
+def something_fits(layout: Layout, use: PoolUse, may_be: Callable[[Device], bool] = lambda device: True) -> bool:
+    """Whether some device of the card, of those that may be, could still be given to somebody."""
     left = dict(layout.totals)
     for device in layout.devices:
         if device.name in use.devices or device.name in use.shares:
@@ -162,4 +162,5 @@ def something_fits(layout: Layout, use: PoolUse) -> bool:
         else device.name not in use.devices
         and all(left.get((entry.counter_set, n), 0) >= v for entry in device.consumes for n, v in entry.amounts)
         for device in layout.devices
+        if may_be(device)
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.engine.state import Obj
+from haru.gangs import as_written
+from haru.kube.meta import Obj
 
 
 def _target(api_version: str, kind: str, name: str, namespace: str) -> Obj:
@@ -40,7 +41,7 @@ def pod_manifest(pod: Obj) -> Obj:
     """A pod as one would write it, without a place; claims are made from its templates again."""
     kept = ("namespace", "name", "labels", "annotations")
     meta = {key: value for key, value in pod["metadata"].items() if key in kept}
-    spec = {key: value for key, value in (pod.get("spec") or {}).items() if key != "nodeName"}
+    spec = {key: value for key, value in (as_written(pod).get("spec") or {}).items() if key != "nodeName"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

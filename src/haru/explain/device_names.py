@@ -15,14 +15,13 @@ from haru.engine.dra import (
     DeviceId,
     DeviceSnapshot,
     NodeView,
-    Obj,
     Placement,
     Slice,
     decode_taint_rule,
     matches_node,
 )
 from haru.explain.changes import listed
-from haru.kube.meta import labels_of, name_of
+from haru.kube.meta import Obj, labels_of, name_of
 
 Published = tuple[DeviceId, Slice, Device]
 

@@ -15,25 +15,32 @@ from haru.engine.dra import AllocationError
 from haru.engine.plugins import extended_resource_claim_use
 from haru.engine.podgroup import PodPlacer
 from haru.engine.preemption import with_nominated_pods
-from haru.engine.state import GroupKey, Obj, PodInfo, namespaced_name
+from haru.engine.state import GroupKey, PodInfo, namespaced_name
 from haru.explain import hypothesis
 from haru.explain.changes import listed
-from haru.explain.diagnosis.allocations import frees_text, held_by, held_claim
+from haru.explain.diagnosis.allocations import allocated_twice, frees_text, held_by, held_claim
 from haru.explain.diagnosis.diagnosis import diagnose
 from haru.explain.diagnosis.holders import since_of
-from haru.explain.diagnosis.missing_permissions import not_readable
 from haru.explain.diagnosis.object_states import State, ended_job, pod_state, settled_group
 from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
 from haru.explain.diagnosis.predicted_pods import MAKERS, without_pods
 from haru.explain.diagnosis.quotas import lacking, unmade
+from haru.explain.diagnosis.running_pods import problems_of, running_problems
 from haru.explain.diagnosis.verdict import distinct
-from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit, default_gates, hypothetical_options
+from haru.explain.diagnosis.workload_unit import (
+    Inquiry,
+    WorkloadUnit,
+    default_gates,
+    hypothetical_options,
+    not_readable,
+)
 from haru.explain.explanation import NodeGroup, NodeScore, Remedy, Verdict
+from haru.explain.remedies.commands import with_commands
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.kube.jobs import gang_refusal, has_gang_shape
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 from haru.kube.names import parse_time
 
 _MOST_SCORES = 8
@@ -70,6 +77,11 @@ _STATES = {
     "Completed": "completed",
     "Failed": "failed",
     "Terminating": "being deleted",
+    "ImagePullBackOff": "without an image",
+    "ContainerNotStarted": "not started",
+    "FailedPrepareDynamicResources": "without prepared claims",
+    "CrashLoopBackOff": "crashing",
+    "OOMKilled": "killed for memory",
 }
 
 SubjectKind = Literal["pod", "podgroup", "job", "replicaset", "statefulset", "resourceclaim"]
@@ -100,6 +112,7 @@ def explain(
         settings = replace(settings, now=parse_time(now).timestamp())
     inquiry = Inquiry(settings, remedies, tuple(unread), gates if gates is not None else default_gates())
     told = _explained(snapshot, kind, obj, related, inquiry)
+    told = replace(told, remedies=with_commands(snapshot, told.remedies))
     told = (
         replace(told, reasons=distinct([*told.reasons, *not_readable(unread)]), unread=tuple(unread))
         if unread
@@ -148,10 +161,17 @@ def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, inquir
     verdict, reasons = state
     if pod.terminal or not pod.node:
         return titled("Pod", obj, verdict, reasons, node=pod.node)
+    present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
     since, holds = since_of(pod), held_by(snapshot, pod)
     has = frees_text(snapshot, holds)
-    text = reasons[0].message + (f", since {since}" if since else "") + (f", with {has}" if has else "")
-    present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
+    problems = running_problems(snapshot, pod, inquiry.options.now) if verdict == "Runs" and not pod.deleting else ()
+    first = (
+        reasons[0].message if verdict != "FitsIf" or not present else f"{reasons[0].message}; it is on node {pod.node}"
+    )
+    text = first + (f", since {since}" if since else "") + (f", with {has}" if has else "")
+    text = "; ".join([*(problem.message for problem in problems), text])
+    reasons = [*problems, *reasons]
+    reasons = [*reasons, *allocated_twice(snapshot, holds)]
     told = titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds)
     if not present or pod.deleting:
         return told
@@ -169,12 +189,23 @@ def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         told = waiting("PodGroup", obj, snapshot, WorkloadUnit(pending, key), inquiry)
         return _with_refused_members(snapshot, told, key, obj)
     if not pending:
-        return titled("PodGroup", obj, *state)
+        members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
+        return _with_problems(snapshot, titled("PodGroup", obj, *state), members, inquiry.options.now)
     # The quorum has its places: what is said of the members that wait does not change the group's verdict.
     extras = waiting("PodGroup", obj, snapshot, WorkloadUnit(pending, key), inquiry)
     reasons = distinct([*state[1], *extras.reasons])
     text = f"{state[1][0].message}; {counted(len(pending), 'more pod')} waiting: {extras.summary}"
     return replace(extras, verdict=state[0], summary=text, reasons=reasons)
+
+
+def _with_problems(snapshot: Snapshot, told: Explanation, members: Sequence[PodInfo], now: float) -> Explanation:
+    """Also told what is wrong with members that have their places."""
+    found = [(pod, reason) for pod in members for reason in problems_of(snapshot, pod, now)]
+    if not found:
+        return told
+    pods = len({pod.key for pod, _ in found})
+    text = f"{told.summary}; {counted(pods, 'member')} in trouble: pod {found[0][0].key.name}: {found[0][1].message}"
+    return replace(told, summary=text, reasons=distinct([*(reason for _, reason in found), *told.reasons]))
 
 
 def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
@@ -255,7 +286,7 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         return without_pods(snapshot, obj, inquiry)
     pending = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
     if not pending:
-        return _placed(snapshot, obj, own)
+        return _placed(snapshot, obj, own, inquiry.options.now)
     first = pending[0]
     paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
     told = waiting(obj["kind"], obj, snapshot, WorkloadUnit(paths, first.group), inquiry)
@@ -265,15 +296,19 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     return told
 
 
-def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explanation:
+def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo], now: float) -> Explanation:
     """A workload all of whose pods have their places."""
     states = [state for p in own if (state := pod_state(snapshot, p)) is not None]
-    verdict: Verdict = "Starting" if any(v == "Starting" for v, _ in states) else "Runs"
-    reasons = distinct([r for _, found in states for r in found])
+    found_verdicts = {verdict for verdict, _ in states}
+    verdict: Verdict = next((v for v in ("FitsIf", "Starting") if v in found_verdicts), "Runs")
+    problems = [(p, r) for p in own if not p.deleting for r in problems_of(snapshot, p, now)]
+    reasons = distinct([*(r for _, r in problems), *(r for _, found in states for r in found)])
     counts = Counter(r.type for _, found in states for r in found)
     nodes = len({p.node for p in own if p.node})
     text = ", ".join(f"{counted(count, 'pod')} {_STATES.get(kind, kind)}" for kind, count in counts.items())
     where = f" on {counted(nodes, 'node')}" if nodes else ""
+    if problems:
+        where += f"; pod {problems[0][0].key.name}: {problems[0][1].message}"
     since = min((time for p in own if (time := since_of(p))), default="")
     living = [p for p in own if not p.terminal][:_MOST_HELD]
     holds = {held.claim: held for p in living for held in held_by(snapshot, p)}
@@ -308,6 +343,7 @@ def _allocated_claim(snapshot: Snapshot, obj: Obj, claim: Obj, users: Sequence[s
     reasons = [
         Reason("Allocated", f"allocated: {listed(devices) or 'no devices'}", {"devices": devices, "users": list(users)})
     ]
+    reasons += allocated_twice(snapshot, holds)
     waiting_users = [p.key.path for p in _users_that_wait(snapshot, namespaced_name(claim))]
     if users:
         text = f"{reasons[0].message}; used by {listed(list(users))}"

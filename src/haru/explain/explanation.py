@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from haru.engine import Reason
-from haru.engine.state import Obj
+from haru.kube.meta import Obj
 
 Verdict = Literal["Runs", "Starting", "FitsLater", "FitsIf", "NeverFits"]
 
@@ -116,6 +116,8 @@ class Funnel:
     short: int | None
     error: str = ""
     claim: str = ""
+    most_on_node: int | None = None
+    """How many devices that match one node has at most, whoever holds them; None if there are no nodes with devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ class DeviceCounts:
 class NodeGroup:
     """Nodes that answer alike: `reasons` are those of the nodes that refuse one more pod, if any of them does.
 
-    `room` is how many of the unit's pods the others could take together, None if all refuse.
+    `room` is how many of the unit's pods the others could take together, None if all refuse. `left` is the most that
+    one of them has left of each resource that is too little.
     """
 
     count: int
@@ -142,6 +145,7 @@ class NodeGroup:
     reasons: tuple[Reason, ...]
     devices: DeviceCounts | None = None
     room: int | None = None
+    left: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from haru.engine.state import (
     GroupKey,
     NodeInfo,
     NodeSpec,
-    Obj,
     Patched,
     PodGroupState,
     PodInfo,
@@ -22,6 +21,7 @@ from haru.engine.state import (
     freed,
     is_user,
 )
+from haru.kube.meta import Obj
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
@@ -42,7 +42,7 @@ def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
         snapshot,
         pods=Patched(snapshot.pods, dict.fromkeys(gone)),
         nodes=Patched(snapshot.nodes, nodes),
-        groups=Patched(snapshot.groups, groups),
+        podgroup_index=snapshot.podgroup_index.with_states(groups),
         pod_index=snapshot.pod_index.with_anti_affinity(dict.fromkeys(gone)),
     )
     return _released(smaller, [path for path in _claims_of(snapshot, gone.values()) if _idle(smaller, path)])
@@ -85,7 +85,7 @@ def _released(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
     return replace(
         snapshot,
         claims=Patched(snapshot.claims, claims),
-        in_flight=Patched(snapshot.in_flight, dict.fromkeys(claims)),
+        claim_index=snapshot.claim_index.with_in_flight(dict.fromkeys(claims)),
         allocated=snapshot.allocated.freed(claims),
     )
 
@@ -152,7 +152,9 @@ def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:
         if pod.group is not None and path not in snapshot.pods:
             state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
             groups[pod.group.path] = state.with_pod(pod, assumed=False)
-    return replace(snapshot, pods=Patched(snapshot.pods, changed), groups=Patched(snapshot.groups, groups))
+    return replace(
+        snapshot, pods=Patched(snapshot.pods, changed), podgroup_index=snapshot.podgroup_index.with_states(groups)
+    )
 
 
 def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
@@ -179,7 +181,7 @@ def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
         snapshot,
         nodes=Patched(snapshot.nodes, nodes),
         pods=Patched(snapshot.pods, pods),
-        groups=Patched(snapshot.groups, groups),
+        podgroup_index=snapshot.podgroup_index.with_states(groups),
         claims=Patched(snapshot.claims, claims),
         allocated=allocated,
         pod_index=snapshot.pod_index.with_anti_affinity(
@@ -195,7 +197,12 @@ def with_claims(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
 
 def with_pod_group(snapshot: Snapshot, path: str, group: Obj) -> Snapshot:
     """As if a PodGroup existed (or were different)."""
-    return replace(snapshot, pod_groups=Patched(snapshot.pod_groups, {path: group}))
+    return replace(snapshot, others={**snapshot.others, "PodGroup": Patched(snapshot.pod_groups, {path: group})})
+
+
+def with_objects(snapshot: Snapshot, kind: str, objects: Mapping[str, Obj]) -> Snapshot:
+    """As if these objects of a kind without an index of its own existed (or were different), by path."""
+    return replace(snapshot, others={**snapshot.others, kind: Patched(snapshot.objects(kind), dict(objects))})
 
 
 def with_events(snapshot: Snapshot, events: Iterable[Obj]) -> Snapshot:
@@ -229,8 +236,13 @@ def _untainted_slice(item: Slice, drop: Callable[[PoolKey, Device, Taint], bool]
     return item if all(a is b for a, b in zip(devices, item.devices, strict=True)) else replace(item, devices=devices)
 
 
-def with_copies(snapshot: Snapshot, model: str, count: int) -> tuple[Snapshot, list[Obj]]:
-    """As if there were more nodes like one that exists, empty, with devices like its own; and their Node objects."""
+def with_copies(
+    snapshot: Snapshot, model: str, count: int, change: Callable[[Obj], Obj] | None = None
+) -> tuple[Snapshot, list[Obj]]:
+    """As if there were more nodes like one that exists, empty, with devices like its own; and their Node objects.
+
+    `change` is what else is different in them.
+    """
     info = snapshot.nodes[model]
     nodes: dict[str, NodeInfo | None] = {}
     pools: dict[str, Pool | None] = {}
@@ -239,6 +251,7 @@ def with_copies(snapshot: Snapshot, model: str, count: int) -> tuple[Snapshot, l
     for number in range(1, count + 1):
         name = f"{model}-copy-{number}"
         manifest = _renamed(info.spec.obj, model, name)
+        manifest = change(manifest) if change is not None else manifest
         manifests.append(manifest)
         nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest, info.ids), info.ids)
         copies = [_copied(snapshot.devices.pools[key], model, name) for key in _own_pools(snapshot.devices, model)]

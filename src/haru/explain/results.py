@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.engine.state import Obj
 from haru.explain.explanation import ExplanationData
 from haru.explain.render.html import story_html, to_html
 from haru.explain.render.json import to_json
+from haru.explain.render.short import device_short, node_short, to_short
 from haru.explain.render.story_json import device_json, node_json
 from haru.explain.render.story_text import device_text, node_text
 from haru.explain.render.text import to_text
 from haru.explain.stories.values import DeviceStoryData, NodeStoryData
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,16 @@ class Explanation(ExplanationData):
     def __str__(self) -> str:
         return to_text(self).rstrip()
 
-    def _repr_html_(self) -> str:
+    def short(self, command: str = "") -> str:
+        """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""
+        return to_short(self, command).rstrip()
+
+    def html(self) -> str:
+        """The answer as tables, as a notebook shows it and `-o html` prints it."""
         return to_html(self)
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,16 @@ class NodeStory(NodeStoryData):
     def __str__(self) -> str:
         return node_text(self)
 
-    def _repr_html_(self) -> str:
+    def short(self, command: str = "") -> str:
+        """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""
+        return node_short(self, command).rstrip()
+
+    def html(self) -> str:
+        """The answer as tables, as a notebook shows it and `-o html` prints it."""
         return story_html(f"Node {self.name}: {self.state}: {self.summary}", self.reasons, self.waiting, str(self))
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,14 @@ class DeviceStory(DeviceStoryData):
     def __str__(self) -> str:
         return device_text(self)
 
-    def _repr_html_(self) -> str:
+    def short(self, command: str = "") -> str:
+        """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""
+        return device_short(self, command).rstrip()
+
+    def html(self) -> str:
+        """The answer as tables, as a notebook shows it and `-o html` prints it."""
         title = f"Device {self.state.path}: {self.state.status}: {self.summary}"
         return story_html(title, self.reasons, self.waiting, str(self))
+
+    def _repr_html_(self) -> str:
+        return self.html()

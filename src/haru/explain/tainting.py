@@ -16,7 +16,6 @@ from typing import Any, Literal
 from haru.engine.dra import (
     NO_EXECUTE,
     DeviceId,
-    Obj,
     Taint,
     decode_taint_rule,
     published_taints,
@@ -25,7 +24,7 @@ from haru.engine.dra import (
     tolerates,
 )
 from haru.explain.device_names import published_devices
-from haru.kube.meta import is_being_deleted, labels_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from haru.kube.names import is_label_value, is_qualified_name, short_hash
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")

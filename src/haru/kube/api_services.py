@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from haru.kube.meta import set_condition
+from haru.kube.data import rows
+from haru.kube.meta import Obj, set_condition
 
-Obj = dict[str, Any]
 GroupVersion = tuple[str, str]
 
 GROUP = "apiregistration.k8s.io"
@@ -32,39 +32,12 @@ LOCAL: Mapping[str, str] = {
     "message": "Local APIServices are always available",
 }
 
-_GROUPS: Mapping[str, int] = {
-    "": 18000,
-    "apps": 17800,
-    "events.k8s.io": 17750,
-    "authentication.k8s.io": 17700,
-    "authorization.k8s.io": 17600,
-    "autoscaling": 17500,
-    "batch": 17400,
-    "certificates.k8s.io": 17300,
-    "networking.k8s.io": 17200,
-    "policy": 17100,
-    "rbac.authorization.k8s.io": 17000,
-    "storage.k8s.io": 16800,
-    "apiextensions.k8s.io": 16700,
-    "admissionregistration.k8s.io": 16700,
-    "scheduling.k8s.io": 16600,
-    "coordination.k8s.io": 16500,
-    "node.k8s.io": 16300,
-    "discovery.k8s.io": 16200,
-    "resource.k8s.io": 16200,
-    "flowcontrol.apiserver.k8s.io": 16100,
-}
+_PRIORITIES = {"" if group == "core" else group: (int(own), versions) for group, own, *versions in rows("api_services")}
+_GROUPS = {group: own for group, (own, _) in _PRIORITIES.items()}
 _VERSIONS: Mapping[GroupVersion, int] = {
-    ("", "v1"): 1,
-    ("autoscaling", "v2"): 30,
-    ("admissionregistration.k8s.io", "v1beta1"): 12,
-    ("coordination.k8s.io", "v1beta1"): 13,
-    ("coordination.k8s.io", "v1alpha2"): 12,
-    ("flowcontrol.apiserver.k8s.io", "v1"): 21,
-    ("certificates.k8s.io", "v1alpha1"): 1,
-    ("resource.k8s.io", "v1"): 20,
-    ("resource.k8s.io", "v1beta2"): 15,
-    ("resource.k8s.io", "v1alpha3"): 1,
+    (group, version): int(own)
+    for group, (_, versions) in _PRIORITIES.items()
+    for version, own in (text.split(":") for text in versions)
 }
 _KUBE_LIKE = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
@@ -75,7 +48,7 @@ def name_of(group: str, version: str) -> str:
 
 
 def group_version_of(service: Obj) -> GroupVersion:
-    """What an APIService is for."""
+    """Return the group and version of an APIService."""
     spec = service.get("spec") or {}
     return spec.get("group") or "", spec.get("version") or ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
 _METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR = (

@@ -9,15 +9,13 @@ Source: KEP 4381 (v1beta1 to v1), KEP 4671, the conversion functions of the API 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from haru.kube.autoscaling import autoscaler_to_v1, autoscaler_to_v2
 from haru.kube.errors import internal_error
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-if TYPE_CHECKING:
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
 Step = Callable[[Obj], Obj]
 
 _RESOURCE = "resource.k8s.io"

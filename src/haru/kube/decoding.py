@@ -15,7 +15,7 @@ import binascii
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from copy import copy
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,10 +23,10 @@ from typing import Any
 
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
-from haru.kube.schema import Field, MessageType, message_type
+from haru.kube.schema import SCALARS, Field, MessageType, message_type
 
-Obj = dict[str, Any]
 Check = Callable[[Any], bool]
 _Unknown = tuple[str, str, MessageType]  # path, name, the type that lacks it
 
@@ -53,7 +53,7 @@ def strict_decode(obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
 
 
 def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
-    """As `strict_decode` for the metadata of an object whose other members are no message of the API."""
+    """Decode the metadata of an object whose other members are no message of the API."""
     target = message_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
     if metadata is None:
         return {}, []
@@ -263,7 +263,7 @@ class Walk:
     def item(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
         """An element: a null there is the type's zero value, not absence."""
         if value is None:
-            return copy(_ZERO.get(field.type, {}))
+            return {} if field.is_message else copy(SCALARS[field.type].zero)
         return self.value(value, field, path, go_path, owner)
 
     def value(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
@@ -293,41 +293,9 @@ def _schema_or_other(value: Any, name: str, target: MessageType) -> Any:
     return value
 
 
-_ZERO: dict[str, Any] = {
-    "string": "",
-    "bool": False,
-    "int32": 0,
-    "int64": 0,
-    "double": 0,
-    "bytes": "",
-    "quantity": "0",
-    "intOrString": 0,
-    "time": None,
-    "microTime": None,
-    "json": None,
-    "fieldsV1": {},
-    "stringList": [],
-}
-_GO_TYPES: Mapping[str, str] = {
-    "string": "string",
-    "bool": "bool",
-    "int32": "int32",
-    "int64": "int64",
-    "double": "float64",
-    "bytes": "[]uint8",
-    "quantity": "resource.Quantity",
-    "intOrString": "intstr.IntOrString",
-    "time": "v1.Time",
-    "microTime": "v1.MicroTime",
-    "json": "runtime.RawExtension",
-    "fieldsV1": "v1.FieldsV1",
-    "stringList": "[]string",
-}
-
-
 def _go_type(name: str) -> str:
-    if name in _GO_TYPES:
-        return _GO_TYPES[name]
+    if name in SCALARS:
+        return SCALARS[name].go_type
     package, _, short = name.rpartition(".")
     return f"{package.rsplit('.', 1)[1]}.{short}"
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from haru.kube.decoding import TypeMismatchError, Walk
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType, message_type
-
-Obj = dict[str, Any]
 
 
 class Fault(NamedTuple):

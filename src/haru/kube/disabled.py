@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-    from haru.kube.kinds import Kind
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 # A path of field names; `[]` steps into every item of a list, `{}` into every value of a map. The last step is a set
 # of names, so that siblings are looked for in one pass.
 Path = tuple[str | frozenset[str], ...]

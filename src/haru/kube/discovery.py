@@ -10,11 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from haru.kube.kinds import Kind, Subresource, storage_kind, subresources_of, ways_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 AGGREGATED_CONTENT_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The content type of `aggregated`; Go takes an answer without the parameters for a legacy one."""

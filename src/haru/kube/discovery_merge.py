@@ -13,7 +13,8 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
+
 Groups = list[Obj]
 """The items of an APIGroupDiscoveryList."""
 

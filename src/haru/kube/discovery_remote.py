@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def aggregated_version(group: str, version: str, resources: Sequence[Mapping[str, Any]], *, stale: bool) -> Obj:
@@ -20,8 +20,8 @@ def aggregated_version(group: str, version: str, resources: Sequence[Mapping[str
         plural, _, subresource = str(entry["name"]).partition("/")
         kind = {"group": entry.get("group") or group, "version": entry.get("version") or version, "kind": entry["kind"]}
         if subresource:
-            told: Obj = {"subresource": subresource, "responseKind": kind, "verbs": _texts(entry.get("verbs"))}
-            below.setdefault(plural, []).append(told)
+            described: Obj = {"subresource": subresource, "responseKind": kind, "verbs": _texts(entry.get("verbs"))}
+            below.setdefault(plural, []).append(described)
         else:
             shown[plural] = _resource(plural, kind, entry)
     for plural, found in below.items():

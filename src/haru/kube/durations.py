@@ -46,7 +46,7 @@ def nanoseconds_of(text: str) -> int:
 
 
 def seconds_of(text: str) -> float:
-    """As `nanoseconds_of`, in seconds."""
+    """Parse a duration, in seconds."""
     return nanoseconds_of(text) / _SECOND
 
 

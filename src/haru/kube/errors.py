@@ -8,7 +8,8 @@ Source: k8s.io/apimachinery `util/validation/field` and `api/errors`, as behavio
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,6 +163,16 @@ class StatusError(Exception):
             str(status.get("message") or ""),
             status.get("details") or {},
         )
+
+
+@contextmanager
+def suppress_status(*codes: int) -> Iterator[None]:
+    """Ignore a StatusError with one of these codes, as 404 where the object may be gone by now."""
+    try:
+        yield
+    except StatusError as error:
+        if error.code not in codes:
+            raise
 
 
 def qualified(plural: str, group: str) -> str:

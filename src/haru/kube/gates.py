@@ -82,8 +82,10 @@ class FeatureGates:
 
         The stage of what is generally available is empty there. `AllAlpha` and `AllBeta` are gates as well.
         """
-        told = [(gate.name, "" if gate.stage == "GA" else gate.stage, self._enabled[gate.name]) for gate in self.gates]
-        return sorted([*told, *((name, stage, self._overrides.get(name, False)) for name, stage in _STAGES.items())])
+        states = [
+            (gate.name, "" if gate.stage == "GA" else gate.stage, self._enabled[gate.name]) for gate in self.gates
+        ]
+        return sorted([*states, *((name, stage, self._overrides.get(name, False)) for name, stage in _STAGES.items())])
 
     def exposition(self) -> list[str]:
         """`told` as lines of Prometheus' text form."""
@@ -100,7 +102,7 @@ class FeatureGates:
 
     @property
     def overrides(self) -> Mapping[str, bool]:
-        """What was asked for explicitly."""
+        """Return the gates that were set explicitly."""
         return dict(self._overrides)
 
     def enabled(self, name: str) -> bool:

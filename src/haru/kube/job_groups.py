@@ -12,10 +12,8 @@ from typing import Any
 
 from haru.kube.jobs import COUNT_SUCCEEDED, JOB_PARALLELISM
 from haru.kube.kinds import known_kind
-from haru.kube.meta import annotations_of, controller_of, name_of, namespace_of, owner_reference, uid_of
+from haru.kube.meta import Obj, annotations_of, controller_of, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.names import NAME_ALPHABET
-
-Obj = dict[str, Any]
 
 JOBS = known_kind("batch/v1", "Job")
 WORKLOADS = known_kind("scheduling.k8s.io/v1alpha2", "Workload")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haru.kube.meta import annotations_of
+from haru.kube.meta import annotations_of, controller_of
 
 COUNT_SUCCEEDED = "haru.dev/count-succeeded"
 """Annotation of a PodGroup: `"true"` if members that have succeeded count as present."""
@@ -34,9 +34,12 @@ def gang_refusal(job: Mapping[str, Any]) -> str:
     own = annotations_of(job)
     if own.get(GANG) == "false":
         return f'its annotation {GANG} is "false"'
-    told = {**annotations_of((job.get("spec") or {}).get("template") or {}), **own}
-    if EXCLUSIVE_TOPOLOGY in told and NODE_SELECTOR_STRATEGY not in told:
+    annotations = {**annotations_of((job.get("spec") or {}).get("template") or {}), **own}
+    if EXCLUSIVE_TOPOLOGY in annotations and NODE_SELECTOR_STRATEGY not in annotations:
         return f"JobSet places it exclusively ({EXCLUSIVE_TOPOLOGY}), and its other pods come once the first has a node"
+    owner = controller_of(job) or {}
+    if owner.get("kind") == "JobSet":
+        return f"the pods of all Jobs of JobSet {owner.get('name')} are the gang"
     return ""
 
 

@@ -15,17 +15,16 @@ from typing import Any, Protocol
 
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError
+from haru.kube.meta import Obj
 from haru.kube.printing.base import Printer
 from haru.kube.schema import MessageType
-
-Obj = dict[str, Any]
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """The verbs of a resource that can do everything."""
 
 
 class CustomType(Protocol):
-    """What one version of a CustomResourceDefinition says, as its kind carries it (`haru.kube.custom.types`)."""
+    """One version of a CustomResourceDefinition, as its kind carries it (`haru.kube.custom.types`)."""
 
     raw: Obj
     schema: Structural
@@ -94,7 +93,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What is served below an object: its verbs and the kind of its body."""
+    """A subresource: its verbs and the kind of its body."""
 
     name: str
     verbs: tuple[str, ...]
@@ -135,7 +134,7 @@ _WAYS: dict[str, tuple[tuple[str, tuple[str, ...], str], ...]] = {
 
 
 def ways_of(kind: Kind) -> tuple[Subresource, ...]:
-    """What leads on from the kind's objects to where they run: `exec`, `proxy` and the like."""
+    """List the kind's subresources that connect to where its objects run, as `exec` and `proxy`."""
     if (kind.group, kind.version) != ("", "v1"):
         return ()
     return tuple(Subresource(name, verbs, "", "v1", options) for name, verbs, options in _WAYS.get(kind.plural, ()))

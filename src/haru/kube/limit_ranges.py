@@ -6,12 +6,11 @@ Source: admission plugin LimitRanger, as behaviour; its words as in 1.36.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
 from haru.kube.resources import parse_resource_list, pod_limits, pod_requests
 
-Obj = dict[str, Any]
 Amounts = Mapping[str, Quantity]
 
 ANNOTATION = "kubernetes.io/limit-ranger"
@@ -27,26 +26,26 @@ def set_defaults(limit_range: Obj, pod: Obj) -> None:
     items = [item for item in _items(limit_range) if item.get("type") == "Container"]
     limits = _merged(item.get("default") for item in items)
     requests = _merged(item.get("defaultRequest") for item in items)
-    told: list[str] = []
+    applied: list[str] = []
     spec = dict(pod["spec"])
     for member, word in _MEMBERS:
         if spec.get(member):
-            spec[member] = [_completed(each, word, requests, limits, told) for each in spec[member]]
-    if told:
+            spec[member] = [_completed(each, word, requests, limits, applied) for each in spec[member]]
+    if applied:
         annotations = dict(pod["metadata"].get("annotations") or {})
-        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(applied)}"
         pod["spec"] = spec
         pod["metadata"] = {**pod["metadata"], "annotations": annotations}
 
 
-def _completed(container: Obj, word: str, requests: Obj, limits: Obj, told: list[str]) -> Obj:
+def _completed(container: Obj, word: str, requests: Obj, limits: Obj, applied: list[str]) -> Obj:
     resources = dict(container.get("resources") or {})
     for member, defaults in (("requests", requests), ("limits", limits)):
         own = resources.get(member) or {}
         missing = sorted(name for name in defaults if name not in own)
         if missing:
             resources[member] = {**own, **{name: defaults[name] for name in missing}}
-            told.append(f"{', '.join(missing)} {member.removesuffix('s')} for {word} {container.get('name')}")
+            applied.append(f"{', '.join(missing)} {member.removesuffix('s')} for {word} {container.get('name')}")
     return {**container, "resources": resources} if resources else container
 
 
@@ -55,7 +54,7 @@ def _merged(lists: Iterable[Obj | None]) -> Obj:
 
 
 def pod_faults(limit_range: Obj, pod: Obj) -> list[str]:
-    """What of a pod is outside of the limits."""
+    """List the requests and limits of a pod that violate the LimitRange."""
     faults: list[str] = []
     spec = pod.get("spec") or {}
     for item in _items(limit_range):
@@ -70,7 +69,7 @@ def pod_faults(limit_range: Obj, pod: Obj) -> list[str]:
 
 
 def volume_claim_faults(limit_range: Obj, claim: Obj) -> list[str]:
-    """What of a volume claim is outside of the limits: only requests count."""
+    """List the requests of a volume claim that violate the LimitRange."""
     requests = _amounts((claim.get("spec") or {}).get("resources") or {}, "requests")
     faults: list[str] = []
     for item in _items(limit_range):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Obj = dict[str, Any]
+"""A Kubernetes object, or a part of one, as JSON decodes it."""
 
 
 def name_of(obj: Mapping[str, Any]) -> str:
@@ -44,7 +45,7 @@ def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
 
 
 def value_at(obj: Any, *keys: str) -> Any:
-    """What lies at a path of keys, or None."""
+    """Return the value at a path of keys, or None."""
     found = obj
     for key in keys:
         if not isinstance(found, dict):

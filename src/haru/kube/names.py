@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -260,3 +261,9 @@ def parse_time(text: str) -> datetime:
     day, clock, fraction, zone = parts.groups()
     micro = (fraction or "")[:6].ljust(6, "0")
     return datetime.fromisoformat(f"{day}T{clock}.{micro}{'+00:00' if zone == 'Z' else zone}").astimezone(UTC)
+
+
+def names_text(names: Sequence[str], most: int = 5) -> str:
+    """Join names for a message: the first ones, and how many there are besides: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

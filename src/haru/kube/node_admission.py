@@ -6,11 +6,11 @@ Source: the kubelet's admission by resources (reasons OutOfcpu and so on), as be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from haru.kube.meta import Obj
 from haru.kube.resources import Requests, claimed_resources, pod_requests
 
-Obj = dict[str, Any]
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 

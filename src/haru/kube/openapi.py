@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from haru.kube.kinds import Kind, Subresource, by_kind, subresources_of
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType, message_type
-
-Obj = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _REFERENCE = "#/components/schemas/"

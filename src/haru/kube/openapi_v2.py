@@ -8,9 +8,8 @@ Source: the OpenAPI v2 of Kubernetes 1.36, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _COMPONENTS, _DEFINITIONS = "#/components/schemas/", "#/definitions/"
 _KEPT = (

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from haru.kube.meta import controller_of, key_of, namespace_of, uid_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, controller_of, key_of, namespace_of, uid_of
 
 
 class NotPrepared(Exception):

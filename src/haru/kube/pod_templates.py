@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import name_of, namespace_of, owner_reference, uid_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, name_of, namespace_of, owner_reference, uid_of
 
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"

@@ -15,8 +15,9 @@ from typing import Any
 
 from haru.kube.errors import bad_request_error
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.printing import cluster, devices, drivers, pods, workloads
-from haru.kube.printing.base import Obj, Printer, age, human_duration, name, printer
+from haru.kube.printing.base import Printer, between, human_duration, printer
 
 __all__ = ["columns", "human_duration", "partial_object_metadata", "row", "table"]
 
@@ -26,11 +27,7 @@ def _printers() -> dict[tuple[str, str], Printer]:
     return {**pods.PRINTERS, **workloads.PRINTERS, **cluster.PRINTERS, **drivers.PRINTERS, **devices.PRINTERS}
 
 
-def _generic(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), age(obj, now)]
-
-
-_GENERIC = printer("Name Age", _generic)
+_GENERIC = printer("Name Age", between())
 
 
 def _printer(kind: Kind) -> Printer:

@@ -53,19 +53,19 @@ def _resize_is_infeasible(pod: Mapping[str, Any]) -> bool:
     return False
 
 
-def _held(asked: Requests, status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
+def _held(requested: Requests, status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
     """What is asked for; during an in-place resize the largest of asked, allocated and actual."""
     if status is None:
-        return asked
+        return requested
     actual = parse_resource_list((status.get("resources") or {}).get("requests"))
     allocated = parse_resource_list(status.get("allocatedResources"))
     if not actual and not allocated:
-        return asked
+        return requested
     held: Requests = dict(allocated)
     _raise_to(held, actual)
     if infeasible:
-        return {**asked, **held}
-    _raise_to(held, asked)
+        return {**requested, **held}
+    _raise_to(held, requested)
     return held
 
 
@@ -73,8 +73,8 @@ def _container(
     container: Mapping[str, Any], status: Mapping[str, Any] | None, infeasible: bool, missing: Mapping[str, Quantity]
 ) -> Requests:
     """A container's request, `missing` added for what it does not ask for."""
-    asked = parse_resource_list((container.get("resources") or {}).get("requests"))
-    held = _held(asked, status, infeasible)
+    requested = parse_resource_list((container.get("resources") or {}).get("requests"))
+    held = _held(requested, status, infeasible)
     return {**missing, **held} if missing else held
 
 
@@ -82,7 +82,7 @@ _NOTHING: Final[Mapping[str, Quantity]] = {}
 
 
 def claimed_resources(pod: Mapping[str, Any], statuses: Iterable[Mapping[str, Any]] | None = None) -> Requests:
-    """What a pod's devices take of its node's own resources (KEP-5517), on top of what it requests.
+    """Sum the node resources of a pod's devices (KEP-5517), on top of its requests.
 
     `statuses` are the entries of `status.nodeAllocatableResourceClaimStatuses`, by default those that the pod has. What
     the pod's own level requests is an upper bound that the devices are within.
@@ -137,7 +137,7 @@ def pod_requests(pod: Mapping[str, Any], missing: Mapping[str, Quantity] = _NOTH
 
 
 def pod_limits(pod: Mapping[str, Any]) -> Requests:
-    """What a pod is limited to, of every resource for which a container or the pod itself has a limit.
+    """Sum a pod's limits, of each resource for which a container or the pod has one.
 
     Overhead comes on top of limits that there are; quotas count limits, schedulers do not.
     """

@@ -13,29 +13,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import unquote
 
 Container = Literal["one", "list", "map"]
 
-SCALARS = frozenset(
-    {
-        "string",
-        "bool",
-        "int32",
-        "int64",
-        "double",
-        "bytes",
-        "quantity",
-        "intOrString",
-        "time",
-        "microTime",
-        "json",
-        "fieldsV1",
-        "stringList",
-    }
-)
-"""Field types that are not messages. `json` is any JSON value; `stringList` occurs as the value of a map only."""
+
+class Scalar(NamedTuple):
+    """A field type that is no message: what stands where it is null, and the name of its Go type."""
+
+    zero: Any
+    go_type: str
+
+
+SCALARS: Mapping[str, Scalar] = {
+    "string": Scalar("", "string"),
+    "bool": Scalar(False, "bool"),
+    "int32": Scalar(0, "int32"),
+    "int64": Scalar(0, "int64"),
+    "double": Scalar(0, "float64"),
+    "bytes": Scalar("", "[]uint8"),
+    "quantity": Scalar("0", "resource.Quantity"),
+    "intOrString": Scalar(0, "intstr.IntOrString"),
+    "time": Scalar(None, "v1.Time"),
+    "microTime": Scalar(None, "v1.MicroTime"),
+    "json": Scalar(None, "runtime.RawExtension"),
+    "fieldsV1": Scalar({}, "v1.FieldsV1"),
+    "stringList": Scalar([], "[]string"),
+}
+"""`json` is any JSON value; `stringList` occurs as the value of a map only."""
 
 _TABLES = Path(__file__).parent / "tables"
 _API = "io.k8s.api."
@@ -111,7 +117,7 @@ def message_type(name: str) -> MessageType:
 
 
 class NamesType(Protocol):
-    """What says of which message its objects are, as every `haru.kube.kinds.Kind` does."""
+    """A kind that names the message of its objects, as `haru.kube.kinds.Kind` does."""
 
     @property
     def type_name(self) -> str:

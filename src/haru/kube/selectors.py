@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from haru.kube.errors import StatusError, bad_request_error, invalid
+from haru.kube.errors import bad_request_error, invalid
 from haru.kube.names import is_label_value, is_qualified_name
 
 Operator = Literal["in", "notin", "exists", "!", "gt", "lt"]
@@ -242,7 +242,7 @@ class FieldSelector:
 def parse_field_selector(text: str) -> FieldSelector:
     r"""The selector that a `fieldSelector` query parameter holds (`\,`, `\=`, `\\` are escapes); StatusError 400."""
     requirements: list[tuple[str, Literal["=", "!="], str]] = []
-    for part in _split_unescaped(text):
+    for part in re.findall(r"(?:[^\\,]|\\.)+", text, re.DOTALL):
         if not part:
             continue
         match = re.match(r"((?:[^\\=!]|\\.|!(?!=))*)(!=|==?)(.*)", part, re.DOTALL)
@@ -251,10 +251,6 @@ def parse_field_selector(text: str) -> FieldSelector:
         path, op, value = match.groups()
         requirements.append((path.strip(), "!=" if op == "!=" else "=", _unescape(value, text)))
     return FieldSelector(tuple(requirements))
-
-
-def _split_unescaped(text: str) -> list[str]:
-    return list(re.findall(r"(?:[^\\,]|\\.)+", text, re.DOTALL))
 
 
 def _unescape(value: str, text: str) -> str:
@@ -314,12 +310,8 @@ def selectable_path(kind: _Addressed, path: str) -> str:
     chosen = custom.selectable if custom is not None else SELECTABLE_FIELDS.get((kind.group, kind.plural), {})
     found = _ALWAYS.get(path) or chosen.get(path)
     if found is None:
-        raise _unsupported(path)
+        raise bad_request_error(f"field label not supported: {path}")
     return found
-
-
-def _unsupported(path: str) -> StatusError:
-    return bad_request_error(f"field label not supported: {path}")
 
 
 def field_value(kind: _Addressed, obj: Mapping[str, Any], path: str) -> str:

@@ -11,8 +11,7 @@ from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind, storage_kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def as_stored(obj: Obj, namespace: str) -> Obj:

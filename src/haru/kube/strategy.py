@@ -8,19 +8,17 @@ return new objects. Source: the registry strategies of each API group, as behavi
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from haru.kube import api_services
 from haru.kube.custom import definitions
+from haru.kube.data import rows
 from haru.kube.disabled import drop_disabled_fields
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import same
-
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
 
 _RESOURCE = "resource.k8s.io"
 # Metadata that a write to /status does not change.
@@ -43,7 +41,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         obj = {name: value for name, value in obj.items() if name != "status"}
     key = (kind.group, kind.kind)
     if key == ("", "Pod"):
-        return {**obj, "status": _first_pod_status(obj.get("spec") or {}, now)}
+        spec = _with_label_keys(obj.get("spec") or {}, obj["metadata"].get("labels") or {}, gates.minor)
+        return {**obj, "spec": spec, "status": _first_pod_status(spec, now)}
     if key == ("", "Namespace"):
         return _first_namespace(obj)
     if key == (definitions.GROUP, "CustomResourceDefinition"):
@@ -103,12 +102,12 @@ def allows_unconditional_update(kind: Kind) -> bool:
 
     Of two who believe that they lead, or that they spend the last of a budget, one has to learn that it does not.
     """
-    return kind.custom is None and (kind.group, kind.kind) not in _CONDITIONAL
+    return kind.custom is None and "conditional" not in _UPDATE_RULES.get((kind.group, kind.kind), ())
 
 
 def has_generation(kind: Kind) -> bool:
     """Whether the kind counts changes of its spec in `metadata.generation`."""
-    return kind.custom is not None or (kind.group, kind.kind) in _GENERATION
+    return kind.custom is not None or "generation" in _UPDATE_RULES.get((kind.group, kind.kind), ())
 
 
 def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
@@ -139,61 +138,7 @@ _FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     },
     ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
 }
-_CONDITIONAL = frozenset(
-    {
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apiregistration.k8s.io", "APIService"),
-        ("certificates.k8s.io", "ClusterTrustBundle"),
-        ("certificates.k8s.io", "PodCertificateRequest"),
-        ("coordination.k8s.io", "Lease"),
-        ("coordination.k8s.io", "LeaseCandidate"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("policy", "PodDisruptionBudget"),
-        (_RESOURCE, "ResourcePoolStatusRequest"),
-        ("storage.k8s.io", "CSIDriver"),
-        ("storage.k8s.io", "CSINode"),
-        ("storage.k8s.io", "CSIStorageCapacity"),
-        ("storage.k8s.io", "VolumeAttachment"),
-    }
-)
-_GENERATION = frozenset(
-    {
-        ("", "Pod"),
-        ("", "ReplicationController"),
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("apps", "StatefulSet"),
-        ("batch", "CronJob"),
-        ("batch", "Job"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-        ("networking.k8s.io", "Ingress"),
-        ("networking.k8s.io", "IngressClass"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("policy", "PodDisruptionBudget"),
-        (_RESOURCE, "DeviceClass"),
-        (_RESOURCE, "DeviceTaintRule"),
-        (_RESOURCE, "ResourceSlice"),
-        ("scheduling.k8s.io", "PodGroup"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("scheduling.k8s.io", "Workload"),
-    }
-)
+_UPDATE_RULES = {("" if group == "core" else group, kind): rules for group, kind, *rules in rows("update_rules")}
 
 
 def _with(obj: Obj, name: str, value: Any) -> Obj:
@@ -220,6 +165,56 @@ def _first_pod_status(spec: Obj, now: str) -> Obj:
             }
         ]
     return status
+
+
+_POD_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_SPREAD_MERGED_SINCE = 34
+
+
+def _with_label_keys(spec: Obj, labels: Obj, minor: int) -> Obj:
+    """The spec with the pod's values of matchLabelKeys and mismatchLabelKeys in the selectors (KEP-3633, KEP-3243)."""
+    affinity = spec.get("affinity") or {}
+    merged = {
+        name: {
+            **affinity[name],
+            **{
+                terms: [_pod_term(term, labels) for term in affinity[name].get(terms) or ()]
+                for terms in _POD_TERMS
+                if terms in affinity[name]
+            },
+        }
+        for name in ("podAffinity", "podAntiAffinity")
+        if affinity.get(name)
+    }
+    if merged:
+        spec = {**spec, "affinity": {**affinity, **merged}}
+    if minor >= _SPREAD_MERGED_SINCE and spec.get("topologySpreadConstraints"):
+        constraints = [_with_keys_selected(one, labels) for one in spec["topologySpreadConstraints"]]
+        spec = {**spec, "topologySpreadConstraints": constraints}
+    return spec
+
+
+def _pod_term(term: Obj, labels: Obj) -> Obj:
+    if "weight" in term:
+        return {**term, "podAffinityTerm": _with_keys_selected(term.get("podAffinityTerm") or {}, labels)}
+    return _with_keys_selected(term, labels)
+
+
+def _with_keys_selected(term: Obj, labels: Obj) -> Obj:
+    """A term or constraint whose label selector also holds what its label keys name."""
+    selector = term.get("labelSelector")
+    more = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(field) or ()
+        if key in labels
+    ]
+    if selector is None or not more:
+        return term
+    return {
+        **term,
+        "labelSelector": {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), *more]},
+    }
 
 
 def _with_kept_pod_status(new: Obj, old: Obj) -> Obj:

@@ -26,9 +26,9 @@ from typing import Any
 
 from haru.kube.errors import bad_request_error, unsupported_media_type_error
 from haru.kube.kinds import by_kind
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType, message_type
 
-Obj = dict[str, Any]
 Wire = tuple[int, int | bytes]  # wire type, value
 _Decode = Callable[[Wire], Any]
 

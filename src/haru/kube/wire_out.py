@@ -18,11 +18,11 @@ from typing import Any
 import orjson
 
 from haru.kube.kinds import Kind, by_kind
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, message_type
 from haru.kube.wire import CONTENT_TYPE, MAGIC
 from haru.kube.wire_fields import chunk, integer, varint
 
-Obj = dict[str, Any]
 _Encode = Callable[[int, Any], bytes]
 
 WATCH_CONTENT_TYPE = f"{CONTENT_TYPE};stream=watch"

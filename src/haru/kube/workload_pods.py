@@ -9,20 +9,17 @@ A Job whose pods must start together brings its Workload and PodGroup too. Pods 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from haru.kube.job_groups import is_outgrown, never_started, new_pod_group, new_workload
 from haru.kube.jobs import is_gang_job
 from haru.kube.kinds import known_kind
-from haru.kube.meta import controller_of, is_being_deleted, name_of, uid_of
+from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, uid_of
 from haru.kube.pod_templates import pod_for_job, pod_from_template
 from haru.kube.stored import as_stored, has_identity
 
-Obj = dict[str, Any]
-
 
 def made_for_new(objects: Sequence[Obj], gates: Mapping[str, bool]) -> Iterator[Obj]:
-    """What the controllers make for all new workloads among these objects."""
+    """List the objects that controllers create for the new workloads among these objects."""
     owners = set()
     for obj in objects:
         owner = controller_of(obj)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _MAX_NODES = 1_000_000
 # As Go's YAML: beyond a few, aliases may make up 99 % of a document, and less of a large one.

@@ -6,10 +6,6 @@ semantic (will it do what its author wants?). The last looks at all files togeth
 `docs/reference/lint.md` explains every check. Source of the semantic checks: the errata of published examples.
 """
 
-from haru.lint.findings import STAGES, Finding
-from haru.lint.fixing import Fixed, fix_texts
-from haru.lint.output import to_json, to_text
-from haru.lint.report import Report
-from haru.lint.run import lint_texts
+import lazy_loader
 
-__all__ = ["STAGES", "Finding", "Fixed", "Report", "fix_texts", "lint_texts", "to_json", "to_text"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.names import is_c_identifier
 from haru.lint.classes import facts_of
 from haru.lint.configuration import check_config, wanted_partition
@@ -15,7 +15,6 @@ from haru.lint.manifests import Item, Manifests, Request, claim_spec, requests_o
 from haru.lint.published import DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN
 from haru.lint.selection import Selector
 
-Obj = dict[str, Any]
 MAX_RESULTS = 32
 _PER_SOCKET = 4
 _PER_ROOT = 2

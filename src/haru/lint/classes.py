@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from haru.lint import rewriting
 from haru.lint.configuration import check_config
@@ -14,7 +13,6 @@ from haru.lint.manifests import RESOURCE, Item, Manifests, selectors_of
 from haru.lint.published import CLASSES, STANDARD_DOMAIN
 from haru.lint.selection import Selector
 
-Obj = dict[str, Any]
 _MAX_LABEL = 63
 
 

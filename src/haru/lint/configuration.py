@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from haru.kube.decoding import suggest
+from haru.kube.meta import Obj
 from haru.lint.findings import Draft, Edit, Rename, Replace
 from haru.lint.published import (
     COMPUTE_DOMAIN,
@@ -21,7 +21,6 @@ from haru.lint.published import (
     plain,
 )
 
-Obj = dict[str, Any]
 _PARTITION_KEYS = frozenset(
     {
         "partition",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.lint.findings import Draft, Edit, Rename
 from haru.lint.inventory import Inventory, devices_of
 from haru.lint.manifests import RESOURCE, Item, Manifests
 from haru.lint.published import COMPUTE_DOMAIN, DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN
 
-Obj = dict[str, Any]
 _CLOSED = (NVIDIA, COMPUTE_DOMAIN)
 _WORDS = {"model": "productName", "name": "productName", "computeCapability": "cudaComputeCapability"}
 

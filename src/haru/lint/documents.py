@@ -16,8 +16,6 @@ from typing import Any
 from haru.kube.yaml import YamlError, check_depth, load_all
 from haru.lint.paths import Keys, resolve
 
-Obj = dict[str, Any]
-
 MAX_BYTES = 3 << 20
 """What an API server takes in one request."""
 MAX_DEPTH = 200

@@ -16,8 +16,6 @@ from haru.lint.documents import child, compose
 from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
 from haru.lint.paths import Keys, resolve
 
-Obj = dict[str, Any]
-
 
 def edited(value: Any, edit: Edit, prefix: Keys = ()) -> tuple[Keys | None, Any]:
     """The keys of the place that an edit means, and the value with it done; no keys when it cannot be done."""

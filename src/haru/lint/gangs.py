@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from haru.gangs import COSCHEDULING_POD_GROUP
 from haru.kube.decoding import suggest
 from haru.kube.jobs import gang_refusal, has_gang_shape
+from haru.kube.meta import Obj
 from haru.lint.findings import Draft, Edit, Insert, Replace
 from haru.lint.manifests import SCHEDULING, Item, Manifests, pod_spec
 
-Obj = dict[str, Any]
 _TEMPLATE_SUFFIX = "-pgt-0"
 _MAX_LABEL = 63
 _MAX_STATEFUL_SET = 52
@@ -22,6 +23,8 @@ _COPIED = (
     "priorityClassName",
     "priority",
 )
+
+_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 def check_group(item: Item, manifests: Manifests) -> Iterator[Draft]:
@@ -131,6 +134,12 @@ def check_members(item: Item, manifests: Manifests) -> Iterator[Draft]:
             yield Draft("reference-missing", path, message, reason, advice)
         else:
             yield _missing(path, "PodGroup", str(name), names, reason)
+    group = str((pod.metadata.get("labels") or {}).get(_LABEL) or "")
+    kind = COSCHEDULING_POD_GROUP.key
+    if group and not name and manifests.find(kind, item.namespace, group) is None:
+        reason = "the pods wait until there is such a PodGroup of scheduling.x-k8s.io"
+        path = f"{pod.path.removesuffix('spec')}metadata.labels[{_LABEL}]"
+        yield _missing(path, "PodGroup", group, manifests.names(kind, item.namespace), reason)
     if item.is_a("batch", "Job"):
         yield from _job(item, bool(name), bool(pod.spec.get("resourceClaims")))
     if item.is_a("apps", "StatefulSet") and len(item.name) > _MAX_STATEFUL_SET:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from haru.kube.decoding import suggest
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.lint.manifests import RESOURCE, Manifests
 from haru.lint.published import CLASSES, DRIVERS, NVIDIA, STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
 
-Obj = dict[str, Any]
 _MEMBERS = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.kube.decoding import suggest_name
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.lint.documents import Document
 from haru.lint.paths import Keys
 from haru.lint.published import CLASSES
 
-Obj = dict[str, Any]
 RESOURCE = "resource.k8s.io"
 SCHEDULING = "scheduling.k8s.io"
 
@@ -27,6 +27,12 @@ class Item:
     raw: Obj
     kind: Kind | None = None
     obj: Obj = field(default_factory=dict)
+    owner: Item | None = None
+    """The object whose pod template this is, if it is one."""
+    base: str = ""
+    """The path of the template in its owner."""
+    pods: int | None = 1
+    """How many pods exist of a pod or template; None where that is not fixed."""
 
     @property
     def label(self) -> str:
@@ -72,7 +78,7 @@ class Manifests:
         self.items = tuple(items)
         self._by_kind: dict[str, dict[tuple[str, str], Item]] = {}
         for item in self.items:
-            if item.kind is not None and item.name:
+            if item.kind is not None and item.name and item.owner is None:
                 found = self._by_kind.setdefault(item.kind.kind, {})
                 found.setdefault((item.namespace, item.name), item)
 
@@ -157,7 +163,7 @@ def pod_spec(item: Item) -> PodSpec | None:
         return None
     spec = item.obj.get("spec") or {}
     if kind.kind == "Pod":
-        return PodSpec("spec", spec, item.obj.get("metadata") or {}, 1)
+        return PodSpec("spec", spec, item.obj.get("metadata") or {}, item.pods)
     if kind.kind == "PodTemplate":
         template = item.obj.get("template") or {}
         return PodSpec("template.spec", template.get("spec") or {}, template.get("metadata") or {}, None)

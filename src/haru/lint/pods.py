@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from haru.kube.decoding import suggest
+from haru.kube.meta import Obj
 from haru.lint.classes import facts_of
 from haru.lint.findings import Draft, Edit, Insert, Rename, Replace
 from haru.lint.manifests import RESOURCE, Item, Manifests, PodSpec, claim_spec, pod_spec, requests_of
 from haru.lint.paths import get
 from haru.lint.published import NVIDIA
 
-Obj = dict[str, Any]
 _CLAIM, _TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
 _FIELDS = {"resourceClaimName": _CLAIM, "resourceClaimTemplateName": _TEMPLATE}
 _OTHER_FIELD = {"resourceClaimName": "resourceClaimTemplateName", "resourceClaimTemplateName": "resourceClaimName"}

@@ -111,36 +111,22 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 """Classes that drivers bring along: their driver, and the attributes that they fix."""
 
-SYNONYMS: Mapping[str, str] = {
-    "model": "productName",
-    "name": "productName",
-    "product": "productName",
-    "modelname": "productName",
-    "gpumodel": "productName",
-    "index": "uuid",
-    "minor": "uuid",
-    "gpuindex": "uuid",
-    "id": "uuid",
-    "arch": "architecture",
-    "generation": "architecture",
-    "vendor": "brand",
-    "migprofile": "profile",
-    "partition": "profile",
-    "slice": "profile",
-    "parent": "parentUUID",
-    "computecapability": "cudaComputeCapability",
-    "cudaversion": "cudaDriverVersion",
-    "cuda": "cudaDriverVersion",
-    "driver": "driverVersion",
-    "numa": "numaNode",
-    "numanodeid": "numaNode",
-    "pcieroot": "pcieRoot",
-    "pcibus": "pciBusID",
-    "pciaddress": "pciBusID",
-    "sms": "multiprocessors",
-    "smcount": "multiprocessors",
-    "streamingmultiprocessors": "multiprocessors",
+_SYNONYMS = {
+    "productName": "model name product modelname gpumodel",
+    "uuid": "index minor gpuindex id",
+    "architecture": "arch generation",
+    "brand": "vendor",
+    "profile": "migprofile partition slice",
+    "parentUUID": "parent",
+    "cudaComputeCapability": "computecapability",
+    "cudaDriverVersion": "cudaversion cuda",
+    "driverVersion": "driver",
+    "numaNode": "numa numanodeid",
+    "pcieRoot": "pcieroot",
+    "pciBusID": "pcibus pciaddress",
+    "multiprocessors": "sms smcount streamingmultiprocessors",
 }
+SYNONYMS: Mapping[str, str] = {word: name for name, words in _SYNONYMS.items() for word in words.split()}
 """What people call things, in lower case without signs; what a driver calls them."""
 MEMORY_WORDS = frozenset(
     {"memory", "mem", "vram", "gpumemory", "memorysize", "hbm", "fbmemory", "framebuffer", "totalmemory"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
 
 from haru.lint import documents
 from haru.lint.checks import CHECKS
@@ -19,9 +19,8 @@ from haru.lint.paths import Keys
 from haru.lint.pods import check_group_claims, check_pod
 from haru.lint.report import Report
 from haru.lint.shape import check_schema, find_kind
+from haru.lint.templates import knows, own_kind, rebased, templates_of
 from haru.lint.validity import check_validity, prepare
-
-Obj = dict[str, Any]
 
 
 def lint_texts(texts: Mapping[str, str]) -> Report:
@@ -36,6 +35,11 @@ def lint_texts(texts: Mapping[str, str]) -> Report:
             found += _unusable(file, document)
             objects += len(parsed)
             for item in parsed:
+                if knows(item):
+                    inner = [_described(item), *templates_of(item)]
+                    found += [finding for template in inner[1:] for finding in _first_stages(template)]
+                    items += [each for each in inner if each.kind is not None]
+                    continue
                 found += _first_stages(item)
                 if item.kind is not None:
                     items.append(item)
@@ -108,6 +112,15 @@ def _first_stages(item: Item) -> list[Finding]:
     return [_finding(item, draft) for draft in drafts]
 
 
+def _described(item: Item) -> Item:
+    """An object of another project; of what adapters read the kind is known, so that references to it are found."""
+    kind = own_kind(item)
+    if kind is not None:
+        version = str(item.raw["apiVersion"]).rpartition("/")[2]
+        item.kind, item.obj = replace(kind.as_kind(version), kind=kind.key), item.raw
+    return item
+
+
 def _semantic(item: Item, manifests: Manifests, inventory: Inventory) -> Iterable[Draft]:
     yield from check_claim(item, manifests, inventory)
     yield from check_pod(item, manifests)
@@ -129,6 +142,8 @@ def _place(item: Item, path: str) -> Place:
 
 
 def _finding(item: Item, draft: Draft) -> Finding:
+    if item.owner is not None:
+        return _finding(item.owner, rebased(item, draft))
     check = CHECKS[draft.check]
     severity = draft.severity or check.severity
     place = _place(item, draft.path)

@@ -9,6 +9,7 @@ from typing import Any
 from haru.kube.decoding import suggest
 from haru.kube.decoding_faults import Fault, examine
 from haru.kube.kinds import Kind, all_kinds, by_kind
+from haru.kube.meta import Obj
 from haru.kube.schema import message_type
 from haru.lint import removed_fields
 from haru.lint.documents import written
@@ -16,8 +17,6 @@ from haru.lint.findings import Draft, Edit, Insert, Remove, Rename, Replace, Unw
 from haru.lint.manifests import RESOURCE, Item
 from haru.lint.paths import get, last_name, parent
 from haru.lint.rewriting import mended_quantity
-
-Obj = dict[str, Any]
 
 _REMOVED_IN = {"v1beta1": "1.38", "v1beta2": "1.39", "v1alpha3": "1.39"}
 _INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")

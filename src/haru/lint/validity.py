@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from haru.cel.selectors import check_selector
 from haru.kube.decoding import suggest
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError
 from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 from haru.kube.names import generate_name
 from haru.kube.strategy import prepare_for_create
 from haru.kube.validation import validate_create
@@ -20,7 +20,6 @@ from haru.lint.manifests import Item
 from haru.lint.paths import get, last_name
 from haru.lint.published import CLASSES, STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
 
-Obj = dict[str, Any]
 _GATES = FeatureGates.accelerator_defaults()
 _EPOCH = "1970-01-01T00:00:00Z"
 _BACKQUOTED = re.compile(r"`(\w+)`")

@@ -6,14 +6,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Literal
 
 from haru.clock import utc_now
 from haru.engine import Features, Options, Profile
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
 from haru.engine.state import parse_limit
+from haru.gangs import ADAPTERS
 from haru.kube.gates import FeatureGates
 from haru.scheduler.configuration.file import Configuration
-from haru.scheduler.settings import COMPATIBLE, Fairness, SchedulerConfig
+from haru.scheduler.settings import COMPATIBLE, Fairness, PublishedNames, SchedulerConfig
 
 
 def scheduler_config(
@@ -25,6 +27,10 @@ def scheduler_config(
     seed: int = 0,
     fairness: Fairness = COMPATIBLE,
     hold_group_members: bool = False,
+    confirm_allocations: Literal["auto", "always", "never"] = "auto",
+    gang_adapters: frozenset[str] = frozenset(ADAPTERS),
+    publish_explanations: PublishedNames = "off",
+    explain_inline: bool = False,
     clock: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
@@ -32,6 +38,9 @@ def scheduler_config(
 
     The n-th decision breaks ties with `seed` + n. `fairness` is what 1.36 has not: nothing of it unless asked for.
     `hold_group_members`: pods that name a PodGroup wait while a gate of gangs is off.
+    `gang_adapters`: the projects whose labels and objects name gangs, too (`haru.gangs`).
+    `publish_explanations`: `counts` or `names` has conditions and events say why work waits; `explain_inline`: without
+    a thread, for a loop whose time stands still while it computes.
     """
     given = configuration or Configuration(dict.fromkeys(scheduler_names, profile))
     features, switches = Features.from_gates(gates.all()), SchedulerGates.from_gates(gates.all())
@@ -67,6 +76,11 @@ def scheduler_config(
         max_backoff=given.max_backoff,
         backfill=fairness.backfill,
         hold_group_members=hold_group_members,
+        partition=given.partition,
+        confirm_allocations=confirm_allocations,
+        gang_adapters=gang_adapters,
+        publish_explanations=publish_explanations,
+        explain_inline=explain_inline,
         pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         spreads_by_force=any(
             constraint["whenUnsatisfiable"] == "DoNotSchedule"

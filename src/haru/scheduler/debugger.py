@@ -86,10 +86,10 @@ class StateDump:
 
     def _nodes(self) -> Iterator[str]:
         nominated: dict[str, list[str]] = {}
-        for path, nomination in self.snapshot.nominations.items():
+        for path, nomination in self.snapshot.pod_index.nominations.items():
             nominated.setdefault(nomination.node, []).append(path)
         for path, pod in self.snapshot.pod_index.nominated.items():
-            if path not in self.snapshot.nominations:
+            if path not in self.snapshot.pod_index.nominations:
                 nominated.setdefault(pod.nominated_node, []).append(path)
         yield f"Dump of cached NodeInfo: {len(self.snapshot.nodes)} nodes"
         for name, node in sorted(self.snapshot.nodes.items()):
@@ -108,8 +108,8 @@ class StateDump:
 
     def _kept_places(self) -> Iterator[str]:
         snapshot = self.snapshot
-        yield f"Dump of nominations: {len(snapshot.nominations)}"
-        for _, nomination in sorted(snapshot.nominations.items()):
+        yield f"Dump of nominations: {len(snapshot.pod_index.nominations)}"
+        for _, nomination in sorted(snapshot.pod_index.nominations.items()):
             yield _place(nomination)
         kept = snapshot.reservation
         if kept is None:

@@ -15,13 +15,13 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from haru.engine import Decision
 from haru.engine.journal import DecisionInput, RecordedCluster, decided_entry, plain
 from haru.engine.state import object_path
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 DEFAULT_MEBIBYTES = 256
 _PARTS = 4
 _MIB = 1 << 20
@@ -136,12 +136,14 @@ def _compact(directory: Path, part: int) -> None:
 
 
 def _remaining(paths: Iterable[Path]) -> Iterator[Obj]:
-    """The objects that are there at the end, in the order in which they came."""
+    """The partition, and the objects that are there at the end, in the order in which they came."""
     known: dict[tuple[str, str], Obj] = {}
     for path in paths:
         for entry in _lines(path):
             if (obj := entry.get("apply")) is not None:
                 known[obj["kind"], object_path(obj)] = entry
+            elif "partition" in entry:
+                known["", "partition"] = entry
             elif (obj := entry.get("remove")) is not None:
                 known.pop((obj["kind"], object_path(obj)), None)
     return iter(known.values())

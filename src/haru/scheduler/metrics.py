@@ -1,76 +1,123 @@
-"""The scheduler's metrics, under kube-scheduler's names. Source: kube-scheduler 1.36 metrics, KEP-4671."""
+"""Measure the scheduler under kube-scheduler's names; the text is Prometheus'. Source: kube-scheduler 1.36 metrics."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from haru.engine.framework import MetricsRecorder
+from haru.exposition import CounterOf, GaugeOf, HistogramOf
+from haru.scheduler.coexistence.metrics import CoexistenceMetrics
+from haru.scheduler.metric_table import METRICS
 
-_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384)
+_SAMPLED = 10
+_MOST_ATTEMPTS = 15
+BIND_CALL, STATUS_CALL = "pod_binding", "pod_status_patch"
+WITHOUT_EVENT = "ForceActivate"
 
 
 class SchedulerMetrics:
-    """One registry for one scheduler, so that several can live in a process."""
+    """The metrics of one scheduler, so that several can live in a process. `clock` returns seconds."""
 
-    def __init__(self, pending: Callable[[], Mapping[str, int]]) -> None:
-        self.registry = CollectorRegistry()
-        self.attempts = Counter(
-            "scheduler_schedule_attempts",
-            "Attempts to schedule pods, by result.",
-            ("result", "profile"),
-            registry=self.registry,
-        )
-        self.group_attempts = Counter(
-            "scheduler_podgroup_schedule_attempts",
-            "Attempts to schedule pod groups, by result.",
-            ("profile", "result"),
-            registry=self.registry,
-        )
-        self.algorithm_seconds = Histogram(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "Time to decide one unit.",
-            registry=self.registry,
-            buckets=_SECONDS,
-        )
-        self.group_algorithm_seconds = Histogram(
-            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
-            "Time to decide one pod group.",
-            registry=self.registry,
-            buckets=_SECONDS,
-        )
-        self.attempt_seconds = Histogram(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "Time from the start of a cycle until the pod is bound or given back to the queue.",
-            ("result", "profile"),
-            registry=self.registry,
-            buckets=_SECONDS,
-        )
-        self.preemption_attempts = Counter(
-            "scheduler_preemption_attempts",
-            "Decisions that evict others.",
-            registry=self.registry,
-        )
-        self.preemption_victims = Histogram(
-            "scheduler_preemption_victims",
-            "Pods evicted by one decision.",
-            registry=self.registry,
-            buckets=(1, 2, 4, 8, 16, 32, 64),
-        )
-        self.claim_creates = Counter(
-            "scheduler_resourceclaim_creates",
-            "Claims created for extended resources.",
-            ("status",),
-            registry=self.registry,
-        )
-        gauge = Gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), registry=self.registry)
-        for queue in ("active", "backoff", "unschedulable", "gated"):
-            gauge.labels(queue).set_function(partial(_count, pending, queue))
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._counters = {m.name: CounterOf(m.name, m.help, m.labels) for m in METRICS if m.kind == "counter"}
+        self._gauges = {m.name: GaugeOf(m.name, m.help, m.labels) for m in METRICS if m.kind == "gauge"}
+        self._histograms = {
+            m.name: HistogramOf(m.name, m.help, m.labels, m.buckets) for m in METRICS if m.kind == "histogram"
+        }
+        self._decisions = 0
+        self.coexistence = CoexistenceMetrics()
 
     def text(self) -> bytes:
         """The metrics in the Prometheus text format."""
-        return generate_latest(self.registry)
+        every: dict[str, CounterOf | GaugeOf | HistogramOf] = {}
+        for some in (self._counters, self._gauges, self._histograms):
+            every.update(some)
+        lines = [line for metric in METRICS for line in every[metric.name].lines()]
+        lines += self.coexistence.lines()
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def count(self, name: str, *values: str, amount: int = 1) -> None:
+        """Add to the counter `scheduler_NAME_total`."""
+        self._counters[f"scheduler_{name}_total"].add(*values, amount=amount)
+
+    def observe(self, name: str, value: float, *values: str) -> None:
+        """Add an observation to the histogram `scheduler_NAME`."""
+        self._histograms[f"scheduler_{name}"].observe(value, *values)
+
+    def read(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Have the gauge `scheduler_NAME` read its values."""
+        self._gauges[f"scheduler_{name}"].read = read
+
+    # -- scheduling cycles --------------------------------------------------------------------------------------------
+
+    def recorder(self) -> MetricsRecorder:
+        """Return a recorder for the next decision; plugins are measured in one decision of ten, as in 1.36."""
+        self._decisions += 1
+        return MetricsRecorder(self.clock, timed=self._decisions % _SAMPLED == 1)
+
+    def decided(self, recorder: MetricsRecorder, profile: str) -> None:
+        """Take in what a decision has cost."""
+        recorder.finish()
+        for point, status, seconds in recorder.points:
+            self.extension_point(point, status, profile, seconds)
+        for plugin, point, status, seconds in recorder.runs:
+            self.observe("plugin_execution_duration_seconds", seconds, plugin, point, status)
+        for (plugin, point), number in recorder.evaluations.items():
+            self.count("plugin_evaluation", plugin, point, profile, amount=number)
+        for result, number in recorder.batch_attempts.items():
+            self.count("batch_attempts", profile, result, amount=number)
+        for reason, number in recorder.batch_flushes.items():
+            self.count("batch_cache_flushed", profile, reason, amount=number)
+        if recorder.preemptions:
+            self.count("preemption_attempts", amount=recorder.preemptions)
+
+    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """Observe one run of an extension point."""
+        self.observe("framework_extension_point_duration_seconds", seconds, point, status, profile)
+
+    def attempted(self, result: str, profile: str, seconds: float) -> None:
+        """Count a pod's attempt: scheduled, unschedulable or error."""
+        self.count("schedule_attempts", result, profile)
+        self.observe("scheduling_attempt_duration_seconds", seconds, result, profile)
+
+    def group_attempted(self, result: str, profile: str, seconds: float) -> None:
+        """Count a group's attempt: scheduled, unschedulable, waiting_on_preemption or error."""
+        self.count("podgroup_schedule_attempts", result, profile)
+        self.observe("podgroup_scheduling_attempt_duration_seconds", seconds, result, profile)
+
+    def bound(self, attempts: int, waited: float, *, flushed: bool) -> None:
+        """Count a bound pod: its attempts, the seconds since it was first active, whether a flush had woken it."""
+        label = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+        self.observe("pod_scheduling_attempts", attempts)
+        self.observe("pod_scheduling_sli_duration_seconds", waited, label)
+        if flushed:
+            self.count("pod_scheduled_after_flush")
+
+    def api_call(self, call_type: str, result: str, seconds: float) -> None:
+        """Count a write that ran beside the scheduling cycles."""
+        self.count("async_api_call_execution", call_type, result)
+        self.observe("async_api_call_execution_duration_seconds", seconds, call_type, result)
 
 
-def _count(pending: Callable[[], Mapping[str, int]], queue: str) -> float:
-    return float(pending().get(queue, 0))
+class QueueMetrics:
+    """What the queue measures. `event` is the label of the watch event that is being handled."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._metrics = metrics
+        self.clock = metrics.clock
+        self.event = WITHOUT_EVENT
+
+    def incoming(self, queue: str, event: str, pods: int) -> None:
+        """Count pods that entered a queue; an empty event stands for the one that is being handled."""
+        self._metrics.count("queue_incoming_pods", queue, event or self.event, amount=pods)
+
+    def hinted(self, plugin: str, seconds: float) -> None:
+        """Observe how long it took to wake what a plugin had refused."""
+        self._metrics.observe("queueing_hint_execution_duration_seconds", seconds, plugin, self.event, "Queue")
+
+    def handled(self, labels: tuple[str, ...], seconds: float) -> None:
+        """Observe how long an event took, under each of its labels."""
+        for label in labels:
+            self._metrics.observe("event_handling_duration_seconds", seconds, label)

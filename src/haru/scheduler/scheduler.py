@@ -8,38 +8,42 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import SchedulerCache
 from haru.engine.podgroup import GANGS_OFF
 from haru.engine.preemption import keeps_nomination
-from haru.event_loop import TimeSlice
+from haru.event_loop import TimeSlice, cancelled
 from haru.scheduler.binding.deallocation import orphan_cleanup
+from haru.scheduler.coexistence.partition_leases import PartitionGuard
 from haru.scheduler.debugger import StateDump, capture
 from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.events.informers import Watchers, served_kinds
-from haru.scheduler.metrics import SchedulerMetrics
-from haru.scheduler.queue.pre_enqueue import PreEnqueue
+from haru.scheduler.gauges import connect_gauges
+from haru.scheduler.metrics import QueueMetrics, SchedulerMetrics
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 from haru.scheduler.scheduling_cycle import SchedulingCycle
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
-from haru.scheduler.status.status_writer import StatusWriter
+from haru.scheduler.status.explanation_worker import InlineWorker, ThreadWorker
 
 _SECONDS = 5.0
 
 
 class HoldReports:
-    """Tells of holds. Unless `every` one is told, only those that no pod's author could know of: gates of ours."""
+    """Tells of holds. Unless `every` one is told, only those that no pod's author could know of: gates of ours.
 
-    def __init__(self, cluster: SchedulerCache, admission: PreEnqueue, status: StatusWriter, every: bool) -> None:
-        self._cluster = cluster
-        self._admission = admission
-        self._status = status
+    What is held is `explained` as well, again when its unit has other pods.
+    """
+
+    def __init__(self, state: SchedulerState, cycle: SchedulingCycle, every: bool) -> None:
+        self._cluster, self._queue = state.cluster, state.queue
+        self._admission, self._status = cycle.pre_enqueue, cycle.status
+        self._cycle = cycle
         self._every = every
+        self._explained: dict[tuple[str, str, str], tuple[str, int]] = {}
 
     async def run(self) -> None:
         """Look every five seconds, until cancelled."""
@@ -48,10 +52,23 @@ class HoldReports:
             await asyncio.sleep(_SECONDS)
             now, piece = dict(self._admission.blocked), TimeSlice()
             for path, message in now.items():
-                if seen.get(path) == message and (self._every or message.startswith(GANGS_OFF)):
-                    self._tell(path, message)
+                if seen.get(path) == message:
+                    if self._every or message.startswith(GANGS_OFF):
+                        self._tell(path, message)
+                    self._explain(path, message)
                     await piece.shared()
             seen = now
+            self._explained = {key: said for key, said in self._explained.items() if key in self._queue.units}
+
+    def _explain(self, path: str, message: str) -> None:
+        info = self._cluster.snapshot().pods.get(path)
+        if info is None or info.gated:
+            return
+        key = self._cycle.handlers.unit_key(info.obj)
+        said = message, len(self._queue.units[key].pods) if key in self._queue.units else 0
+        if self._explained.get(key) != said:
+            self._explained[key] = said
+            self._cycle.explain(key)
 
     def _tell(self, path: str, message: str) -> None:
         snapshot = self._cluster.snapshot()
@@ -63,7 +80,6 @@ class HoldReports:
         self._status.not_scheduled(info.obj, "NotReadyForScheduling", message, NominationChange(keep=kept))
 
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 30.0
 
@@ -75,15 +91,24 @@ class Scheduler:
         self, client: ApiClient, config: SchedulerConfig, recorder: EventRecorder, log: DecisionLog | None = None
     ) -> None:
         self._client = client
-        self._config = config
+        self._given = config
+        config = self._config = config.with_foreign_groups()
         self.cluster = SchedulerCache() if log is None else log.cluster
+        self.metrics = SchedulerMetrics(config.monotonic)
+        self._queue_metrics = QueueMetrics(self.metrics)
+        if not config.partition.is_whole:
+            self.cluster.confine(config.partition)
         self.queue = SchedulingQueue(
-            config.initial_backoff, config.max_backoff, pop_from_backoff=config.pop_from_backoff
+            config.initial_backoff,
+            config.max_backoff,
+            pop_from_backoff=config.pop_from_backoff,
+            metrics=self._queue_metrics,
         )
-        self.metrics = SchedulerMetrics(self.queue.pending)
         self._state = SchedulerState(config, self.cluster, self.queue, self.metrics)
         self.ready = self._state.ready
         self._cycle = SchedulingCycle(client, self._state, recorder, log)
+        writers = self._cycle.binding_cycle, self._cycle.status
+        connect_gauges(self.metrics, self.cluster, self._cycle.pre_enqueue, self.queue, writers)
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -92,12 +117,13 @@ class Scheduler:
         kinds, missing = await served_kinds(self._client, run_times=self._config.backfill)
         self._log_server(missing)
         if "PodGroup" not in kinds:
-            _log.warning("the server does not serve PodGroups: gangs are off, pods are scheduled one by one")
-        elif self._config.gate_off:
-            self._cycle.pre_enqueue.gangs_are_off(self._config.gate_off, hold=self._config.hold_group_members)
+            _log.warning("the server does not serve PodGroups of Kubernetes: gangs are those of other projects only")
+        elif self._given.gate_off:
+            self._cycle.pre_enqueue.gangs_are_off(self._given.gate_off, hold=self._config.hold_group_members)
         if "batch/v1 Job" in missing:
             _log.warning("Jobs may not be listed: backfill does not count on their activeDeadlineSeconds")
-        watchers = Watchers(self._client, kinds, self.cluster, self._cycle.handlers)
+        handlers, metrics = self._cycle.handlers, self._queue_metrics
+        watchers = Watchers(self._client, kinds, self.cluster, handlers, self._given, metrics)
         self._state.objects.informers = watchers.informers
         try:
             async with asyncio.TaskGroup() as group:
@@ -106,16 +132,18 @@ class Scheduler:
                 self._cycle.catch_up()
                 self._remove_orphans()
                 group.create_task(self._flush_periodically(), name="scheduler flush")
-                if self._config.report_holds or self._cycle.pre_enqueue.gate_off:
-                    reports = HoldReports(
-                        self.cluster, self._cycle.pre_enqueue, self._cycle.status, self._config.report_holds
-                    )
+                publisher, held = self._cycle.publisher, self._cycle.pre_enqueue
+                if self._config.report_holds or held.gate_off or publisher is not None:
+                    reports = HoldReports(self._state, self._cycle, self._config.report_holds)
                     group.create_task(reports.run(), name="scheduler holds")
+                if publisher is not None:
+                    worker = InlineWorker() if self._config.explain_inline else ThreadWorker(publisher.busy)
+                    group.create_task(publisher.run(worker), name="scheduler explanations")
                 self.ready.set()
                 await self._run_cycles()
         finally:
             # A scheduler that is no leader any more must not go on binding.
-            await _cancelled(self._state.tasks.running | self._cycle.status.tasks)
+            await cancelled(*(self._state.tasks.running | self._cycle.status.tasks))
 
     def _log_server(self, missing: Sequence[str]) -> None:
         version = self._client.version
@@ -124,10 +152,13 @@ class Scheduler:
         _log.info("API server 1.%s serves %s%s", version.minor, ", ".join(served) or "no resource.k8s.io", absent)
 
     async def _run_cycles(self) -> None:
+        publisher = self._cycle.publisher
         while True:
             now = self._config.monotonic()
             unit = self.queue.pop(now)
             if unit is not None:
+                if publisher is not None:
+                    publisher.cycle_ran()
                 self._cycle.run(unit)
                 # Let watch events and the API server in between two decisions.
                 await asyncio.sleep(0)
@@ -152,6 +183,12 @@ class Scheduler:
             if self.queue.flush_leftovers(self._config.monotonic()):
                 self._state.woken.set()
 
+    async def watch_partitions(self, guard: PartitionGuard) -> None:
+        """Compare the partition with those of other schedulers until cancelled. Raises OverlapError."""
+        self._cycle.coexistence.overlaps = lambda: guard.overlapping > 0
+        self.metrics.coexistence.overlapping_schedulers = lambda: guard.overlapping
+        await guard.watch(self.cluster.snapshot)
+
     async def wait_seen(self, kind: str, revision: int) -> None:
         """Wait until the cache has every object of a kind that was written up to a revision."""
         await self.ready.wait()
@@ -170,9 +207,3 @@ class Scheduler:
             kind: informers[kind].store for kind in ("Node", "Pod") if kind in informers
         }
         return capture(self.cluster, self.queue, self._cycle.pre_enqueue.blocked, self._config.monotonic(), watched)
-
-
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,19 +13,23 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Decision, Options, Snapshot, decide
+from haru.engine.framework import MetricsRecorder
 from haru.engine.journal import DecisionInput, share_ids
 from haru.engine.podgroup import members_needed, required_members
 from haru.engine.preemption import blocking_reservation, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
+from haru.gangs import is_translated
+from haru.kube.meta import Obj
 from haru.scheduler.backfill.head_of_queue import HeadOfQueue
 from haru.scheduler.binding.binder import Binder, WriteTimes
-from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
+from haru.scheduler.binding.binding_cycle import Attempt, BindingCycle, BindingTask
+from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.deallocation import Deallocator
+from haru.scheduler.coexistence.coexistence import Coexistence
 from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.events.event_handlers import EventHandlers
 from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
@@ -36,9 +40,9 @@ from haru.scheduler.queue.queue_keys import group_object, priority_of
 from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage
 from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
+from haru.scheduler.status.explanation_publisher import ExplanationPublisher
 from haru.scheduler.status.status_writer import StatusWriter, path_of
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
@@ -50,10 +54,13 @@ class Decider:
         self._log = log
         self._decisions = 0
 
-    def decide(self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj]) -> Decision:
+    def decide(
+        self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj], recorder: MetricsRecorder | None = None
+    ) -> Decision:
         """Decide the pods of a unit; a decision on a hypothetical snapshot is not logged."""
         self._decisions += 1
-        group, options = group_object(snapshot, unit), self.options(pods, self._decisions)
+        group = group_object(snapshot, unit)
+        options = replace(self.options_for(pods, group, self._decisions), recorder=recorder)
         if self._log is None or snapshot is not self._state.cluster.snapshot():
             return decide(snapshot, pods, group=group, options=options)
         share = str(uuid.uuid4())
@@ -64,8 +71,25 @@ class Decider:
 
     def options(self, pods: Iterable[Obj], number: int = 0) -> Options:
         """Return the options for the n-th decision about these pods, by the profile of their schedulerName."""
-        name = (next(iter(pods)).get("spec") or {}).get("schedulerName", "default-scheduler")
-        return self._state.config.options(number, name)
+        return self._state.config.options(number, profile_of(next(iter(pods))))
+
+    def options_for(self, pods: Sequence[Obj], group: Obj | None, number: int = 0) -> Options:
+        """Return the options for these pods of a group: for the n-th decision, or for a question that is none."""
+        return _for_group(self.options(pods, number), group)
+
+
+def profile_of(pod: Obj) -> str:
+    """The profile of a pod: its schedulerName."""
+    return str((pod.get("spec") or {}).get("schedulerName", "default-scheduler"))
+
+
+def _for_group(options: Options, group: Obj | None) -> Options:
+    """Return the options for a group: no feature gate of Kubernetes is about the gangs of other projects."""
+    if group is None or not is_translated(group):
+        return options
+    gates = replace(options.gates, groups=True, gang_scheduling=True)
+    preemption = replace(options.preemption, preempt_for_groups=options.preemption.preempt_for_pods)
+    return replace(options, gates=gates, preemption=preemption)
 
 
 class SchedulingCycle:
@@ -77,30 +101,27 @@ class SchedulingCycle:
         config = state.config
         self._state = state
         self.decider = Decider(state, log)
-        self.status = StatusWriter(client, recorder, config.clock, state.objects)
-        self.pre_enqueue = PreEnqueue(
-            state.cluster,
-            state.queue,
-            config.monotonic,
-            gang_scheduling=config.gang_scheduling,
-            workload_claims=config.workload_claims,
-        )
-        times = WriteTimes(config.clock, claims=config.claim_timestamps)
-        self.binder = Binder(client, state.objects, times, lambda s: state.metrics.claim_creates.labels(s).inc())
-        self.binding_cycle = BindingCycle(
-            state.cluster, self.binder, self, self.status.cancel, workload_claims=config.workload_claims
-        )
+        self.status = StatusWriter(client, recorder, config.clock, state.objects, state.metrics)
+        self.publisher: ExplanationPublisher | None = None
+        if config.publish_explanations != "off":
+            names = config.publish_explanations == "names"
+            self.publisher = ExplanationPublisher(state, self.status, recorder, self.decider.options_for, names=names)
+        self.pre_enqueue = PreEnqueue(state)
+        times = WriteTimes(config.clock, claims=config.claim_timestamps, monotonic=config.monotonic)
+        self.coexistence = Coexistence(state, recorder)
+        count = partial(state.metrics.count, "resourceclaim_creates")
+        self.binder = Binder(client, state.objects, times, count, self.coexistence.ledger.announce)
+        self.binding_cycle = BindingCycle(state, self.binder, self, self.status.cancel, self.coexistence)
         self.handlers = EventHandlers(state.cluster, state.queue, self.pre_enqueue, config, self)
-        self._deallocator = Deallocator(
-            state.cluster, self.binder, state.tasks, self, workload_claims=config.workload_claims
-        )
+        self._deallocator = Deallocator(state, self.binder, self)
         self.head = HeadOfQueue(state.cluster, state.queue, config, self)
         evictor = Evictor(client, recorder, state.objects, times)
         failed = partial(self.handlers.may_help, queueing_hints.POD_GONE)
-        self.preemption = PreemptionExecutor(state.cluster, evictor, self.status, state.tasks, failed)
+        self.preemption = PreemptionExecutor(state, evictor, self.status, failed)
 
     def catch_up(self) -> None:
         """Go on with what an earlier scheduler began: preemption, the reservation, conditions of bound groups."""
+        self.coexistence.start()
         for path in list(self._state.cluster.snapshot().pod_groups):
             self.report_group_scheduled(GroupKey(*path.split("/", 1)))
         self.preemption.catch_up()
@@ -123,6 +144,20 @@ class SchedulingCycle:
     def deallocate(self, claim: Obj) -> None:
         """Free an allocated claim that no pod uses any more."""
         self._deallocator.deallocate(claim)
+
+    def devices_lost(self, path: str, *, deallocate: bool) -> None:
+        """Count an allocation that is given back; deallocate a claim of an earlier scheduler."""
+        self._state.metrics.coexistence.given_back()
+        snapshot = self._state.cluster.snapshot()
+        claim = snapshot.claims.get(path)
+        if not deallocate or claim is None or not (claim.get("status") or {}).get("allocation"):
+            return
+        users = (snapshot.pods.get(user) for user in users_of(claim))
+        self._deallocator.deallocate(claim, [user.obj for user in users if user is not None])
+
+    def object_changed(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        """Pass pods and claims to who watches other schedulers."""
+        (self.coexistence.pod_changed if kind == "Pod" else self.coexistence.claim_changed)(old, new)
 
     def devices_freed(self) -> None:
         """Wake the units that wait for devices."""
@@ -150,26 +185,37 @@ class SchedulingCycle:
             self._state.queue.done(unit)
             self._check_again(unit)
             return
-        started = self._state.config.monotonic()
+        started, recorder = self._state.config.monotonic(), self._state.metrics.recorder()
         try:
-            decision = self.decider.decide(snapshot, unit, pods)
+            decision = self.decider.decide(snapshot, unit, pods, recorder)
         except Exception as error:
             _log.exception("deciding %s failed", "/".join(unit.key))
+            elapsed = self._state.config.monotonic() - started
             for pod in pods:
+                self._state.metrics.attempted("error", profile_of(pod), elapsed)
                 self._rejected(pod, "SchedulerError", f"internal error: {error}")
             self._state.queue.fail(unit, self._state.config.monotonic())
             return
-        elapsed = self._state.config.monotonic() - started
-        (
-            self._state.metrics.group_algorithm_seconds if unit.is_group else self._state.metrics.algorithm_seconds
-        ).observe(elapsed)
-        profile = (pods[0].get("spec") or {}).get("schedulerName", "")
-        self._state.metrics.attempt_seconds.labels(decision.status, profile).observe(elapsed)
+        self._measure_decision(unit, decision, recorder, profile_of(pods[0]), started)
+        self._carry_out(unit, decision, {path_of(p): p for p in pods}, started)
+
+    def _measure_decision(
+        self, unit: QueuedUnit, decision: Decision, recorder: MetricsRecorder, profile: str, started: float
+    ) -> None:
+        """Observe a decision; members that were placed are counted when they are bound."""
+        metrics, elapsed = self._state.metrics, self._state.config.monotonic() - started
+        metrics.decided(recorder, profile)
+        kind = "podgroup_scheduling" if unit.is_group else "scheduling"
+        metrics.observe(f"{kind}_algorithm_duration_seconds", elapsed)
+        placed = decision.placed if decision.status == "scheduled" else ()
         for member in decision.members:
-            self._state.metrics.attempts.labels(member.status, profile).inc()
+            if member not in placed:
+                error = "error" in (member.status, decision.status)
+                metrics.attempted("error" if error else "unschedulable", profile, elapsed)
+                unit.refusals.update((plugin, profile) for plugin in dict.fromkeys(member.plugins))
         if unit.is_group:
-            self._state.metrics.group_attempts.labels(profile, decision.status).inc()
-        self._carry_out(unit, decision, {path_of(p): p for p in pods})
+            status = "waiting_on_preemption" if decision.status == "nominated" else decision.status
+            metrics.group_attempted(status, profile, elapsed)
 
     def _now(self) -> float:
         return self._state.config.clock().timestamp()
@@ -184,7 +230,7 @@ class SchedulingCycle:
                 members.append(info.obj)
         return members
 
-    def _carry_out(self, unit: QueuedUnit, decision: Decision, pods: Mapping[str, Obj]) -> None:
+    def _carry_out(self, unit: QueuedUnit, decision: Decision, pods: Mapping[str, Obj], started: float) -> None:
         if decision.status == "nominated":
             self.head.placed(unit)
             self._preempt(unit, decision, pods)
@@ -192,13 +238,15 @@ class SchedulingCycle:
         placed = decision.placed if decision.status == "scheduled" else ()
         left = [m for m in decision.members if m not in placed]
         if placed:
-            self._start_binding(unit, placed)
+            self._start_binding(unit, placed, started)
         for member in left:
             # While claims are being deallocated the nomination stays: it may have their devices.
             if not self._deallocator.busy:
                 self._state.cluster.forget_nomination(member.pod)
             reason = "SchedulerError" if "error" in (member.status, decision.status) else "Unschedulable"
             self._rejected(pods[member.pod.path], reason, member.message or decision.message)
+        if left:
+            self.explain(unit.key)
         now = self._state.config.monotonic()
         if placed:
             self.head.placed(unit)
@@ -224,13 +272,12 @@ class SchedulingCycle:
         needed = 1
         if group is not None:
             key = GroupKey(unit.key[1], unit.key[2])
-            gangs = self._state.config.gang_scheduling
+            gangs = self._gang_scheduling(group)
             needed = members_needed(self._state.cluster.snapshot(), key, group, gang_scheduling=gangs)
             self._report_group(key, "False", "Unschedulable", decision.message)
         self.preemption.execute(decision, pods, group, needed)
         if decision.evictions:
-            self._state.metrics.preemption_attempts.inc()
-            self._state.metrics.preemption_victims.observe(len(decision.evictions))
+            self._state.metrics.observe("preemption_victims", len(decision.evictions))
         plugins = {plugin for member in decision.members for plugin in member.plugins}
         self._state.queue.reject(
             unit, queueing_hints.rejecting(plugins | queueing_hints.ROOM, pods.values()), self._state.config.monotonic()
@@ -260,15 +307,29 @@ class SchedulingCycle:
         if decision.again_at is not None:
             self._state.queue.retry_at(unit, self._state.config.monotonic() + max(decision.again_at - self._now(), 0.0))
 
-    def _start_binding(self, unit: QueuedUnit, placed: tuple[MemberDecision, ...]) -> None:
+    def _start_binding(self, unit: QueuedUnit, placed: tuple[MemberDecision, ...], started: float) -> None:
         group = group_object(self._state.cluster.snapshot(), unit)
-        minimum = required_members(group, gang_scheduling=self._state.config.gang_scheduling)
+        minimum = required_members(group, gang_scheduling=self._gang_scheduling(group))
         key = GroupKey(unit.key[1], unit.key[2]) if unit.is_group else None
-        binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors)
+        pod = self._state.cluster.snapshot().pods.get(placed[0].pod.path)
+        first_active = started if unit.first_active is None else unit.first_active
+        profile = pod.scheduler_name if pod is not None else ""
+        attempt = Attempt(profile, started, first_active, unit.attempts, unit.flushed)
+        binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors, attempt=attempt)
+        if any(member.volumes for member in placed):
+            pods = [self._state.cluster.snapshot().pods[member.pod.path].obj for member in placed]
+            binding_task.bind_timeout = float(self.decider.options(pods).profile.bind_timeout)
+        began = self._state.config.monotonic()
         self.binding_cycle.assume(binding_task)
+        reserving = self._state.config.monotonic() - began
+        for _ in placed:
+            self._state.metrics.extension_point("Reserve", "Success", profile, reserving)
         for member in placed:
             self._state.queue.take_out(unit.key, member.pod.path)
         self._state.tasks.spawn(self.binding_cycle.carry_out(binding_task))
+
+    def _gang_scheduling(self, group: Obj | None) -> bool:
+        return self._state.config.gang_scheduling or (group is not None and is_translated(group))
 
     def _check_again(self, unit: QueuedUnit) -> None:
         if self._state.queue.units.get(unit.key) is unit:
@@ -278,9 +339,13 @@ class SchedulingCycle:
 
     def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
         """Report that a member is bound."""
+        attempt, began, metrics = binding_task.attempt, self._state.config.monotonic(), self._state.metrics
+        metrics.attempted("scheduled", attempt.profile, began - attempt.began)
+        metrics.bound(attempt.number, began - attempt.first_active, flushed=attempt.flushed)
         pod = self._state.cluster.snapshot().pods.get(member.pod.path)
         if pod is not None and pod.key.uid == member.pod.uid:
             self.status.bound(pod.obj, member.node or "")
+        metrics.extension_point("PostBind", "Success", attempt.profile, self._state.config.monotonic() - began)
 
     def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         """Put members that lost their place back into the queue, with a backoff whatever happens meanwhile."""
@@ -291,6 +356,7 @@ class SchedulingCycle:
             if info is None or info.key.uid != pod.uid or not self.handlers.waits(info.obj):
                 continue
             _log.warning("pod %s: %s", pod.path, problem)
+            self._state.metrics.attempted("error", binding_task.attempt.profile, now - binding_task.attempt.began)
             self._rejected(info.obj, "SchedulerError", str(problem))
             unit = self._state.queue.put(self.handlers.unit_key(info.obj), pod.path, priority_of(info.obj), now)
             self.pre_enqueue.check(unit, pod.path)
@@ -306,18 +372,23 @@ class SchedulingCycle:
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
+    def explain(self, key: tuple[str, str, str]) -> None:
+        """Have it published why a unit waits, if that is published at all."""
+        if self.publisher is not None:
+            self.publisher.waits(key)
+
     def _rejected(self, pod: Obj, reason: str, message: str) -> None:
         kept = keeps_nomination(self._state.cluster.snapshot(), PodInfo.of(pod))
         self.status.rejected(pod, reason, message, NominationChange(keep=kept))
 
     def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:
         group = self._state.cluster.snapshot().pod_group(key)
-        if group is not None and "PodGroup" in self._state.objects.informers:
+        if group is not None and not is_translated(group) and "PodGroup" in self._state.objects.informers:
             self.status.group(self._state.objects.informers["PodGroup"].kind, group, status, reason, message)
 
     def report_reserved(self, obj: Obj, text: str | None) -> None:
         """Write the condition of an object that places are reserved for (`text`), or no longer (None)."""
-        if obj["kind"] in self._state.objects.informers:
+        if obj["kind"] in self._state.objects.informers and not is_translated(obj):
             informer = self._state.objects.informers[obj["kind"]]
             self.status.reserved(informer.kind, informer.store.get(path_of(obj)) or obj, text)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from haru.engine import Options
+from haru.engine.state import WHOLE, Partition
 from haru.scheduler.queue.scheduling_queue import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
+
+PublishedNames = Literal["off", "counts", "names"]
+"""Nothing is published, names of the object's own namespace only and counts of others, or names of all."""
 
 
 class OptionsOf(Protocol):
@@ -43,7 +47,10 @@ class SchedulerConfig:
     `options` makes the engine's options for the n-th decision, under the profile of a schedulerName.
     `spreads_by_force`: some profile gives hard spread constraints to pods that have none. `backfill`: places are kept
     for the head of the queue, and others go first only where that does not delay it. `hold_group_members`: pods
-    that name a PodGroup wait while a gate of gangs is off.
+    that name a PodGroup wait while a gate of gangs is off. `partition`: where work is placed. `confirm_allocations`:
+    whether an allocation is confirmed before pods are bound; `auto`: while other schedulers allocate devices, too.
+    `gang_adapters`: whose labels and objects name gangs, too. `publish_explanations`: whether conditions and events say
+    why work waits, and of whose work they show names. `explain_inline`: on the event loop instead of a thread.
     """
 
     scheduler_names: frozenset[str]
@@ -61,6 +68,11 @@ class SchedulerConfig:
     pop_from_backoff: bool = True
     backfill: bool = False
     hold_group_members: bool = False
+    partition: Partition = WHOLE
+    confirm_allocations: Literal["auto", "always", "never"] = "auto"
+    gang_adapters: frozenset[str] = frozenset()
+    publish_explanations: PublishedNames = "off"
+    explain_inline: bool = False
 
     @property
     def gate_off(self) -> str:
@@ -68,3 +80,20 @@ class SchedulerConfig:
         if not self.groups:
             return "GenericWorkload"
         return "" if self.gang_scheduling else "GangScheduling"
+
+    @property
+    def native_groups(self) -> bool:
+        """Whether members of PodGroups of Kubernetes are seen as such: to be decided together, or to be held."""
+        return self.groups or self.hold_group_members
+
+    def with_foreign_groups(self) -> SchedulerConfig:
+        """Return the settings for a queue that has groups of other projects whatever Kubernetes' gates say."""
+        if self.groups or not self.gang_adapters:
+            return self
+        given = self.options
+
+        def options(number: int, scheduler_name: str = "") -> Options:
+            found = given(number, scheduler_name)
+            return replace(found, gates=replace(found.gates, groups=True))
+
+        return replace(self, groups=True, options=options)

@@ -14,11 +14,11 @@ from typing import Any
 from haru.client.informer import Informer
 from haru.engine import SchedulerCache
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 from haru.scheduler.settings import SchedulerConfig
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +75,7 @@ class SchedulerState:
     config: SchedulerConfig
     cluster: SchedulerCache
     queue: SchedulingQueue
-    metrics: SchedulerMetrics
+    metrics: SchedulerMetrics = field(default_factory=SchedulerMetrics)
     objects: WatchedObjects = field(default_factory=WatchedObjects)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     ready: asyncio.Event = field(default_factory=asyncio.Event)

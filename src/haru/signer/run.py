@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from haru.event_loop import stop_event
 from haru.signer.files import FileKeys, KeyStoreError
 from haru.signer.hsm import HsmKeys, Module
 from haru.signer.listener import SignerListener
@@ -43,9 +43,7 @@ def run_signer(options: SignerOptions) -> int:
 
 
 async def _run(options: SignerOptions) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     holder, files = _holder(options)
     listener = SignerListener(options.socket, options.mode, options.uids)
     keeper: asyncio.Task[None] | None = None

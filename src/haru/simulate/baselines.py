@@ -37,7 +37,7 @@ class BestFit:
         """Nothing to prepare."""
 
     def rate(self, node: Node, shape: Shape) -> tuple[float, tuple[int, ...]]:
-        """What would be left, in hundredths."""
+        """Rate a node by the share that stays free, in hundredths."""
         left = (node.cpu - shape.cpu) / _BEST_CPU + (sum(node.rooms) - shape.amount) / _BEST_CARDS
         return -float(int((1.0 - left / 2) * 100)), _fullest(node, shape)
 

@@ -122,17 +122,17 @@ def _rows(lines: Iterable[str]) -> Iterator[_Row]:
 def arrivals(workload: Workload, draws: Draws, demand: float = FULL) -> list[Shape]:
     """The pods in the order in which they come: as many as ask for `demand` times the cards of the cluster."""
     pods = list(workload.pods)
-    wanted = demand * workload.cards * CARD
-    asked = sum(pod.amount for pod in pods)
-    if wanted and not any(pod.amount for pod in pods):
+    limit = demand * workload.cards * CARD
+    requested = sum(pod.amount for pod in pods)
+    if limit and not any(pod.amount for pod in pods):
         raise TraceError("no pod of the list asks for cards: there is no demand to reach")
-    while asked < wanted:
+    while requested < limit:
         pod = draws.choice(workload.pods)
         pods.append(pod)
-        asked += pod.amount
+        requested += pod.amount
     draws.shuffle(pods)
-    while asked - pods[-1].amount >= wanted:
-        asked -= pods.pop().amount
+    while requested - pods[-1].amount >= limit:
+        requested -= pods.pop().amount
     return pods
 
 

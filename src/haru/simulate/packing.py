@@ -20,7 +20,7 @@ CARD = 1000
 
 
 class Shape(NamedTuple):
-    """What a pod asks for: cpu (thousandths of a core), memory (MiB), cards, thousandths of each, models it accepts.
+    """The requests of a pod: cpu (millicores), memory (MiB), cards, thousandths of each, models.
 
     A part below 1000 goes with one card. No models means any.
     """
@@ -33,12 +33,12 @@ class Shape(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """What it takes of cards, in thousandths."""
+        """The requested amount of cards, in thousandths."""
         return self.cards * self.part
 
 
 class Machine(NamedTuple):
-    """What an empty node has: cpu (thousandths of a core), memory (MiB), cards, and their model."""
+    """The capacity of an empty node: cpu (millicores), memory (MiB), cards, and their model."""
 
     cpu: int
     memory: int
@@ -47,7 +47,7 @@ class Machine(NamedTuple):
 
 
 class Node:
-    """What is left of a node. `rooms`: thousandths left on each card that has any, in the order of the cards."""
+    """The free part of a node. `rooms`: thousandths free on each card that has any, in order."""
 
     __slots__ = ("cpu", "machine", "memory", "rooms", "version")
 

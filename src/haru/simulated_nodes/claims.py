@@ -7,12 +7,10 @@ them. Source: kubelet `cm/dra`, as behaviour (KEP-4381, KEP-5004, KEP-5729).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from haru.kube.meta import key_of, uid_of
+from haru.kube.meta import Obj, key_of, uid_of
 from haru.kube.pod_claims import NotPrepared
-
-Obj = dict[str, Any]
 
 
 class Device(NamedTuple):

@@ -8,13 +8,12 @@ Source: kubelet, as behaviour.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from haru.client.events import EventRecorder
+from haru.kube.meta import Obj
 from haru.simulated_nodes.resize import event_message
-
-Obj = dict[str, Any]
 
 BURST: Final = 150.0
 PER_SECOND: Final = 15.0
@@ -41,10 +40,11 @@ class PodEvents:
             self._tell(pod, "Created", f"Created container: {name}")
             self._tell(pod, "Started", f"Started container {name}")
 
-    def backing_off(self, pod: Obj, message: str) -> None:
-        """A container failed and is not restarted at once."""
-        if self._afford(1):
-            self._recorder.event(pod, "Warning", "BackOff", message)
+    def tell(self, pod: Obj, events: Sequence[tuple[Literal["Normal", "Warning"], str, str]]) -> None:
+        """Type, reason and message of what happened to containers."""
+        if events and self._afford(len(events)):
+            for type_, reason, message in events:
+                self._recorder.event(pod, type_, reason, message)
 
     def resized(self, pod: Obj) -> None:
         """A pod got what its spec asks for."""

@@ -7,26 +7,44 @@ and renews its lease and status, `pod_workers` acts for its pods. A Node that is
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer
+from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
-from haru.kube.meta import annotations_of, labels_of, name_of
+from haru.kube.meta import Obj, annotations_of, labels_of, name_of
+from haru.kube.selectors import parse_label_selector
 from haru.simulated_nodes.claims import PreparedClaims
 from haru.simulated_nodes.nodes import NODES, NodeKeeper, SimulatedNode
 from haru.simulated_nodes.pod_workers import COMPONENT, WORKERS, PodWorkers
 
-Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE: Final = 5.0
+_RENEWED_SECONDS: Final = 5.0
+"""A watch that was opened so recently is not opened anew."""
+
+
+class FleetOptions(NamedTuple):
+    """What a fleet on a cluster of others keeps to."""
+
+    selector: str = ""
+    """Labels of the Nodes that belong to the fleet; empty: all that have a profile."""
+    taints: tuple[Obj, ...] = ()
+    """Taints of the Nodes that the fleet creates."""
+    with_claims: bool = True
+    """Whether the server serves ResourceClaims."""
+
+
+ALL_NODES: Final = FleetOptions()
 
 
 class Fleet:
@@ -44,24 +62,38 @@ class Fleet:
         recorder: EventRecorder | None = None,
         renew_seconds: float = 10.0,
         clients: Callable[[str], ApiClient] | None = None,
+        options: FleetOptions = ALL_NODES,
     ) -> None:
         self._as_node = clients or (lambda name: client)
         self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)
+        self._selector = parse_label_selector(options.selector)
         self._requested = {name: profile for profile, name in nodes}
         self._catalogue = Catalogue(profile for profile, _ in nodes)
         self._nodes: dict[str, SimulatedNode] = {}
         self._next_number = 0
         self._awaited = set(self._requested)
         # What a node controller writes is to be seen soon after an outage.
-        self._stored_nodes = Informer(client, NODES, backoff=Backoff(cap=_LONGEST_PAUSE))
+        self._stored_nodes = Informer(
+            client, NODES, Selection(label_selector=options.selector), backoff=Backoff(cap=_LONGEST_PAUSE)
+        )
         self._stored_nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         read = self._stored_nodes.get
-        self._keeper = NodeKeeper(self._as_node, self._nodes, read, clock.now, renew_seconds=renew_seconds)
+        self._keeper = NodeKeeper(
+            self._as_node,
+            self._nodes,
+            read,
+            clock.now,
+            renew_seconds=renew_seconds,
+            recovered=self._renew_watches,
+            taints=options.taints,
+        )
         self._starting: WorkQueue[str] = WorkQueue(f"{COMPONENT} nodes", max_delay=7.0)
         self.revision = 0
         """The newest revision of a node that was brought up."""
         self.ready = asyncio.Event()
-        self.pods = PodWorkers(client, self._as_node, self._nodes, clock, self._recorder)
+        self.pods = PodWorkers(
+            client, self._as_node, self._nodes, clock, self._recorder, with_claims=options.with_claims
+        )
 
     @property
     def prepared(self) -> PreparedClaims:
@@ -83,6 +115,11 @@ class Fleet:
             group.create_task(self.pods.run(), name=COMPONENT)
             group.create_task(self._starting.run(self._bring_up, WORKERS), name=f"{COMPONENT} nodes")
             group.create_task(self._keeper.run(), name=f"{COMPONENT} heartbeats")
+
+    def _renew_watches(self) -> None:
+        """The API answers again: a watch from before may be on a connection that nobody closed and nobody serves."""
+        for informer in (self._stored_nodes, *self.pods.informers):
+            informer.renew_watch(_RENEWED_SECONDS)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -132,6 +169,11 @@ class Fleet:
             stored = await self._keeper.create(profile, name, address)
             if stored is None:
                 stored = await self._as_node(name).get(NODES, name)
+                if not self._selector.matches(labels_of(stored)):
+                    _log.error("node %s is somebody else's: it is left alone", name)
+                    self._requested.pop(name)
+                    self._settled(name)
+                    return
             self._stored_nodes.observe(stored)
         node = self._nodes.get(name)
         if stored is None or node is None:

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.drivers.simulated.objects import node_conditions, node_labels, node_object, node_status
 from haru.drivers.simulated.profiles import Profile
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import get_condition, labels_of, owner_reference
+from haru.kube.meta import Obj, get_condition, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
 from haru.kube.quantity import parse_quantity
 from haru.simulated_nodes.heartbeats import Heartbeats
 
-Obj = dict[str, Any]
-
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 _LARGE_FLEET: Final = 200
-_HEARTBEAT_TIMEOUT: Final = 10.0
+_TIMEOUTS: Final = (10.0, 5.0)
+"""Seconds that a heartbeat, and one that follows a failure, may take."""
 _REPORT_SECONDS: Final = 300.0
 """An unchanged status is reported so often."""
 _COMPARED_SECONDS: Final = 10.0
@@ -90,15 +89,20 @@ class NodeKeeper:
         clock: Callable[[], datetime],
         *,
         renew_seconds: float = 10.0,
+        recovered: Callable[[], None] = lambda: None,
+        taints: Sequence[Obj] = (),
     ) -> None:
         self._as_node = clients
+        self._told_recovered = recovered
+        self._taints = list(taints)
         self._nodes = nodes
         self._read = read
         self._clock = clock
         self._renew_seconds = renew_seconds
-        self._statuses = Heartbeats("status", self._send_status, lambda: _REPORT_SECONDS)
-        # Who was not heard may have been given up meanwhile, and may not have heard of that yet.
-        self._leases = Heartbeats("lease", self._send_lease, self._renewal_period, recovered=self._statuses.hasten)
+        self._statuses = Heartbeats("status", self._send_status, lambda: _REPORT_SECONDS, timeouts=_TIMEOUTS)
+        self._leases = Heartbeats(
+            "lease", self._send_lease, self._renewal_period, timeouts=_TIMEOUTS, recovered=self._recovered
+        )
 
     # -- bringing up --------------------------------------------------------------------------------------------------
 
@@ -107,6 +111,8 @@ class NodeKeeper:
         now = format_time(self._clock())
         try:
             node = node_object(profile, name, internal_ip=internal_ip, now=now)
+            if self._taints:
+                node["spec"]["taints"] = self._taints
             return await self._as_node(name).create(NODES, node)
         except StatusError as error:
             if error.reason != "AlreadyExists":
@@ -175,12 +181,19 @@ class NodeKeeper:
         elif differing:
             self._statuses.hasten(stored["metadata"]["name"], _COMPARED_SECONDS)
 
+    def _recovered(self, name: str) -> None:
+        # Who was not heard may have been given up meanwhile, and may not have heard of that yet.
+        self._statuses.hasten(name)
+        for beats in (self._leases, self._statuses):
+            beats.retry_failed()
+        self._told_recovered()
+
     def _renewal_period(self) -> float:
         return self._renew_seconds if len(self._nodes) <= _LARGE_FLEET else 2 * self._renew_seconds
 
     def _heartbeat_client(self, name: str) -> ApiClient:
         """One that gives up soon and tries once: a heartbeat that is late is sent anew, with the time of then."""
-        return self._as_node(name).hasty(_HEARTBEAT_TIMEOUT)
+        return self._as_node(name).hasty(_TIMEOUTS[0])
 
     async def _send_lease(self, name: str) -> None:
         node = self._nodes.get(name)

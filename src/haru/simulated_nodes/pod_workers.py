@@ -10,20 +10,21 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import Clock
+from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
 from haru.kube.pod_claims import NotPrepared, check_claim, claim_keys, pod_claims
+from haru.simulated_nodes import containers, resize
 from haru.simulated_nodes import pods as podlib
-from haru.simulated_nodes import resize
 from haru.simulated_nodes.claims import PreparedClaims
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
@@ -66,8 +67,6 @@ class PodAddresses:
                 return address
 
 
-Obj = dict[str, Any]
-
 COMPONENT: Final = "simulated-kubelet"
 WORKERS: Final = 16
 _BY_NODE: Final = "node"
@@ -89,6 +88,8 @@ class PodWorkers:
         nodes: Mapping[str, SimulatedNode],
         clock: Clock,
         recorder: EventRecorder,
+        *,
+        with_claims: bool = True,
     ) -> None:
         self._as_node = as_node
         self._nodes = nodes
@@ -99,6 +100,7 @@ class PodWorkers:
         self._addresses = PodAddresses()
         self._admitted: set[str] = set()
         self._began: dict[str, datetime] = {}
+        self._runs: dict[str, containers.PodRuns] = {}
         self._allocations = resize.Allocations()
         self._deferred: set[str] = set()
         self.prepared = PreparedClaims()
@@ -107,12 +109,13 @@ class PodWorkers:
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
         self._claims = Informer(client, CLAIMS)
+        self._with_claims = with_claims
         self._claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
 
     @property
     def informers(self) -> tuple[Informer, ...]:
         """Return the informers of pods and claims, which the fleet runs."""
-        return (self._pods, self._claims)
+        return (self._pods, self._claims) if self._with_claims else (self._pods,)
 
     async def run(self) -> None:
         """Sync pods until cancelled."""
@@ -144,6 +147,7 @@ class PodWorkers:
     def _ended(self, pod: Obj) -> None:
         self._admitted.discard(uid_of(pod))
         self._began.pop(uid_of(pod), None)
+        self._runs.pop(uid_of(pod), None)
         self._allocations.forget(pod)
         self._deferred.discard(key_of(pod))
         self.prepared.release(uid_of(pod))
@@ -186,12 +190,50 @@ class PodWorkers:
             self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
             return _RETRY_SECONDS
         address = node.internal_ip if _uses_host_network(pod) else self._addresses.address_of(pod)
-        written = await self._write(pod, podlib.running_status(pod, now, node.internal_ip, address))
+        running = podlib.running_status(pod, now, node.internal_ip, address)
+        scripts = self._scripts(pod)
+        if scripts is not None:
+            return await self._start_scripted(pod, node, running, scripts)
+        written = await self._write(pod, running)
         if written is None:
             return None
         self._events.started(pod)
         self._began[uid_of(pod)] = began  # what is written is cut to seconds
         return await self._keep_running(written, node)
+
+    def _scripts(self, pod: Obj) -> Mapping[str, Script] | None:
+        """The scripts of the pod's containers; none while its annotations are malformed."""
+        try:
+            return containers.scripts_of(pod)
+        except ValueError as error:
+            self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
+            return None
+
+    async def _start_scripted(
+        self, pod: Obj, node: SimulatedNode, running: Obj, scripts: Mapping[str, Script]
+    ) -> float | None:
+        """Begin with the containers that may start; others wait for their images or for init containers."""
+        given = ("startTime", "hostIP", "hostIPs", "podIP", "podIPs", "resources", "allocatedResources")
+        begun = {key: running[key] for key in given if key in running}
+        before = pod.get("status") or {}
+        begun["startTime"] = before.get("startTime") or running["startTime"]
+        return await self._advance({**pod, "status": {**before, **begun}}, node, scripts, begun)
+
+    async def _advance(
+        self, pod: Obj, node: SimulatedNode, scripts: Mapping[str, Script], more: Obj | None = None
+    ) -> float | None:
+        """Take the containers of a pod with scripts on; seconds until something is due."""
+        runs = self._runs.setdefault(uid_of(pod), containers.PodRuns())
+        status, events, due = containers.advance(pod, scripts, runs, self._clock())
+        if status is None:
+            return due
+        self._events.tell(pod, events)
+        if status["phase"] in podlib.TERMINAL:
+            self._ended(pod)
+        written = await self._write(pod, podlib.observed(pod, {**(more or {}), **status}))
+        if written is None or status["phase"] in podlib.TERMINAL:
+            return None
+        return due
 
     def _others(self, pod: Obj, node: SimulatedNode) -> list[Obj]:
         """Pods that take room on the node already, with what they were allocated."""
@@ -280,45 +322,22 @@ class PodWorkers:
             self._queue.add(key_of(pod))
 
     async def _until_its_end(self, pod: Obj, node: SimulatedNode, now: datetime) -> float | None:
-        resume = podlib.resume_time(pod)
-        if resume is not None:
-            return await self._restart(pod, node) if resume <= now else (resume - now).total_seconds()
+        scripts = self._scripts(pod)
+        if scripts is not None:
+            return await self._advance(pod, node, scripts)
         try:
             ending = podlib.ending_of(pod)
-        except ValueError as error:
-            self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
+        except ValueError:
             ending = None
         if ending is not None:
             began = self._began.get(uid_of(pod)) or podlib.started_at(pod) or now
             due = began + timedelta(seconds=ending.after_seconds)
             if due <= now:
-                return await self._end(pod, node, ending, now)
+                self._ended(pod)
+                await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
+                return None
         await self._refresh_readiness(pod, format_time(now))
         return (due - now).total_seconds() if ending is not None else None
-
-    async def _end(self, pod: Obj, node: SimulatedNode, ending: podlib.Ending, now: datetime) -> float | None:
-        """The containers have ended: for good, or until they are restarted."""
-        if not podlib.is_restarted(pod, ending):
-            self._ended(pod)
-            await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
-            return None
-        self._began.pop(uid_of(pod), None)
-        crashed = await self._write(pod, podlib.crashed_status(pod, format_time(now), ending))
-        if crashed is None:
-            return None
-        delay = podlib.back_off_seconds(crashed)
-        if delay:
-            self._events.backing_off(pod, podlib.back_off_message(crashed))
-            return delay
-        return await self._restart(crashed, node)
-
-    async def _restart(self, pod: Obj, node: SimulatedNode) -> float | None:
-        began = self._clock()
-        written = await self._write(pod, podlib.restarted_status(pod, format_time(began)))
-        if written is None:
-            return None
-        self._began[uid_of(pod)] = began
-        return await self._keep_running(written, node)
 
     async def _recall_claims(self, pod: Obj, node: SimulatedNode) -> None:
         """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""

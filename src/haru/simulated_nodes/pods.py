@@ -2,9 +2,9 @@
 
 Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time, for good;
 `simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
-after run-seconds; `simulated.haru.dev/exit-code` says with which code (1). Without them the pod runs until it is
-deleted. A failure is final under restartPolicy Never; otherwise the containers are restarted: at once, then after 10 s,
-20 s, ... 300 s, and fail again. `activeDeadlineSeconds` ends it in any case.
+after run-seconds; `simulated.haru.dev/exit-code` says with which code (137 for OOMKilled, otherwise 1). Without them
+the pod runs until it is deleted, or as the commands of its containers say (`containers.py`). A failure is final under
+restartPolicy Never; otherwise the containers are restarted and fail again. `activeDeadlineSeconds` ends it in any case.
 Source of the statuses: kubelet, as behaviour.
 """
 
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from haru.kube.meta import annotations_of, get_condition, uid_of
+from haru.kube.container_scripts import OOM_EXIT_CODE, OOM_KILLED
+from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
 from haru.kube.node_admission import admission_problem as admission_problem
 from haru.simulated_nodes.resize import reported_resources
-
-Obj = dict[str, Any]
 
 RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
 FAIL: Final = "simulated.haru.dev/fail"
@@ -55,7 +54,8 @@ def ending_of(pod: Obj) -> Ending | None:
     seconds = _seconds(RUN_SECONDS, run) if run is not None else None
     if fail is None:
         return None if seconds is None else Ending(seconds, "Succeeded", 0, "Completed")
-    code = _exit_code(annotations.get(EXIT_CODE, "1"))
+    usual = OOM_EXIT_CODE if fail.partition(":")[0].strip() == OOM_KILLED else 1
+    code = _exit_code(annotations.get(EXIT_CODE, str(usual)))
     if re.fullmatch(r"[0-9]+(\.[0-9]*)?", fail):
         return Ending(_seconds(FAIL, fail), "Failed", code, "Error")
     reason, _, message = fail.partition(":")
@@ -92,7 +92,7 @@ def _seconds(annotation: str, text: str) -> float:
     return seconds
 
 
-def _condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
+def condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
     """A condition as a patch: null takes away what an earlier one of the type said."""
     return {
         "type": type_,
@@ -107,10 +107,10 @@ def _container_id(pod: Obj, name: str) -> str:
     return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
 
 
-def _container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
+def container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
     """The status of a container in this state."""
     image = container.get("image") or ""
-    before = _statuses(pod).get(container["name"]) or {}
+    before = statuses(pod).get(container["name"]) or {}
     last = before.get("lastState") or {}
     resources = {} if _is_ephemeral(pod, container) else reported_resources(container)
     return {
@@ -127,7 +127,7 @@ def _container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, rea
     }
 
 
-def _statuses(pod: Obj) -> dict[str, Obj]:
+def statuses(pod: Obj) -> dict[str, Obj]:
     """The container statuses of a pod by name, of whatever kind."""
     status = pod.get("status") or {}
     kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
@@ -142,7 +142,8 @@ def _is_sidecar(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj:
+def terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj:
+    """The state of a container that has ended."""
     state = {
         "exitCode": ending.exit_code,
         "reason": ending.reason,
@@ -165,10 +166,10 @@ def ready_condition(pod: Obj, now: str) -> Obj:
     """The Ready condition of a pod whose containers are ready."""
     unmet = unmet_readiness_gates(pod)
     if not unmet:
-        return _condition("Ready", now, status=True)
+        return condition("Ready", now, status=True)
     listed = ", ".join(f'corresponding condition of pod readiness gate "{gate}" does not exist or is not True'
                        for gate in unmet)  # fmt: skip
-    return _condition("Ready", now, "ReadinessGatesNotReady", listed, status=False)
+    return condition("Ready", now, "ReadinessGatesNotReady", listed, status=False)
 
 
 def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
@@ -182,26 +183,26 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}],
         "conditions": [
-            _condition("PodReadyToStartContainers", now, status=True),
-            _condition("Initialized", now, status=True),
+            condition("PodReadyToStartContainers", now, status=True),
+            condition("Initialized", now, status=True),
             ready_condition(pod, now),
-            _condition("ContainersReady", now, status=True),
+            condition("ContainersReady", now, status=True),
         ],
         "containerStatuses": [
-            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
             for c in spec.get("containers") or ()
         ],
     }
     if spec.get("initContainers"):
         status["initContainerStatuses"] = [
-            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
             if _is_sidecar(c)
-            else _container_status(pod, c, _terminated(pod, c["name"], _COMPLETED, now, now), ready=True, started=False)
+            else container_status(pod, c, terminated(pod, c["name"], _COMPLETED, now, now), ready=True, started=False)
             for c in spec["initContainers"]
         ]
     if spec.get("resources"):
         status |= reported_resources(spec)
-    return _observed(pod, status)
+    return observed(pod, status)
 
 
 def joined_status(pod: Obj, now: str) -> Obj | None:
@@ -211,11 +212,11 @@ def joined_status(pod: Obj, now: str) -> Obj | None:
     new = [c for c in (pod.get("spec") or {}).get("ephemeralContainers") or () if c["name"] not in known]
     if not new:
         return None
-    started = [_container_status(pod, c, {"running": {"startedAt": now}}, ready=False, started=False) for c in new]
-    return _observed(pod, {"ephemeralContainerStatuses": [*there, *started]})
+    started = [container_status(pod, c, {"running": {"startedAt": now}}, ready=False, started=False) for c in new]
+    return observed(pod, {"ephemeralContainerStatuses": [*there, *started]})
 
 
-def _observed(pod: Obj, status: Obj) -> Obj:
+def observed(pod: Obj, status: Obj) -> Obj:
     """The status as written for this pod: what it observed, and transition times only where there was a transition."""
     for condition in status.get("conditions") or ():
         before = get_condition(pod, condition["type"]) or {}
@@ -233,10 +234,10 @@ def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
     status: Obj = {
         "phase": ending.phase,
         "conditions": [
-            _condition("PodReadyToStartContainers", now, status=False),
-            _condition("Initialized", now, "PodCompleted" if ending.phase == "Succeeded" else "", status=True),
-            _condition("Ready", now, reason, status=False),
-            _condition("ContainersReady", now, reason, status=False),
+            condition("PodReadyToStartContainers", now, status=False),
+            condition("Initialized", now, "PodCompleted" if ending.phase == "Succeeded" else "", status=True),
+            condition("Ready", now, reason, status=False),
+            condition("ContainersReady", now, reason, status=False),
         ],
         "containerStatuses": [_ended_container(pod, c, ending, began, now) for c in spec.get("containers") or ()],
     }
@@ -252,88 +253,22 @@ def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
             for c in spec.get("ephemeralContainers") or ()
             if c["name"] in joined
         ]
-    return _observed(pod, status)
+    return observed(pod, status)
 
 
 def _ended_container(pod: Obj, container: Mapping[str, Any], ending: Ending, began: str, now: str) -> Obj:
-    state = _terminated(pod, container["name"], ending, began, now)
-    return _container_status(pod, container, state, ready=False, started=False)
-
-
-# --- restarts
-
-
-_CRASHED: Final = "CrashLoopBackOff"
-_FIRST_BACK_OFF: Final = 10.0
-_LONGEST_BACK_OFF: Final = 300.0
-
-
-def is_restarted(pod: Obj, ending: Ending) -> bool:
-    """Whether the containers are restarted after this end: annotated success is the end of the work."""
-    return ending.phase == "Failed" and (pod.get("spec") or {}).get("restartPolicy", "Always") != "Never"
-
-
-def back_off_seconds(pod: Obj) -> float:
-    """How long the containers wait for their next restart: the first one is at once."""
-    restarts = max((status.get("restartCount", 0) for status in _main_statuses(pod)), default=0)
-    return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 8), _LONGEST_BACK_OFF) if restarts else 0.0
-
-
-def back_off_message(pod: Obj) -> str:
-    """As kubelets word it."""
-    name = pod["spec"]["containers"][0]["name"]
-    where = f"{pod['metadata']['name']}_{pod['metadata'].get('namespace', '')}({uid_of(pod)})"
-    return f"back-off {back_off_seconds(pod):g}s restarting failed container={name} pod={where}"
-
-
-def resume_time(pod: Obj) -> datetime | None:
-    """When the containers are to be restarted, None if they are not waiting for it."""
-    for status in _main_statuses(pod):
-        ended = (status.get("lastState") or {}).get("terminated") or {}
-        if ((status.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED and ended.get("finishedAt"):
-            return parse_time(ended["finishedAt"]) + timedelta(seconds=back_off_seconds(pod))
-    return None
+    state = terminated(pod, container["name"], ending, began, now)
+    return container_status(pod, container, state, ready=False, started=False)
 
 
 def started_at(pod: Obj) -> datetime | None:
     """When the containers were last started."""
-    for status in _main_statuses(pod):
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
         running = (status.get("state") or {}).get("running") or {}
         if running.get("startedAt"):
             return parse_time(running["startedAt"])
     text = (pod.get("status") or {}).get("startTime")
     return parse_time(text) if text else None
-
-
-def _main_statuses(pod: Obj) -> Sequence[Obj]:
-    return (pod.get("status") or {}).get("containerStatuses") or ()
-
-
-def crashed_status(pod: Obj, now: str, ending: Ending) -> Obj:
-    """The status of a pod whose containers have failed and are going to be restarted."""
-    statuses = []
-    for container in pod["spec"].get("containers") or ():
-        began = ((_statuses(pod).get(container["name"]) or {}).get("state") or {}).get("running") or {}
-        started = began.get("startedAt") or now
-        ended = _terminated(pod, container["name"], ending, started, now)
-        waiting = {"waiting": {"reason": _CRASHED, "message": back_off_message(pod)}}
-        status = _container_status(pod, container, waiting, ready=False, started=False)
-        statuses.append({**status, "lastState": ended})
-    names = " ".join(status["name"] for status in statuses)
-    unready = "ContainersNotReady", f"containers with unready status: [{names}]"
-    conditions = [_condition(type_, now, *unready, status=False) for type_ in ("Ready", "ContainersReady")]
-    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
-
-
-def restarted_status(pod: Obj, now: str) -> Obj:
-    """The status of a pod whose containers run again."""
-    running = {"running": {"startedAt": now}}
-    statuses = []
-    for container in pod["spec"].get("containers") or ():
-        status = _container_status(pod, container, running, ready=True, started=True)
-        statuses.append({**status, "restartCount": status["restartCount"] + 1})
-    conditions = [ready_condition(pod, now), _condition("ContainersReady", now, status=True)]
-    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
 
 
 # --- ends that others bring about
@@ -343,10 +278,10 @@ def killed_status(pod: Obj, now: str) -> Obj:
     """The status of a pod that was deleted: its containers, if any, were told to stop and did."""
     if (pod.get("status") or {}).get("phase") == "Running":
         return ended_status(pod, now, Ending(0, "Failed", _KILLED, "Error"))
-    return _observed(pod, {"phase": "Failed"})
+    return observed(pod, {"phase": "Failed"})
 
 
 def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:
     """The status of a pod that the node does not take."""
     text = f"Pod was rejected: {message}"
-    return _observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})
+    return observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})

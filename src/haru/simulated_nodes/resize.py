@@ -11,13 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from haru.kube.meta import get_condition, uid_of
+from haru.kube.meta import Obj, get_condition, uid_of
 from haru.kube.quantity import Quantity
 from haru.kube.resources import pod_requests
 from haru.kube.strategy import qos_class
 from haru.kube.validation.common import same
 
-Obj = dict[str, Any]
 Sizes = dict[str, Obj]
 """The resources of a pod's containers by name, and of the pod's own level under the empty name."""
 

@@ -1,7 +1,8 @@
 """A cluster in a pytest fixture: API server, scheduler, controllers and simulated nodes, fresh for each test.
 
-For people who test operators and manifests: no Docker, no Go, no binaries to download. `pip install haru` brings the
-plug-in along; a test asks for `haru_cluster` and gets a kubeconfig, and helpers that apply, read and wait.
+For people who test operators and manifests: no Docker, no Go, no binaries to download. `pip install 'haru[testing]'`
+brings pytest and the plug-in; a test asks for `haru_cluster` and gets a kubeconfig, and helpers that apply, read and
+wait.
 """
 
 from haru.testing.cluster import Cluster

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from haru.kube.meta import has_condition
-from haru.testing.waiting import Obj, WaitTimeoutError, told, wait_until
+from haru.kube.meta import Obj, has_condition
+from haru.testing.waiting import WaitTimeoutError, told, wait_until
 
 T = TypeVar("T")
 Objects = list[Obj]

@@ -7,10 +7,10 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.discovery import served_kinds
-from haru.kube.errors import StatusError
+from haru.kube.errors import suppress_status
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 FIELD_MANAGER = "haru.testing"
 
 
@@ -33,12 +33,9 @@ class Objects:
     async def get(self, kind: str, name: str, namespace: str) -> Obj | None:
         """An object; None if there is none."""
         found = await self._kind(kind)
-        try:
+        with suppress_status(404):
             return await self._client.get(found, name, namespace if found.namespaced else "")
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        return None
 
     async def list(self, kind: str, namespace: str, labels: str, fields: str) -> list[Obj]:
         """Those that the selectors choose."""

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from haru.kube.meta import Obj
+
 T = TypeVar("T")
-Obj = dict[str, Any]
 
 PAUSE = 0.02
 

@@ -15,13 +15,15 @@ from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes, node_o
 from haru.drivers.simulated.profiles import PLUGIN_RESOURCE, Profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.engine.dra import DeviceId, Taint
-from haru.engine.state import Obj, object_path
+from haru.engine.state import object_path
 from haru.explain.changes import listed
 from haru.explain.hypothesis import CORDON_TAINT, is_cordoned
 from haru.explain.tainting import rule_manifest
+from haru.gangs import foreign_kind
 from haru.kube.kinds import known_kind
-from haru.kube.meta import labels_of
+from haru.kube.meta import Obj, labels_of
 from haru.kube.names import format_time
+from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.schema import type_of
 from haru.whatif.objects import Objects
@@ -143,8 +145,10 @@ def apply_change(objects: Objects, change: Change, now: datetime) -> None:
 def _merged(present: Obj | None, obj: Obj, patch: Obj | None) -> Obj:
     if present is None or patch is None:
         return obj
-    kind = known_kind(obj["apiVersion"], obj["kind"])
     metadata = {name: value for name, value in patch["metadata"].items() if name not in _IDENTITY}
+    if foreign_kind(obj) is not None:
+        return apply_merge_patch(present, {**patch, "kind": obj["kind"], "metadata": metadata})
+    kind = known_kind(obj["apiVersion"], obj["kind"])
     return apply_strategic_merge_patch(present, {**patch, "metadata": metadata}, type_of(kind))
 
 

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.podgroup import has_quorum, min_count
-from haru.engine.state import GroupKey, Obj, PodInfo, ReasonType, workload_of
-from haru.kube.meta import controller_of
+from haru.engine.state import GroupKey, PodInfo, ReasonType, workload_of
+from haru.kube.meta import Obj, controller_of
 from haru.whatif.changes import Apply, Change, apply_change, describe
 from haru.whatif.comparison_data import ComparisonData, Displacement, Gang, Outcome, Start, Wait
 from haru.whatif.course import Displaced, End, run_course
@@ -48,6 +48,7 @@ def try_out(
     changed = original.copy()
     for change in changes:
         apply_change(changed, change, now)
+    changed.regroup()
     before = run_course(original, original, options, scheduler_name, now)
     after = run_course(changed, original, options, scheduler_name, now)
     told = tuple(describe(change) for change in changes if not (isinstance(change, Apply) and change.follows))

@@ -14,8 +14,8 @@ from datetime import datetime
 from haru.engine import Options, RoundResult, SchedulerCache, Snapshot, run_round
 from haru.engine.podgroup import count_succeeded
 from haru.engine.scheduling_round import Waiting
-from haru.engine.state import Eviction, Obj, PodInfo, consumer_key, freed, workload_of
-from haru.kube.meta import controller_of
+from haru.engine.state import Eviction, PodInfo, consumer_key, freed, workload_of
+from haru.kube.meta import Obj, controller_of
 from haru.kube.names import format_time
 from haru.whatif.departures import Cause, Departure, Ground, departures
 from haru.whatif.objects import Objects

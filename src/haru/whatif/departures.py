@@ -15,8 +15,9 @@ from typing import Any, Literal
 from haru.engine import Snapshot
 from haru.engine.dra import DeviceId, claim_eviction, newest_slices
 from haru.engine.plugins import eviction_time, no_execute_taints
-from haru.engine.state import Obj, PodInfo, consumer_key
+from haru.engine.state import PodInfo, consumer_key
 from haru.explain.changes import listed
+from haru.kube.meta import Obj
 from haru.whatif.objects import Objects
 
 CauseType = Literal["Preempted", "NodeTaint", "DeviceTaint", "NodeGone", "DeviceGone", "Deleted"]
@@ -145,7 +146,7 @@ def _users(snapshot: Snapshot, path: str, claim: Obj) -> Iterable[str]:
     namespace = claim["metadata"].get("namespace") or "default"
     for entry in (claim.get("status") or {}).get("reservedFor") or ():
         if entry.get("resource") == "podgroups":
-            state = snapshot.groups.get(f"{namespace}/{entry.get('name')}")
+            state = snapshot.podgroup_index.states.get(f"{namespace}/{entry.get('name')}")
             members = sorted(state.all) if state is not None else []
             yield from (m for m in members if _names_claim(snapshot.pods[m], path))
         elif path in (

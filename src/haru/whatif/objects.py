@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from haru.engine.state import Obj, object_path
-from haru.kube.meta import controller_of, uid_of
+from haru.engine.state import object_path
+from haru.gangs import translated
+from haru.kube.meta import Obj, controller_of, uid_of
 
 Key = tuple[str, str]
 
@@ -34,6 +35,11 @@ class Objects:
 
     def __iter__(self) -> Iterator[Obj]:
         return iter(self._objects.values())
+
+    def regroup(self) -> None:
+        """Find the gangs of other projects again: changes may have brought members, or what describes them."""
+        found = translated(self._objects.values())
+        self._objects = {(obj["kind"], object_path(obj)): obj for obj in found}
 
     def remaining(self) -> Iterator[Obj]:
         """The objects without the pods that a change ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haru.engine.state import Obj
+from haru.kube.meta import Obj
 from haru.whatif.comparison_data import ComparisonData, Displacement, Wait
 from haru.whatif.usage import Amount
 

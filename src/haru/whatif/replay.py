@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from haru.engine import Options
-from haru.engine.state import Obj, PodInfo, object_path, parse_limit, run_limit
-from haru.kube.meta import controller_of, uid_of
+from haru.engine.state import PodInfo, object_path, parse_limit, run_limit
+from haru.kube.meta import Obj, controller_of, uid_of
 from haru.kube.names import format_time
 from haru.whatif.course import Course
 from haru.whatif.objects import Objects

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from haru.drivers.simulated.geometry import Geometry, Placement, counter_name, parse_device_name
+from haru.drivers.simulated.geometry import Geometry, Placement, counter_name
 from haru.drivers.simulated.profiles import load_profile
 
 CARDS = ["dgx-a100-40gb", "dgx-a100-80gb", "dgx-h100", "hgx-h200", "hgx-b200", "a30"]
@@ -89,29 +89,15 @@ def test_whole_card_excludes_every_partition(profile: str) -> None:
         assert any(whole[name] + amount > whole[name] for name, amount in geometry.consumption(placement).items())
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("gpu-0-mig-3g40gb-9-4", (0, "3g40gb", 9, 4)),
-        ("gpu-12-mig-1g10gb-me-20-6", (12, "1g10gb-me", 20, 6)),
-        ("gpu-0", None),
-        ("gpu-vfio-0", None),
-    ],
-)
-def test_device_name_is_parsed(name: str, parts: tuple[int, str, int, int] | None) -> None:
-    assert parse_device_name(name) == parts
-
-
 @pytest.mark.parametrize("profile", CARDS)
-def test_device_names_round_trip(profile: str) -> None:
-    for placement in geometry_of(profile).placements():
-        parts = parse_device_name(placement.device_name(3))
-        assert parts is not None
-        assert (parts.minor, parts.instance_profile, parts.start) == (
-            3,
-            placement.partition.instance_profile,
-            placement.start,
-        )
+def test_device_names_tell_placements_apart(profile: str) -> None:
+    placements = list(geometry_of(profile).placements())
+    names = [placement.device_name(3) for placement in placements]
+    assert len(set(names)) == len(placements)
+    assert all(
+        name.startswith("gpu-3-mig-") and name.endswith(f"-{placement.partition.instance_profile}-{placement.start}")
+        for name, placement in zip(names, placements, strict=True)
+    )
 
 
 def test_counter_names_are_kebab_case() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from haru.cel.device import DeviceView, compile_device_selector
 from haru.cel.errors import EvaluationError
 from haru.engine.dra import DeviceSnapshot, NodeView
-from haru.engine.dra.model.decode import decode_slice
-from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Device, Slice
 from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from device_objects import DRIVER, NODE, Obj, claim, class_, device, exact, first_of, request, slice_, taken
 
-from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, NodeFunnel, explain_requests, prioritized_score
+from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, NodeFunnel, explain_requests
+from haru.engine.plugins import prioritized_score
 
 MODEL = f"device.attributes['{DRIVER}'].model == 'x'"
 BAD = [{"key": "bad", "value": "1", "effect": "NoSchedule"}]

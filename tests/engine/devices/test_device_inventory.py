@@ -10,8 +10,7 @@ import pytest
 from device_objects import DRIVER, NODE, Obj, chosen, claim, class_, device, request, slice_
 
 from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, Inventory, NodeView, allocate
-from haru.engine.dra.model.decode import decode_slice
-from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.pools.pools import Pool
 
 

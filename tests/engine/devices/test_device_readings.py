@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from haru.engine.dra import NodeView
-from haru.engine.dra.model.decode import decode_slice
-from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Features, PlainDevices, Slice
 from haru.engine.dra.placement import relevant
 from haru.engine.dra.pools.device_table import DeviceTable, DeviceTables

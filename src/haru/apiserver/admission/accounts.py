@@ -6,15 +6,13 @@ Source: admission plugin ServiceAccount, as behaviour; its words as in 1.36.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from haru.apiserver.auth.node_graph import MIRROR
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.meta import Obj
 from haru.kube.names import short_hash
-
-Obj = dict[str, Any]
 
 DEFAULT_ACCOUNT = "default"
 ENFORCE = "kubernetes.io/enforce-mountable-secrets"

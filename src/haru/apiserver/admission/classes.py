@@ -5,13 +5,10 @@ Sources: admission plugins RuntimeClass, DefaultStorageClass and DefaultIngressC
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
-
-Obj = dict[str, Any]
 
 _STORAGE_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _STORAGE_DEFAULT_BETA = "storageclass.beta.kubernetes.io/is-default-class"

@@ -4,15 +4,13 @@ allocate or to speak for a driver (DRAResourceClaimGranularStatusAuthorization).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from haru.apiserver.auth.authorization import Authorizer, refusal
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import FieldError, forbidden, internal_error
+from haru.kube.meta import Obj
 from haru.kube.validation.common import same
-
-Obj = dict[str, Any]
 
 _GROUP, _CLAIMS = "resource.k8s.io", "resourceclaims"
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"

@@ -7,14 +7,12 @@ Source: rbac.authorization.k8s.io's policy-based storage, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error, not_found_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _GROUP = "rbac.authorization.k8s.io"
 _EVERYTHING: list[Obj] = [

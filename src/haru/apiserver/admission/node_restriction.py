@@ -14,9 +14,8 @@ from haru.apiserver.auth.node_authorizer import LEASES, node_of
 from haru.apiserver.auth.node_graph import MIRROR, pod_links
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.meta import Obj
 from haru.kube.node_labels import KUBELET_LABELS, KUBELET_PREFIXES
-
-Obj = dict[str, Any]
 
 _RESTRICTED = "node-restriction.kubernetes.io"
 

@@ -5,15 +5,12 @@ Source: admissionregistration.k8s.io registry strategies, as behaviour.
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.apiserver.admission.dynamic.params import param_resource
 from haru.apiserver.auth.authorization import MASTERS, Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 async def check_kind(authorizer: Authorizer, call: Call, policy: Obj) -> None:

@@ -24,13 +24,19 @@ from haru.apiserver.admission import (
 from haru.apiserver.admission.accounts import keep_token, name_account
 from haru.apiserver.admission.pod_resize import check_room_on_node
 from haru.apiserver.admission.pod_security import PodSecurity
+from haru.apiserver.admission.protection import add_finalizer
 from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
 from haru.apiserver.auth.authorization import Authorizer
-from haru.apiserver.object_store import Obj
 from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden_error, not_found_error
+from haru.kube.finalizers import (
+    POD_GROUP_PROTECTION,
+    VOLUME_ATTRIBUTES_CLASS_PROTECTION,
+    VOLUME_CLAIM_PROTECTION,
+    VOLUME_PROTECTION,
+)
 from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_security.templates import WORKLOADS
 from haru.storage import Event, Put, Record
 
@@ -223,10 +229,12 @@ def _admit_create(ranger: LimitRanger) -> CreateTable:
             add_default_tolerations,
             classes.apply_runtime_class,
         ),
-        _VOLUME_CLAIMS: (classes.set_storage_class,),
+        _VOLUME_CLAIMS: (classes.set_storage_class, add_finalizer(VOLUME_CLAIM_PROTECTION)),
+        ("", "persistentvolumes"): (add_finalizer(VOLUME_PROTECTION),),
+        ("storage.k8s.io", "volumeattributesclasses"): (add_finalizer(VOLUME_ATTRIBUTES_CLASS_PROTECTION),),
         ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
         ("", "nodes"): (taint_until_ready,),
-        (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
+        (_SCHEDULING, "podgroups"): (priority.set_group_priority, add_finalizer(POD_GROUP_PROTECTION)),
     }
 
 

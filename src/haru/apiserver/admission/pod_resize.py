@@ -6,15 +6,13 @@ Source: admission plugin PodResizeValidator, as behaviour; KEP 1287.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.meta import labels_of
+from haru.kube.meta import Obj, labels_of
 from haru.kube.quantity import Quantity
 from haru.kube.resources import parse_resource_list, pod_requests
-
-Obj = dict[str, Any]
 
 _OS: Final = "kubernetes.io/os"
 _NOTHING: Final = Quantity(0)

@@ -15,12 +15,12 @@ from collections.abc import Collection, Sequence
 
 from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.encoding.objects import decode
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.request.call import Call
 from haru.kube.errors import FieldError, forbidden_error, internal_error
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
+from haru.kube.pod_security import evaluate
 from haru.kube.pod_security.checks import Verdict
-from haru.kube.pod_security.evaluating import evaluate
 from haru.kube.pod_security.levels import LATEST, MODES, PREFIX, Mode, Policy, Standard, policy_of, strictness
 from haru.kube.pod_security.templates import template_of
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _GROUP = "scheduling.k8s.io"
 

@@ -13,10 +13,11 @@ from weakref import WeakValueDictionary
 
 from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.encoding.objects import decode, encode, shared
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.store_reflector import NamespacedStoreReflector, StoreReflector
 from haru.apiserver.request.call import Call
 from haru.kube.errors import conflict_error, forbidden_error
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.quota.checking import Charge, QuotaRefusal, Write, charges, evaluator_of
 from haru.kube.quota.claims import covers, extended_names, is_special, owning_pod

@@ -7,14 +7,12 @@ object then, but for what was changed: where they read none of it, they would fi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from typing import Any
 
 from haru.apiserver.auth.node_authorizer import node_of
 from haru.apiserver.auth.node_graph import MIRROR
 from haru.apiserver.request.call import Call
 from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 POD_SPEC = frozenset(
     (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -16,8 +15,7 @@ from haru.apiserver.auth.authorization import MASTERS, Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _GROUP = "certificates.k8s.io"
 _CLIENTS = "kubernetes.io/kube-apiserver-client"

@@ -1,26 +1,16 @@
-"""PodGroups: protected while pods need them, and created from a template that exists (KEP 4671).
+"""PodGroups are created from a template that exists (KEP 4671).
 
 A Job whose pods are scheduled as a gang keeps its parallelism while the gang's PodGroup exists (JobValidation).
 """
 
 from __future__ import annotations
 
-from haru.apiserver.object_store import Obj
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.jobs import JOB_PARALLELISM
-from haru.kube.meta import annotations_of, controller_of, name_of, uid_of
+from haru.kube.meta import Obj, annotations_of, controller_of, name_of, uid_of
 
 _GROUPS = ("scheduling.k8s.io", "podgroups")
-PROTECTION = "scheduling.k8s.io/podgroup-protection"
-
-
-async def add_protection(call: Call, group: Obj) -> None:
-    """The finalizer that keeps a group until no active pod refers to it."""
-    finalizers = list(group["metadata"].get("finalizers") or ())
-    if PROTECTION not in finalizers:
-        finalizers.append(PROTECTION)
-    group["metadata"]["finalizers"] = finalizers
 
 
 async def require_workload(call: Call, group: Obj) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.object_store import Obj
 from haru.apiserver.peers.request_header import fingerprints
 from haru.apiserver.registry.loopback import Loopback
+from haru.kube.meta import Obj
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 _BUNDLES = ("client-ca-file", "requestheader-client-ca-file")

@@ -17,9 +17,9 @@ import aiohttp
 import orjson
 
 from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
-from haru.apiserver.object_store import Obj
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 
 ATTEMPTS = 3
 ASK_SECONDS = 5.0

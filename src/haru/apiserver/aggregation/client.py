@@ -21,9 +21,10 @@ from cachetools import LRUCache
 from yarl import URL
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
+from haru.kube.meta import Obj
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 CONNECT_SECONDS = 10.0

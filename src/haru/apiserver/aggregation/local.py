@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from haru.apiserver.encoding.objects import encode, shared
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.kube.api_services import (
     ALWAYS,
     GROUP,
@@ -27,7 +27,7 @@ from haru.kube.api_services import (
     with_first_status,
 )
 from haru.kube.custom import definitions
-from haru.kube.meta import get_condition, set_condition
+from haru.kube.meta import Obj, get_condition, set_condition
 from haru.storage import CompareFailed, Delete, Put, Record
 
 

@@ -16,13 +16,13 @@ import aiohttp
 from haru.apiserver.aggregation.availability import reason_of
 from haru.apiserver.aggregation.client import ExtensionClient
 from haru.apiserver.aggregation.remote import is_available
-from haru.apiserver.object_store import Obj
 from haru.apiserver.peers.proxy import AnswerStream, identity_headers
 from haru.apiserver.peers.routes import target_of
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeError, wants_upgrade
 
 HEAD_SECONDS = 60.0

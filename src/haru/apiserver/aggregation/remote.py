@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 from haru.apiserver.aggregation.availability import PASSED, DiscoveryFailed, Offer, ask, condition, obstacle
 from haru.apiserver.aggregation.client import ExtensionClient, reference_of
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
-from haru.kube.errors import StatusError
-from haru.kube.meta import get_condition, set_condition
+from haru.kube.errors import suppress_status
+from haru.kube.meta import Obj, get_condition, set_condition
 
 CHECK_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0
@@ -113,11 +112,8 @@ class RemoteServices:
             conditions = set_condition(before.get("conditions"), found, self._objects.now())
             return {**live, "status": {**before, "conditions": conditions}}
 
-        try:
+        with suppress_status(404):
             await self._loopback.update(service, make, "status")
-        except StatusError as error:
-            if error.code != 404:
-                raise
         _LOG.info("%s: Available is %s (%s)", service["metadata"]["name"], found["status"], found["reason"])
 
 

@@ -14,7 +14,6 @@ from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.aggregation.proxy import ExtensionProxy, unavailable
 from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices
 from haru.apiserver.encoding.objects import shared
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.http import Request, Response
@@ -23,6 +22,7 @@ from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, g
 from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.storage import StoreError
 
 IDLE_SECONDS = 3600.0

@@ -15,9 +15,8 @@ import orjson
 from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.validation.metadata import validate_annotations, validate_labels
-
-Obj = dict[str, Any]
 
 CALL_SECONDS = 30.0
 _GROUP = "apiextensions.k8s.io"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from haru.apiserver.apiextensions.conversion import Converter
 from haru.apiserver.apiextensions.reader import Reader, reader_of
@@ -27,11 +26,9 @@ from haru.kube.custom.definitions import (
     is_established,
 )
 from haru.kube.custom.types import custom_kinds, storage_kind_of
-from haru.kube.errors import StatusError
-from haru.kube.meta import set_condition
+from haru.kube.errors import StatusError, suppress_status
+from haru.kube.meta import Obj, set_condition
 from haru.storage import Compacted, Record, StoreError, Watch
-
-Obj = dict[str, Any]
 
 CLEANUP_PAUSE = 0.2
 IN_FLIGHT_SECONDS = 2.0
@@ -261,12 +258,9 @@ class Definitions:
         if obj["metadata"].get("deletionTimestamp"):
             return False
         call = self._loopback.call({**obj, "apiVersion": resource.kind.api_version}, "delete")
-        try:
+        with suppress_status(404):
             return (await delete_one(call, Options())).removed
-        except StatusError as error:
-            if error.code != 404:
-                raise
-            return True
+        return True
 
     async def _let_go(self, definition: Obj) -> None:
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 from haru.apiserver.apiextensions.conversion import Converter
 from haru.apiserver.encoding.objects import Note, decode, encode
@@ -22,9 +21,8 @@ from haru.kube.conversion import convert
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.storage import Event, Record, Store
-
-Obj = dict[str, Any]
 
 KEPT_RECORDS = 2048
 KEPT_BYTES = 32 * 1024 * 1024

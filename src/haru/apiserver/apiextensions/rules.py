@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
 from haru.kube.errors import FieldError
-
-if TYPE_CHECKING:
-    from haru.cel.object_rules import ObjectRules
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
 
 def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:

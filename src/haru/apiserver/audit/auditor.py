@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -21,16 +21,13 @@ from haru.apiserver.audit.entries import Entry
 from haru.apiserver.audit.log import PLUGIN as LOG
 from haru.apiserver.audit.log import TRUNCATE, AuditFile, AuditLog
 from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, AuditDecision
+from haru.apiserver.audit.webhook import AuditWebhook
 from haru.apiserver.audit_options import STRICT, AuditOptions
 from haru.apiserver.auth.user import UserInfo, user_object
 from haru.apiserver.request.bodies import media_type, parse_body
 from haru.apiserver.request.http import JSON, Request, Response
+from haru.kube.meta import Obj
 from haru.kube.names import format_micro_time
-
-if TYPE_CHECKING:
-    from haru.apiserver.audit.webhook import AuditWebhook
-
-Obj = dict[str, Any]
 
 _PATCH_SUFFIX = "patch+json"
 _STATUS_FIELDS = ("status", "message", "reason", "details", "code")

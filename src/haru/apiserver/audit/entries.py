@@ -13,8 +13,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.audit.policy import REQUEST, REQUEST_RESPONSE
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 HEAD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
 """How an event begins that stands for itself; in a list it is left out."""
@@ -81,13 +80,9 @@ class Entry:
             name = (body.get("metadata") or {}).get("name")
             if isinstance(name, str) and name and not event.get("objectRef", {}).get("name"):
                 # A new reference: the event of an earlier stage has the old one, and may yet be read.
-                event["objectRef"] = _with_name(event.get("objectRef", {}), name)
+                event["objectRef"] = {**event.get("objectRef", {}), "name": name}
         if self.level >= REQUEST:
             event["requestObject"] = _bare(body) if self.omits_managed_fields else body
-
-
-def _with_name(reference: Obj, name: str) -> Obj:
-    return {**reference, "name": name}
 
 
 def _bare(value: Any) -> Any:

@@ -15,8 +15,7 @@ from typing import Any
 from haru.apiserver.audit.attributes import AuditAttributes
 from haru.apiserver.auth.user import UserInfo
 from haru.kube import yaml
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 FLAG = "--audit-policy-file"
 API_VERSION = "audit.k8s.io/v1"

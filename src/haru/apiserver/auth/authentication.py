@@ -23,7 +23,7 @@ from haru.apiserver.auth.user import ANONYMOUS, UserInfo, with_group
 from haru.apiserver.config import AuthenticationOptions
 from haru.apiserver.peers.request_header import Authorities
 from haru.apiserver.request.http import Request
-from haru.kube.errors import StatusError, bad_request_error, forbidden_error, unauthorized_error
+from haru.kube.errors import bad_request_error, forbidden_error, unauthorized_error
 
 _LOG = logging.getLogger("haru.apiserver")
 PEER = "haru.peer"
@@ -125,7 +125,7 @@ def _impersonated(authorizer: Authorizer, request: Request) -> UserInfo:
         namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
         if not authorizer.allowed(request.user, Attributes("impersonate", group, resource, sub, namespace, name)):
             why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
-            raise _impersonation_refused(resource, name, group, why)
+            raise forbidden_error(group, resource, name, f"{why} at the cluster scope")
     return with_group(wanted)
 
 
@@ -188,7 +188,3 @@ def _impersonation_checks(wanted: UserInfo) -> list[tuple[str, str, str, str]]:
 
 def _namespace(wanted: UserInfo) -> str:
     return wanted.name.split(":")[2] if wanted.name.startswith("system:serviceaccount:") else ""
-
-
-def _impersonation_refused(resource: str, name: str, group: str, why: str) -> StatusError:
-    return forbidden_error(group, resource, name, f"{why} at the cluster scope")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cachetools import FIFOCache
 
@@ -24,9 +24,8 @@ from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from, parse_field_selector
-
-Obj = dict[str, Any]
 
 MASTERS = "system:masters"
 _LOG = logging.getLogger("haru.apiserver")

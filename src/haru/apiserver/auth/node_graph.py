@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.apiserver.encoding.objects import decode
 from haru.apiserver.object_store import ObjectStore
+from haru.kube.meta import Obj
 from haru.storage import Compacted, Record, Watch
-
-Obj = dict[str, Any]
 
 MIRROR = "kubernetes.io/config.mirror"
 _CHUNK = 500

@@ -13,7 +13,6 @@ import ipaddress
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import orjson
 
@@ -21,10 +20,10 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import format_time, parse_time
 from haru.storage import CompareFailed, Delete, Put, StoreError
 
-Obj = dict[str, Any]
 Server = tuple[str, int]
 """Address and port."""
 

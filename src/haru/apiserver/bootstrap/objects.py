@@ -8,24 +8,22 @@ Source: RBAC's bootstrap policy and its reconciliation, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from datetime import datetime
 
-from haru.apiserver.bootstrap.roles import AUTOUPDATE, role_objects
+from haru.apiserver.bootstrap.policy import AUTOUPDATE
+from haru.apiserver.bootstrap.roles import role_objects
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
-from haru.kube.errors import StatusError
-
-Obj = dict[str, Any]
+from haru.kube.errors import suppress_status
+from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 """Which field of what is completed."""
 
 
-@cache
-def _objects() -> Sequence[Obj]:
-    """To be read only."""
+def _objects(gates: FeatureGates) -> Sequence[Obj]:
     found: list[Obj] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES]
     for name, value, description in (
         ("system-cluster-critical", 2_000_000_000, "must run in the cluster, but can be moved to another node"),
@@ -40,12 +38,18 @@ def _objects() -> Sequence[Obj]:
                 "description": f"Used for system critical pods that {description}.",
             }
         )
-    return found + role_objects()
+    return found + role_objects(lambda gate: gates.all().get(gate, False))
 
 
-async def ensure(loopback: Loopback) -> None:
+def _token_tracking(now: datetime) -> Obj:
+    """Since when uses of tokens from Secrets are known: the cleaner of such Secrets removes none before a year."""
+    metadata = {"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": f"{now:%Y-%m-%d}"}}
+
+
+async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
     """Write what is absent."""
-    for obj in _objects():
+    for obj in (*_objects(gates), _token_tracking(loopback.objects.clock())):
         if not await loopback.ensure(obj) and obj["kind"] in _COMPLETED:
             await _complete(loopback, obj)
 
@@ -65,11 +69,8 @@ async def _complete(loopback: Loopback, obj: Obj) -> None:
         lacking = _lacking(live, obj, field)
         return {**live, field: [*(live.get(field) or ()), *lacking]} if lacking else live
 
-    try:
+    with suppress_status(404):
         await loopback.update(obj, make)
-    except StatusError as error:
-        if error.code != 404:
-            raise
 
 
 def _is_too_wide(live: Obj) -> bool:

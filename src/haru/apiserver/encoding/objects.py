@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, LabelSelector, field_value
 from haru.storage import Record, StoreError
-
-Obj = dict[str, Any]
 
 
 def encode(obj: Obj) -> tuple[bytes, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
@@ -14,9 +13,8 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube import yaml
 from haru.kube.conversion import convert
+from haru.kube.meta import Obj
 from haru.storage import Record
-
-Obj = dict[str, Any]
 
 _HEAD_BYTES = 512
 

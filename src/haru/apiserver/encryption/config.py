@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 
 from haru.kube import yaml
 from haru.kube.durations import seconds_of
+from haru.kube.meta import Obj
 from haru.storage import Sealing
 from haru.storage.ciphers import AesCbc, AesGcm, Cipher, OutsideCipher, Plain, Secretbox
-
-Obj = dict[str, Any]
 
 API_VERSION = "apiserver.config.k8s.io/v1"
 KIND = "EncryptionConfiguration"

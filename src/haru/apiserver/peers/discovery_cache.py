@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
 
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
@@ -21,8 +20,6 @@ from haru.apiserver.peers.endpoints import Address, Unresolved
 from haru.apiserver.peers.identity import PREFIX, has_run_out, is_identity
 from haru.kube.discovery_merge import Groups, without_versions
 from haru.storage import Compacted, Record, StoreError, Watch
-
-Obj = dict[str, Any]
 
 ATTEMPTS = 20
 FIRST_PAUSE_SECONDS = 0.005

@@ -8,14 +8,13 @@ Source: the peer endpoint leases of the mixed version proxy (KEP 4020), as behav
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
 
 import orjson
 
 from haru.apiserver.object_store import ObjectStore
+from haru.kube.meta import Obj
 from haru.storage import CompareFailed, Delete, Put
 
-Obj = dict[str, Any]
 Address = tuple[str, int]
 """IP address and port."""
 

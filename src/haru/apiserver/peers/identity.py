@@ -14,15 +14,13 @@ import logging
 import struct
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
 
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import format_micro_time, parse_time
 from haru.storage import CompareFailed, Delete
-
-Obj = dict[str, Any]
 
 COMPONENT = "kube-apiserver"
 LABEL = "apiserver.kubernetes.io/identity"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, lying
 from haru.apiserver.encoding.objects import decode, encode
@@ -20,10 +19,9 @@ from haru.apiserver.request.http import Request, Response, json_response, succes
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import FieldError, StatusError, bad_request_error, conflict_error, invalid, invalid_error
 from haru.kube.kinds import delete_options
+from haru.kube.meta import Obj
 from haru.kube.names import format_time, parse_time
 from haru.storage import CompareFailed, Delete, Put, Record
-
-Obj = dict[str, Any]
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -8,7 +8,6 @@ from functools import partial
 from haru.apiserver.auth.authentication import Authenticator
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.encoding.list_cache import ListCache
-from haru.apiserver.object_store import Obj
 from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.list import handle_list
 from haru.apiserver.registry.resources import Target
@@ -30,6 +29,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, method_not_allowed_error
+from haru.kube.meta import Obj
 
 
 async def finalize(call: Call) -> Response:

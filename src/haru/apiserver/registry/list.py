@@ -11,7 +11,6 @@ import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import orjson
 
@@ -38,10 +37,9 @@ from haru.kube.errors import (
     invalid,
     invalid_error,
 )
+from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, parse_field_selector, parse_label_selector, selectable_path
 from haru.storage import Compacted, FutureRevision, Page, Record
-
-Obj = dict[str, Any]
 
 WAIT_FOR_REVISION = 3.0
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 
 from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.write import Change, Outcome, change, create
 from haru.apiserver.request.call import BuiltInAdmission, Call
 from haru.apiserver.request.http import Message, Request
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 
 _SELF = UserInfo("system:apiserver", ("system:masters",))
 

@@ -6,7 +6,6 @@ Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
 from haru.apiserver.request import bodies
@@ -23,13 +22,12 @@ from haru.kube.errors import (
     unsupported_media_type_error,
 )
 from haru.kube.kinds import Kind, by_kind
+from haru.kube.meta import Obj
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.schema import MessageType
-
-Obj = dict[str, Any]
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

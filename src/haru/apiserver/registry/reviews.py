@@ -14,12 +14,12 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.subresources.binding import bind
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.selectors import parse_field_selector
 
 

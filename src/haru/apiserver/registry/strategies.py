@@ -11,13 +11,12 @@ import base64
 import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import internal_error, invalid
+from haru.kube.meta import Obj
 from haru.storage import Put
 
-Obj = dict[str, Any]
 Complete = Callable[[Call, Obj], Awaitable[None]]
 CompleteUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from haru.apiserver.apiextensions.reader import converted, in_version
 from haru.apiserver.encoding.rendering import render_object
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
 from haru.apiserver.registry.patch import patch
 from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
+from haru.kube.meta import Obj
 
 
 async def handle_get(call: Call) -> Response:

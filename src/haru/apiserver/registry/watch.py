@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Any
 
 import orjson
 
@@ -25,10 +24,9 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.kube.meta import Obj
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
 from haru.storage import Compacted, Event, Record, Watch
-
-Obj = dict[str, Any]
 
 BOOKMARK_SECONDS = 60.0
 

@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import orjson
 
@@ -33,6 +32,7 @@ from haru.kube.errors import (
     method_not_allowed_error,
     required,
 )
+from haru.kube.meta import Obj
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
@@ -48,7 +48,6 @@ from haru.kube.validation import validate_create, validate_status_update, valida
 from haru.kube.warnings import warnings_on_create, warnings_on_update
 from haru.storage import CompareFailed, Delete, Put, Record
 
-Obj = dict[str, Any]
 Change = Callable[[Obj], Awaitable[Obj]]
 """From the live object, in the version of the request, to the wanted one. Must not change what it is given."""
 Prepare = Callable[[Call, Obj, Obj], Awaitable[Obj]]

@@ -11,10 +11,9 @@ from haru.kube import yaml
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, unsupported_media_type_error
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.repeated_names import duplicate_fields
 from haru.kube.wire import decode_protobuf
-
-Obj = dict[str, Any]
 
 JSON_TYPES = ("", "application/json")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")

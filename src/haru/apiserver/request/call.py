@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
+from haru.kube.meta import Obj
 from haru.storage import Event, Put, Record
 
 BuiltIn = Callable[[Obj], Awaitable[None]]

@@ -16,8 +16,8 @@ import orjson
 
 from haru.apiserver.auth.user import ANONYMOUS, UserInfo
 from haru.kube.errors import StatusError, bad_request_error, too_large_error
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

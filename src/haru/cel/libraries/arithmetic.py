@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,15 +86,11 @@ def add(left: Value, right: Value) -> Value:
     raise no_such_overload("_+_", left, right)
 
 
-def _subtract_times(left: Timestamp, right: Timestamp) -> Duration:
-    return checked_duration(left.ns - right.ns)
-
-
 def _subtract_duration(left: Timestamp, right: Duration) -> Timestamp:
     return checked_timestamp(left.ns - right.ns)
 
 
-def _subtract_durations(left: Duration, right: Duration) -> Duration:
+def _difference(left: Timestamp | Duration, right: Timestamp | Duration) -> Duration:
     return checked_duration(left.ns - right.ns)
 
 
@@ -137,10 +134,6 @@ def divide_double(left: float, right: float) -> float:
         return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def _multiply_double(left: float, right: float) -> float:
-    return left * right
-
-
 def _order(left: Value, right: Value) -> tuple[Value, Value]:
     """Two values in a form that Python can order."""
     kind, other = left.__class__, right.__class__
@@ -155,41 +148,23 @@ def _order(left: Value, right: Value) -> tuple[Value, Value]:
     raise TypeError
 
 
-def less(left: Value, right: Value) -> bool:
-    """`left < right` for operands of any type."""
-    try:
-        one, other = _order(left, right)
-    except TypeError:
-        raise no_such_overload("_<_", left, right) from None
-    return bool(one < other)
+def _comparison(symbol: str, compare: Callable[[Any, Any], Any]) -> Callable[[Value, Value], bool]:
+    """A comparison for operands of any type."""
+
+    def run(left: Value, right: Value) -> bool:
+        try:
+            one, other = _order(left, right)
+        except TypeError:
+            raise no_such_overload(symbol, left, right) from None
+        return bool(compare(one, other))
+
+    return run
 
 
-def less_equal(left: Value, right: Value) -> bool:
-    """`left <= right` for operands of any type."""
-    try:
-        one, other = _order(left, right)
-    except TypeError:
-        raise no_such_overload("_<=_", left, right) from None
-    return bool(one <= other)
-
-
-def greater(left: Value, right: Value) -> bool:
-    """`left > right` for operands of any type."""
-    try:
-        one, other = _order(left, right)
-    except TypeError:
-        raise no_such_overload("_>_", left, right) from None
-    return bool(one > other)
-
-
-def greater_equal(left: Value, right: Value) -> bool:
-    """`left >= right` for operands of any type."""
-    try:
-        one, other = _order(left, right)
-    except TypeError:
-        raise no_such_overload("_>=_", left, right) from None
-    return bool(one >= other)
-
+less = _comparison("_<_", operator.lt)
+less_equal = _comparison("_<=_", operator.le)
+greater = _comparison("_>_", operator.gt)
+greater_equal = _comparison("_>=_", operator.ge)
 
 _NAMES: dict[Type, str] = {
     BOOL: "bool",
@@ -236,14 +211,14 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     ),
     "_-_": (
         function("subtract_double", (DOUBLE, DOUBLE), DOUBLE, lambda left, right: left - right),
-        function("subtract_duration_duration", (DURATION, DURATION), DURATION, _subtract_durations),
+        function("subtract_duration_duration", (DURATION, DURATION), DURATION, _difference),
         function("subtract_int64", (INT, INT), INT, lambda left, right: checked_int(left - right)),
         function("subtract_timestamp_duration", (TIMESTAMP, DURATION), TIMESTAMP, _subtract_duration),
-        function("subtract_timestamp_timestamp", (TIMESTAMP, TIMESTAMP), DURATION, _subtract_times),
+        function("subtract_timestamp_timestamp", (TIMESTAMP, TIMESTAMP), DURATION, _difference),
         function("subtract_uint64", (UINT, UINT), UINT, lambda left, right: checked_uint(int(left) - int(right))),
     ),
     "_*_": (
-        function("multiply_double", (DOUBLE, DOUBLE), DOUBLE, _multiply_double),
+        function("multiply_double", (DOUBLE, DOUBLE), DOUBLE, operator.mul),
         function("multiply_int64", (INT, INT), INT, lambda left, right: checked_int(left * right)),
         function("multiply_uint64", (UINT, UINT), UINT, lambda left, right: checked_uint(int(left) * int(right))),
     ),

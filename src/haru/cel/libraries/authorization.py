@@ -6,11 +6,11 @@ The value behind the variable `authorizer` brings a function that decides; every
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
-from haru.cel.overloads import member
+from haru.cel.overloads import Overload, member
 from haru.cel.types import BOOL, STRING, struct
 
 AUTHORIZER = struct("kubernetes.authorization.Authorizer")
@@ -21,7 +21,7 @@ DECISION = struct("kubernetes.authorization.Decision")
 
 
 class Question(NamedTuple):
-    """What is asked. `service_account` ("namespace", "name") takes the place of the requesting user."""
+    """A question to the authorizer. `service_account` ("namespace", "name") takes the place of the requesting user."""
 
     path: str = ""
     group: str = ""
@@ -115,24 +115,12 @@ def _resource(asking: GroupCheck, resource: str) -> ResourceCheck:
     return ResourceCheck(asking.decide, asking.question._replace(resource=resource))
 
 
-def _subresource(asking: ResourceCheck, subresource: str) -> ResourceCheck:
-    return ResourceCheck(asking.decide, asking.question._replace(subresource=subresource))
+def _narrowing(overload: str, field: str) -> tuple[Overload]:
+    def narrow(asking: ResourceCheck, value: str) -> ResourceCheck:
+        values: dict[str, Any] = {field: value}
+        return ResourceCheck(asking.decide, asking.question._replace(**values))
 
-
-def _namespace(asking: ResourceCheck, namespace: str) -> ResourceCheck:
-    return ResourceCheck(asking.decide, asking.question._replace(namespace=namespace))
-
-
-def _name(asking: ResourceCheck, name: str) -> ResourceCheck:
-    return ResourceCheck(asking.decide, asking.question._replace(name=name))
-
-
-def _fields(asking: ResourceCheck, selector: str) -> ResourceCheck:
-    return ResourceCheck(asking.decide, asking.question._replace(field_selector=selector))
-
-
-def _labels(asking: ResourceCheck, selector: str) -> ResourceCheck:
-    return ResourceCheck(asking.decide, asking.question._replace(label_selector=selector))
+    return (member(overload, (RESOURCE_CHECK, STRING), RESOURCE_CHECK, narrow),)
 
 
 def _check(asking: _Asking, verb: str) -> Decision:
@@ -148,11 +136,11 @@ AUTHORIZATION = Library(
             member("authorizer_serviceaccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _service_account),
         ),
         "resource": (member("groupcheck_resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource),),
-        "subresource": (member("resourcecheck_subresource", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _subresource),),
-        "namespace": (member("resourcecheck_namespace", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _namespace),),
-        "name": (member("resourcecheck_name", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _name),),
-        "fieldSelector": (member("authorizer_fieldselector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _fields),),
-        "labelSelector": (member("authorizer_labelselector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _labels),),
+        "subresource": _narrowing("resourcecheck_subresource", "subresource"),
+        "namespace": _narrowing("resourcecheck_namespace", "namespace"),
+        "name": _narrowing("resourcecheck_name", "name"),
+        "fieldSelector": _narrowing("authorizer_fieldselector", "field_selector"),
+        "labelSelector": _narrowing("authorizer_labelselector", "label_selector"),
         "check": (
             member("pathcheck_check", (PATH_CHECK, STRING), DECISION, _check),
             member("resourcecheck_check", (RESOURCE_CHECK, STRING), DECISION, _check),

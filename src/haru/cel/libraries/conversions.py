@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.arithmetic import TIMESTAMP_MAX, TIMESTAMP_MIN
@@ -72,18 +73,14 @@ def _string_to_double(text: str) -> float:
         raise EvaluationError("type conversion error from 'string' to 'double'") from None
 
 
-def _string_to_duration(text: str) -> Duration:
-    try:
-        return parse_duration(text)
-    except EvaluationError:
-        raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Duration'") from None
+def _parsed(parse: Callable[[str], Value], kind: str) -> Callable[[str], Value]:
+    def convert(text: str) -> Value:
+        try:
+            return parse(text)
+        except EvaluationError:
+            raise EvaluationError(f"type conversion error from 'string' to 'google.protobuf.{kind}'") from None
 
-
-def _string_to_timestamp(text: str) -> Timestamp:
-    try:
-        return parse_timestamp(text)
-    except EvaluationError:
-        raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Timestamp'") from None
+    return convert
 
 
 def _uint_to_int(value: int) -> int:
@@ -156,14 +153,6 @@ def _digits_and_power(value: float) -> tuple[str, int]:
     return (whole + fraction).strip("0"), power
 
 
-def _duration_to_int(value: Duration) -> int:
-    return value.ns
-
-
-def _timestamp_to_int(value: Timestamp) -> int:
-    return value.ns // 10**9
-
-
 def int_to_timestamp(seconds: int) -> Timestamp:
     """The moment so many seconds after 1970. Raises EvaluationError outside of the years 1 to 9999."""
     if not TIMESTAMP_MIN <= seconds * 10**9 <= TIMESTAMP_MAX:
@@ -196,15 +185,15 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "duration": (
         function("duration_to_duration", (DURATION,), DURATION, _same),
         function("int64_to_duration", (INT,), DURATION, _int_to_duration),
-        function("string_to_duration", (STRING,), DURATION, _string_to_duration),
+        function("string_to_duration", (STRING,), DURATION, _parsed(parse_duration, "Duration")),
     ),
     "dyn": (function("to_dyn", (_T,), DYN, _same),),
     "int": (
         function("int64_to_int64", (INT,), INT, _same),
         function("double_to_int64", (DOUBLE,), INT, _double_to_int),
-        function("duration_to_int64", (DURATION,), INT, _duration_to_int),
+        function("duration_to_int64", (DURATION,), INT, lambda value: value.ns),
         function("string_to_int64", (STRING,), INT, _string_to_int),
-        function("timestamp_to_int64", (TIMESTAMP,), INT, _timestamp_to_int),
+        function("timestamp_to_int64", (TIMESTAMP,), INT, lambda value: value.ns // 10**9),
         function("uint64_to_int64", (UINT,), INT, _uint_to_int),
     ),
     "string": (
@@ -220,7 +209,7 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "timestamp": (
         function("timestamp_to_timestamp", (TIMESTAMP,), TIMESTAMP, _same),
         function("int64_to_timestamp", (INT,), TIMESTAMP, int_to_timestamp),
-        function("string_to_timestamp", (STRING,), TIMESTAMP, _string_to_timestamp),
+        function("string_to_timestamp", (STRING,), TIMESTAMP, _parsed(parse_timestamp, "Timestamp")),
     ),
     "type": (function("type", (_T,), type_of_type(_T), type_of),),
     "uint": (

@@ -26,7 +26,7 @@ from haru.cel.types import (
     list_of,
     param,
 )
-from haru.cel.values import Duration, Uint, Value, equals, type_of
+from haru.cel.values import Duration, Uint, Value, equals_quietly, type_of
 
 _COMPARABLE: tuple[tuple[str, Type], ...] = (
     ("int", INT),
@@ -71,19 +71,14 @@ def _extreme(name: str, better: Callable[[Value, Value], bool]) -> Callable[[Val
     return find
 
 
-def _same(left: Value, right: Value) -> bool:
-    try:
-        return equals(left, right)
-    except EvaluationError:
-        return False
-
-
 def _index_of(values: Values, wanted: Value) -> int:
-    return next((position for position, value in enumerate(values) if _same(value, wanted)), -1)
+    return next((position for position, value in enumerate(values) if equals_quietly(value, wanted)), -1)
 
 
 def _last_index_of(values: Values, wanted: Value) -> int:
-    return next((position for position in range(len(values) - 1, -1, -1) if _same(values[position], wanted)), -1)
+    return next(
+        (position for position in range(len(values) - 1, -1, -1) if equals_quietly(values[position], wanted)), -1
+    )
 
 
 def _slice(values: Values, start: int, end: int) -> Values:
@@ -142,13 +137,13 @@ def _range(count: int) -> list[int]:
 def _distinct(values: Values) -> list[Value]:
     found: list[Value] = []
     for value in values:
-        if not any(_same(value, known) for known in found):
+        if not any(equals_quietly(value, known) for known in found):
             found.append(value)
     return found
 
 
 def _contains_all(values: Values, wanted: Values) -> bool:
-    return all(any(_same(item, value) for value in values) for item in wanted)
+    return all(any(equals_quietly(item, value) for value in values) for item in wanted)
 
 
 def _equivalent(left: Values, right: Values) -> bool:
@@ -156,7 +151,7 @@ def _equivalent(left: Values, right: Values) -> bool:
 
 
 def _intersects(left: Values, right: Values) -> bool:
-    return any(_same(item, value) for item in left for value in right)
+    return any(equals_quietly(item, value) for item in left for value in right)
 
 
 _T = param("T")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
-from haru.cel.overloads import function, member
+from haru.cel.overloads import accepted_by, function, member
 from haru.cel.types import BOOL, INT, STRING, opaque
 
 IP_TYPE = opaque("net.IP")
@@ -121,22 +121,6 @@ def parse_cidr(text: str) -> Cidr:
     return Cidr(address, int(bits))
 
 
-def _is_ip(text: str) -> bool:
-    try:
-        parse_ip(text)
-    except EvaluationError:
-        return False
-    return True
-
-
-def _is_cidr(text: str) -> bool:
-    try:
-        parse_cidr(text)
-    except EvaluationError:
-        return False
-    return True
-
-
 def _is_loopback(address: Ip) -> bool:
     return address.top(8) == 127 if address.family == 4 else address.number == 1
 
@@ -178,7 +162,7 @@ IPS = Library(
         "isLinkLocalMulticast": (member("ip_is_link_local_multicast", _IP, BOOL, _is_link_local_multicast),),
         "isLinkLocalUnicast": (member("ip_is_link_local_unicast", _IP, BOOL, _is_link_local_unicast),),
         "isGlobalUnicast": (member("ip_is_global_unicast", _IP, BOOL, _is_global_unicast),),
-        "isIP": (function("is_ip", (STRING,), BOOL, _is_ip),),
+        "isIP": (function("is_ip", (STRING,), BOOL, accepted_by(parse_ip)),),
         "string": (function("ip_to_string", _IP, STRING, str),),
     },
     types=(IP_TYPE,),
@@ -209,7 +193,7 @@ CIDRS = Library(
         "ip": (member("cidr_ip", _CIDR, IP_TYPE, lambda network: network.address),),
         "prefixLength": (member("cidr_prefix_length", _CIDR, INT, lambda network: network.bits),),
         "masked": (member("cidr_masked", _CIDR, CIDR_TYPE, Cidr.masked),),
-        "isCIDR": (function("is_cidr", (STRING,), BOOL, _is_cidr),),
+        "isCIDR": (function("is_cidr", (STRING,), BOOL, accepted_by(parse_cidr)),),
         "string": (function("cidr_to_string", _CIDR, STRING, str),),
     },
     types=(CIDR_TYPE,),

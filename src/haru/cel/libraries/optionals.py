@@ -25,10 +25,6 @@ def _of_non_zero(value: Value) -> Optional:
     return NONE if _is_zero(value) else Optional(value)
 
 
-def _none() -> Optional:
-    return NONE
-
-
 def _value(optional: Optional) -> Value:
     if not optional.present:
         raise EvaluationError("optional.none() dereference")
@@ -60,7 +56,7 @@ LIBRARY = Library(
     {
         "optional.of": (function("optional_of", (_V,), _OPTIONAL, Optional),),
         "optional.ofNonZeroValue": (function("optional_ofNonZeroValue", (_V,), _OPTIONAL, _of_non_zero),),
-        "optional.none": (function("optional_none", (), _OPTIONAL, _none),),
+        "optional.none": (function("optional_none", (), _OPTIONAL, lambda: NONE),),
         "optional.unwrap": (function("optional_unwrap", (list_of(_OPTIONAL),), list_of(_V), _unwrap),),
         "unwrapOpt": (member("optional_unwrapOpt", (list_of(_OPTIONAL),), list_of(_V), _unwrap),),
         "first": (member("list_first", (list_of(_V),), _OPTIONAL, _first),),

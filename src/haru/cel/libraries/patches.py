@@ -40,7 +40,7 @@ PATCHES = Library(
 
 
 class PatchValueError(ValueError):
-    """What an expression built is no patch."""
+    """The value of an expression is no patch."""
 
 
 class MisplacedError(PatchValueError):

@@ -6,7 +6,7 @@ import math
 
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
-from haru.cel.overloads import function, member
+from haru.cel.overloads import accepted_by, function, member
 from haru.cel.types import BOOL, DOUBLE, INT, STRING, struct
 from haru.cel.values import INT_MAX, INT_MIN, register
 from haru.kube.quantity import Quantity, parse_quantity
@@ -22,14 +22,6 @@ def _parse(text: str) -> Quantity:
         return parse_quantity(text)
     except ValueError as error:
         raise EvaluationError(str(error)) from None
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_integer(value: Quantity) -> bool:
@@ -64,7 +56,7 @@ QUANTITIES = Library(
     "kubernetes.quantity",
     {
         "quantity": (function("string_to_quantity", (STRING,), QUANTITY, _parse),),
-        "isQuantity": (function("is_quantity_string", (STRING,), BOOL, _is_quantity),),
+        "isQuantity": (function("is_quantity_string", (STRING,), BOOL, accepted_by(parse_quantity)),),
         "sign": (function("quantity_sign", (QUANTITY,), INT, _sign),),
         "isGreaterThan": (member("quantity_is_greater_than", _PAIR, BOOL, lambda one, other: one.nano > other.nano),),
         "isLessThan": (member("quantity_is_less_than", _PAIR, BOOL, lambda one, other: one.nano < other.nano),),

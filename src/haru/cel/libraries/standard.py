@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic, conversions, timestamps
@@ -36,24 +38,8 @@ def _unreachable(*_operands: Value) -> Value:
     raise EvaluationError("no such overload")
 
 
-def _not(value: bool) -> bool:
-    return not value
-
-
 def _differs(left: Value, right: Value) -> bool:
     return not equals(left, right)
-
-
-def _text_starts(text: str, prefix: str) -> bool:
-    return text.startswith(prefix)
-
-
-def _text_ends(text: str, suffix: str) -> bool:
-    return text.endswith(suffix)
-
-
-def _text_contains(text: str, part: str) -> bool:
-    return part in text
 
 
 def _sizes() -> tuple[Overload, ...]:
@@ -68,7 +54,7 @@ _OPERATORS: dict[str, tuple[Overload, ...]] = {
     "_?_:_": (function("conditional", (BOOL, _A, _A), _A, _unreachable),),
     "_&&_": (function("logical_and", (BOOL, BOOL), BOOL, _unreachable),),
     "_||_": (function("logical_or", (BOOL, BOOL), BOOL, _unreachable),),
-    "!_": (function("logical_not", (BOOL,), BOOL, _not),),
+    "!_": (function("logical_not", (BOOL,), BOOL, operator.not_),),
     "@not_strictly_false": (function("not_strictly_false", (BOOL,), BOOL, _unreachable),),
     "_==_": (function("equals", (_A, _A), BOOL, equals),),
     "_!=_": (function("not_equals", (_A, _A), BOOL, _differs),),
@@ -84,9 +70,9 @@ _OPERATORS: dict[str, tuple[Overload, ...]] = {
 
 _STRINGS: dict[str, tuple[Overload, ...]] = {
     "size": _sizes(),
-    "contains": (member("contains_string", (STRING, STRING), BOOL, _text_contains),),
-    "endsWith": (member("ends_with_string", (STRING, STRING), BOOL, _text_ends),),
-    "startsWith": (member("starts_with_string", (STRING, STRING), BOOL, _text_starts),),
+    "contains": (member("contains_string", (STRING, STRING), BOOL, operator.contains),),
+    "endsWith": (member("ends_with_string", (STRING, STRING), BOOL, str.endswith),),
+    "startsWith": (member("starts_with_string", (STRING, STRING), BOOL, str.startswith),),
     "matches": (
         function("matches", (STRING, STRING), BOOL, matches),
         member("matches_string", (STRING, STRING), BOOL, matches),

@@ -70,10 +70,6 @@ def _checked_last_index_of(text: str, part: str, offset: int | None = None) -> i
     return _last_index_of(text, part, offset)
 
 
-def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    return text.replace(old, new, limit)
-
-
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
     if limit == 0:
         return []
@@ -106,10 +102,6 @@ def quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-def _reverse(text: str) -> str:
-    return text[::-1]
-
-
 _STRINGS = list_of(STRING)
 _FORMATTED = (STRING, list_of(DYN))
 
@@ -132,8 +124,8 @@ _FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "lowerAscii": (member("string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER)),),
     "upperAscii": (member("string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER)),),
     "replace": (
-        member("string_replace_string_string", (STRING, STRING, STRING), STRING, _replace),
-        member("string_replace_string_string_int", (STRING, STRING, STRING, INT), STRING, _replace),
+        member("string_replace_string_string", (STRING, STRING, STRING), STRING, str.replace),
+        member("string_replace_string_string_int", (STRING, STRING, STRING, INT), STRING, str.replace),
     ),
     "split": (
         member("string_split_string", (STRING, STRING), _STRINGS, _split),
@@ -167,7 +159,7 @@ LATEST_STRINGS = Library(
         **_FUNCTIONS,
         **_positions(_checked_index_of, _checked_last_index_of),
         "format": (member("string_format", _FORMATTED, STRING, format_plain),),
-        "reverse": (member("string_reverse", (STRING,), STRING, _reverse),),
+        "reverse": (member("string_reverse", (STRING,), STRING, lambda text: text[::-1]),),
     },
 )
 """What the specification has by now: `reverse`, `format` without quotes, offsets beyond the end as errors."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
-from haru.cel.overloads import function, member
+from haru.cel.overloads import accepted_by, function, member
 from haru.cel.types import BOOL, STRING, list_of, map_of, struct
 
 URL_TYPE = struct("kubernetes.URL")
@@ -151,14 +151,6 @@ def _url(text: str) -> Url:
     return Url(scheme + text[len(scheme) :] if scheme else text, parts)
 
 
-def _is_url(text: str) -> bool:
-    try:
-        parse_request_uri(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _hostname(url: Url) -> str:
     host = url.parts.host
     if host.startswith("["):
@@ -207,7 +199,7 @@ URLS = Library(
         "getPort": (member("url_get_port", _ONE, STRING, _port),),
         "getEscapedPath": (member("url_get_escaped_path", _ONE, STRING, _escaped_path),),
         "getQuery": (member("url_get_query", _ONE, map_of(STRING, list_of(STRING)), _query),),
-        "isURL": (function("is_url_string", (STRING,), BOOL, _is_url),),
+        "isURL": (function("is_url_string", (STRING,), BOOL, accepted_by(parse_request_uri)),),
     },
     types=(URL_TYPE,),
 )

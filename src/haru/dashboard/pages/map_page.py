@@ -47,11 +47,9 @@ def _totals(totals: Totals) -> Html:
     texts = [
         counted(totals.nodes, "node"),
         counted(totals.cards, "card"),
-        f"{totals.taken} taken",
-        f"{totals.idle} idle",
+        str(totals.counts),
     ]
     texts += [f"{totals.tainted} tainted"] if totals.tainted else []
-    texts += [f"{totals.unknown} unknown"] if totals.unknown else []
     return tag("p", " · ".join(texts), class_="totals")
 
 
@@ -70,7 +68,7 @@ def _legend(found: DeviceMap, chosen: Filter) -> Html:
     items += [tag("li", f"and {more} more")] if more > 0 else []
     marks = [
         tag("li", tag("span", "", class_=f"swatch {name}"), text)
-        for name, text in (("idle", "idle"), ("unknown", "unknown"), ("tainted", "tainted"))
+        for name, text in (("idle", "free"), ("unknown", "unavailable"), ("tainted", "tainted"))
     ]
     return tag("section", tag("h2", "Who has what", id="legend"), tag("ul", items, marks, class_="legend"))
 
@@ -133,14 +131,14 @@ def _card(card: Card, place: Place, many: bool) -> Html:
 
 def _parts(card: Card, place: Place) -> Iterator[Html]:
     if not card.parts:
-        yield tag("span", "unknown" if place.state else "idle", class_=f"part w-{_WIDTHS}")
+        yield tag("span", "unavailable" if place.state else "free", class_=f"part w-{_WIDTHS}")
         return
     for part in card.parts[:_MOST_PARTS]:
         yield _part(part)
     if len(card.parts) > _MOST_PARTS:
         yield tag("span", f"+{len(card.parts) - _MOST_PARTS}", class_="part w-1")
-    if card.idle:
-        yield tag("span", "idle", class_=f"part rest w-{_width(card.idle)}")
+    if card.free:
+        yield tag("span", "free", class_=f"part rest w-{_width(card.free)}")
 
 
 def _part(part: Part) -> Html:

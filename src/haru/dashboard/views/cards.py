@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from haru.dashboard.views.workloads import Owners, Workload
 from haru.engine.dra import Device, PoolUse
+from haru.explain.card_counts import WHOLE, CardCounts
 from haru.explain.cards import Layout, share_consumed, share_of_card, something_fits
+
+ONE_FREE = CardCounts(free=WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +24,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card at one moment. `idle` is the fraction that can still be allocated, about; 0 if nothing fits."""
+    """A card at one moment. `free` is the fraction that can still be allocated, about; 0 if nothing fits.
+
+    `counts` are its parts by the words of `haru top`.
+    """
 
     name: str
     product: str
     parts: tuple[Part, ...]
-    idle: float
+    free: float
     taints: tuple[str, ...] = ()
+    counts: CardCounts = ONE_FREE
 
     @property
     def look(self) -> tuple[object, ...]:
         """What a page shows of it, without names: cards of equal looks share a row."""
-        return self.product, self.taints, self.idle, tuple((part.owners, part.share) for part in self.parts)
+        return self.product, self.taints, self.free, tuple((part.owners, part.share) for part in self.parts)
 
 
 def card_at(layout: Layout, use: PoolUse, owners: Owners) -> Card:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from haru.dashboard.views.cards import Card, Part, card_at
+from haru.dashboard.views.cards import ONE_FREE, Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
 from haru.engine import Snapshot
 from haru.engine.state import NodeInfo
+from haru.explain.card_counts import WHOLE, CardCounts, CardPartition
 from haru.explain.cards import Layouts, PoolLayout
 from haru.kube.meta import get_condition
 
@@ -38,16 +39,17 @@ class Place:
         return self.is_node, self.state, self.cordoned, self.taints, tuple(cards)
 
 
+NO_CARDS = CardCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Cards by state. A card with any held part counts as taken; a tainted one counts as tainted, too."""
+    """Cards by the words of `haru top`; those with a taint are counted besides."""
 
     nodes: int = 0
     cards: int = 0
-    taken: int = 0
-    idle: int = 0
-    unknown: int = 0
     tainted: int = 0
+    counts: CardCounts = NO_CARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,11 @@ def device_map(snapshot: Snapshot, layouts: Layouts, chosen: Filter = EVERYTHING
 
 def _places(snapshot: Snapshot, layouts: Layouts, owners: Owners) -> Iterator[Place]:
     cards: dict[str, list[Card]] = {}
+    partition = CardPartition(snapshot)
     incomplete: set[str] = set()
     for pool in layouts.of(snapshot.devices.pools):
         elsewhere: list[Card] = []
-        for node, card in _cards_of(snapshot, pool, owners):
+        for node, card in _cards_of(snapshot, pool, owners, partition):
             (cards.setdefault(node, []) if node else elsewhere).append(card)
             if not pool.whole:
                 incomplete.add(node)
@@ -97,21 +100,25 @@ def _places(snapshot: Snapshot, layouts: Layouts, owners: Owners) -> Iterator[Pl
         yield Place((name,), _in_order(left), "no such node")
 
 
-def _cards_of(snapshot: Snapshot, pool: PoolLayout, owners: Owners) -> Iterator[tuple[str, Card]]:
+def _cards_of(
+    snapshot: Snapshot, pool: PoolLayout, owners: Owners, partition: CardPartition
+) -> Iterator[tuple[str, Card]]:
     use = snapshot.allocated.use(pool.pool.key)
     for layout in pool.cards:
-        yield layout.node, card_at(layout, use, owners)
+        yield layout.node, replace(card_at(layout, use, owners), counts=partition.counts(layout, pool))
 
 
 def _counted(info: NodeInfo) -> Iterator[Card]:
     """List the devices of device plugins: a number of them without names."""
+    closed = bool(_state(info)) or info.spec.unschedulable
     for resource, count in sorted(info.spec.allocatable.items()):
         if "/" not in resource or not 0 < count <= _MOST_COUNTED:
             continue
         users = [workload(pod) for pod in info.pods.values() for _ in range(pod.usage.get(resource, 0))]
         for number in range(count):
             parts = (Part(resource, (users[number],), 1.0),) if number < len(users) else ()
-            yield Card(f"{number + 1} of {count}", resource, parts, 0.0 if parts else 1.0)
+            counts = CardCounts(unmeasured=WHOLE) if parts else CardCounts(unavailable=WHOLE) if closed else ONE_FREE
+            yield Card(f"{number + 1} of {count}", resource, parts, 0.0 if parts else 1.0, counts=counts)
 
 
 def _state(info: NodeInfo) -> str:
@@ -160,14 +167,10 @@ def _natural(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def _totals(places: Sequence[Place]) -> Totals:
-    cards = [(card, place) for place in places for card in place.cards]
-    taken = sum(bool(card.parts) for card, _ in cards)
-    unknown = sum(bool(place.state) and not card.parts for card, place in cards)
+    cards = [card for place in places for card in place.cards]
     return Totals(
         nodes=sum(place.is_node for place in places),
         cards=len(cards),
-        taken=taken,
-        idle=len(cards) - taken - unknown,
-        unknown=unknown,
-        tainted=sum(bool(card.taints) for card, _ in cards),
+        tainted=sum(bool(card.taints) for card in cards),
+        counts=sum((card.counts for card in cards), CardCounts()),
     )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
-from haru.engine.state import Obj, PodInfo
+from haru.engine.state import PodInfo
 from haru.explain.entry import SubjectKind
 from haru.explain.results import Explanation
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 
 Subject = tuple[SubjectKind, Obj]
 

@@ -9,12 +9,12 @@ from haru.dashboard.views.queue import created_at, is_waiting, pods_of, subject
 from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
-from haru.engine.state import Obj, PodInfo
+from haru.engine.state import PodInfo
 from haru.explain.diagnosis import held_by, since_of
 from haru.explain.entry import explain
 from haru.explain.explanation import HeldClaim
 from haru.explain.results import Explanation
-from haru.kube.meta import uid_of
+from haru.kube.meta import Obj, uid_of
 
 _MOST_PODS = 200
 _SIGNS = ("FailedCreate", "Scheduled", "FailedScheduling")

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
+
 _CREATED = "Created"
 
 

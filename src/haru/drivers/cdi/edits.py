@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from haru.errors import InputError
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 _VENDOR: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")

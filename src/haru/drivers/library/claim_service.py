@@ -23,10 +23,9 @@ from haru.drivers.library.errors import ClaimChanged, ClaimError, ClaimUnreadabl
 from haru.drivers.library.metadata import MetadataFiles
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import uid_of
+from haru.kube.meta import Obj, uid_of
 from haru.proto import dra_pb2 as dra
 
-Obj = dict[str, Any]
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 STEP_SECONDS: Final = 40.0
 """How long a driver may take for a claim: the kubelet waits 45 s for the whole call."""

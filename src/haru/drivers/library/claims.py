@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from haru.drivers.cdi.edits import Edits
 from haru.drivers.checkpoint import Checkpoint
 from haru.drivers.library.errors import ClaimChanged
-from haru.kube.meta import annotations_of, key_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, annotations_of, key_of, name_of, namespace_of, uid_of
 
-Obj = dict[str, Any]
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 
 

@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from haru.kube.meta import Obj
 from haru.proto import dra_pb2 as dra
 
-Obj = dict[str, Any]
 REPORT_SECONDS: Final = 10.0
 """Between two reports without a change; a report holds 30 s unless it says otherwise."""
 STATES: Final = {"Unknown": dra.UNKNOWN, "Healthy": dra.HEALTHY, "Unhealthy": dra.UNHEALTHY}

@@ -10,15 +10,15 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from haru.drivers.cdi.edits import Edits, Mount, Spec
 from haru.drivers.library.claims import ClaimToPrepare, ReadyDevice
 from haru.files import write_whole
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 GROUP: Final = "metadata.resource.k8s.io"
 VERSIONS: Final = ("v1alpha1",)
 """Those that are written, the newest first."""

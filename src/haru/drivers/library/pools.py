@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from haru.kube.meta import Obj
 from haru.kube.names import short_hash
 
-Obj = dict[str, Any]
 Taints = Mapping[str, Sequence[Obj]]
 """Device name -> taints that its health adds."""
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.drivers.library import pools
 from haru.drivers.library.pools import Pool, Taints
-from haru.drivers.slice_publishing import Publication, is_same, plan
-from haru.kube.errors import StatusError
+from haru.drivers.slice_publishing import Publication, delete_slice, is_same, plan
 from haru.kube.kinds import known_kind
-from haru.kube.meta import name_of, uid_of
+from haru.kube.meta import Obj, name_of
 
-Obj = dict[str, Any]
 SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 FOREIGN_SECONDS: Final = 30.0
 """How long somebody else's change of a slice stays."""
@@ -88,7 +86,7 @@ class SlicePublisher:
         """Delete all slices: the driver leaves for good."""
         self._pools = {}
         for obj in self._mine():
-            await self._delete(obj)
+            await delete_slice(self._client, self._slices, obj)
 
     def _mine(self) -> list[Obj]:
         return [obj for obj in self._slices.store.values() if self._is_mine(obj)]
@@ -124,7 +122,7 @@ class SlicePublisher:
         if pool is None:
             self._written.pop(name, None)
             for obj in stored:
-                await self._delete(obj)
+                await delete_slice(self._client, self._slices, obj)
             return
         if self._is_written(name) and self._is_written_as(name):
             return
@@ -140,7 +138,7 @@ class SlicePublisher:
         for obj in wanted.update:
             self._check(obj, await self._client.update(SLICES, obj))
         for obj in wanted.delete:
-            await self._delete(obj)
+            await delete_slice(self._client, self._slices, obj)
 
     def _check(self, sent: Obj, answer: Obj) -> None:
         self._slices.observe(answer)
@@ -148,12 +146,3 @@ class SlicePublisher:
             _LOG.warning(
                 "the server did not store all of ResourceSlice %s: are the gates of its fields on there?", name_of(sent)
             )
-
-    async def _delete(self, obj: Obj) -> None:
-        try:
-            answer = await self._client.delete(SLICES, name_of(obj), uid=uid_of(obj))
-        except StatusError as error:
-            if error.code != 404:
-                raise
-        else:
-            self._slices.observe_deleted(obj, answer)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from haru.drivers.library.pools import MAX_COUNTER_SETS, MAX_DEVICES, Pool, Slice
 from haru.drivers.nvidia.nvml import CardFacts, Instance, InstanceProfile, Nvml, SystemFacts
 from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 
-Obj = dict[str, Any]
 _FIXED_MODE: Final = ("Ampere",)
 """Architectures whose cards need a reset to turn MIG on or off."""
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 from haru.drivers.library import Allocated, ConfigError
 from haru.kube.quantity import parse_quantity
 
-Obj = dict[str, Any]
 GROUP: Final = "resource.nvidia.com/v1beta1"
 KINDS: Final = {"GpuConfig": False, "MigDeviceConfig": True}
 INTERVALS: Final = ("Default", "Short", "Medium", "Long")

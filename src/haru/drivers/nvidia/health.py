@@ -11,14 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from haru.drivers.library import DriverServer, Health
 from haru.drivers.nvidia.cards import Inventory
 from haru.drivers.nvidia.nvml import GPU_LOST, Event, NvmlError, Readings
 from haru.drivers.nvidia.partitions import Partitions
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 _LOG = logging.getLogger("haru.driver")
 HARMLESS: Final = frozenset((13, 31, 43, 45, 68, 109))
 DOMAIN: Final = "gpu.nvidia.com"

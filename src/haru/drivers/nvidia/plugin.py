@@ -21,7 +21,6 @@ from haru.drivers.nvidia.nvml import NvmlError
 from haru.drivers.nvidia.partitions import Partitions
 from haru.drivers.nvidia.sharing import SharingManager
 
-Obj = dict[str, Any]
 _LOG = logging.getLogger("haru.driver")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,10 @@ from haru.drivers.nvidia.partitions import Partitions
 from haru.drivers.nvidia.plugin import NvidiaCards
 from haru.drivers.nvidia.sharing import Commands, SharingManager, run_command
 from haru.drivers.nvidia.usage import SECONDS, Usage
-from haru.drivers.simulated.process import install_classes, node_of, withdraw
+from haru.drivers.simulated.process import node_of, publish, withdraw
 from haru.drivers.stop import unless_stopped
 from haru.errors import InputError
+from haru.event_loop import stop_event
 from haru.kube.meta import uid_of
 
 _LOG = logging.getLogger("haru.driver")
@@ -88,9 +88,7 @@ def assemble(nvml: Nvml, options: NvidiaOptions, data: Path) -> tuple[Inventory,
 
 async def run_nvidia(client: ApiClient, nvml: Nvml, options: NvidiaOptions) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status. Raises `HaruError`."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     node = await node_of(client, options.node_name, stop)
     if node is not None:
         await serve(client, nvml, options, uid_of(node), stop)
@@ -127,16 +125,11 @@ async def serve(
         if options.usage_seconds:
             usage = Usage(nvml, inventory, client, server.preparer, options.usage_seconds)
             tasks.append(asyncio.create_task(usage.run()))
-        await unless_stopped(_publish(client, server), stop)
+        await unless_stopped(publish(client, server), stop)
         if not stop.is_set():
             print(f"haru driver {DOMAIN} is ready at {told.socket} with {len(inventory.parts)} devices", flush=True)
             await _until(stop, tasks)
         await withdraw(server, options.keep_slices)
-
-
-async def _publish(client: ApiClient, server: DriverServer) -> None:
-    await install_classes(client)
-    await server.wait_published()
 
 
 async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:

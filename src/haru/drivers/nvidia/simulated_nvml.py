@@ -31,7 +31,6 @@ from haru.drivers.nvidia.nvml import (
     SystemFacts,
 )
 from haru.drivers.nvidia.recording import RecordedCard, Recording
-from haru.drivers.simulated.geometry import Placement
 from haru.drivers.simulated.profiles import Card, Profile
 from haru.drivers.simulated.slices import resource_slices
 
@@ -200,7 +199,7 @@ class SimulatedNvml:
             raise NvmlError(INSUFFICIENT_RESOURCES, "Insufficient Resources")
         used = {each.id for each in card.instances}
         number = next(n for n in range(1, 1 + len(used) + 1) if n not in used)
-        return Instance(number, profile, start, _size(wanted))
+        return Instance(number, profile, start, wanted.partition.size)
 
     def create_compute_instance(self, uuid: str, instance: int) -> Instance:
         """Make the compute instance."""
@@ -260,10 +259,6 @@ class SimulatedNvml:
             if uuid not in self._cards:
                 raise NvmlError(NOT_FOUND, "Not Found")
             yield self._cards[uuid]
-
-
-def _size(placement: Placement) -> int:
-    return placement.partition.size
 
 
 def _find(card: RecordedCard, instance: int) -> tuple[int, Instance]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.drivers.library import Entry
@@ -19,9 +19,8 @@ from haru.drivers.nvidia.health import DOMAIN
 from haru.drivers.nvidia.nvml import Nvml, NvmlError
 from haru.kube.device_usage import UTILIZATION_KEY
 from haru.kube.errors import StatusError
-from haru.kube.meta import uid_of
+from haru.kube.meta import Obj, uid_of
 
-Obj = dict[str, Any]
 _LOG = logging.getLogger("haru.driver")
 SECONDS: Final = 30.0
 STEP_PERCENT: Final = 5

@@ -13,8 +13,6 @@ from haru.drivers.simulated.objects import PROFILE_LABEL, PROFILE_SPEC, profile_
 from haru.drivers.simulated.profiles import Profile, ProfileError, described_profile, load_profile
 from haru.kube.meta import annotations_of, labels_of
 
-Obj = dict[str, Any]
-
 UNKNOWN_PROFILE: Final = "UnknownProfile"
 """The reason of the event about a node whose profile cannot be found."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer, metadata_informer
+from haru.client.informer import Informer, Selection, metadata_informer
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
@@ -23,12 +23,10 @@ from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
 from haru.drivers.simulated.profiles import NVIDIA_DRIVER, Profile, ProfileError
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
-from haru.drivers.slice_publishing import Publication, plan
+from haru.drivers.slice_publishing import Publication, delete_slice, plan
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import annotations_of, labels_of, name_of, uid_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, annotations_of, labels_of, name_of, uid_of
 
 COMPONENT: Final = "simulated-driver"
 DRIVERS: Final = (NVIDIA_DRIVER, "tpu.google.com")
@@ -95,6 +93,7 @@ class SimulatedDriver:
         recorder: EventRecorder | None = None,
         clock: Clock = SYSTEM,
         resync_seconds: float = 30.0,
+        selector: str = "",
     ) -> None:
         self._client = client
         self._slim = client.metadata_only()
@@ -109,7 +108,7 @@ class SimulatedDriver:
         self.ready = asyncio.Event()
         self.revision = 0
         """The newest revision of a slice that was written or found."""
-        self._nodes = Informer(client, NODES)
+        self._nodes = Informer(client, NODES, Selection(label_selector=selector))
         self._nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         # Slices are large and their writer knows what is in them: their versions say whether it is still so.
         self._slices = metadata_informer(client, SLICES)
@@ -249,7 +248,7 @@ class SimulatedDriver:
         for obj in wanted.update:
             self._observe(await self._slim.update(SLICES, obj), versions)
         for obj in wanted.delete:
-            await self._delete(obj)
+            await delete_slice(self._client, self._slices, obj)
             del versions[name_of(obj)]
 
     def _observe(self, answer: Obj, versions: dict[str, str]) -> None:
@@ -261,15 +260,6 @@ class SimulatedDriver:
         self._unpublished.discard(name)
         if not self._unpublished and self._slices.has_synced:
             self.ready.set()
-
-    async def _delete(self, obj: Obj) -> None:
-        try:
-            answer = await self._client.delete(SLICES, name_of(obj), uid=uid_of(obj))
-        except StatusError as error:
-            if error.code != 404:
-                raise
-        else:
-            self._slices.observe_deleted(obj, answer)
 
     def _taints(self, node: Obj, profile: Profile, stored: Sequence[Obj]) -> dict[str, list[Obj]]:
         name = name_of(node)

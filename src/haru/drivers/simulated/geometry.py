@@ -23,7 +23,6 @@ CAPACITIES: Final = (
 )
 """The dimensions that the driver publishes; memory in MiB here."""
 
-_NAME: Final = re.compile(r"gpu-(\d+)-mig-(.+)-(\d+)-(\d+)")
 _CAMEL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
@@ -65,21 +64,6 @@ class Placement(NamedTuple):
         """The name its driver gives the device."""
         profile = re.sub("[^a-z0-9]", "-", self.partition.profile.lower().replace(".", ""))
         return f"gpu-{minor}-mig-{profile}-{self.partition.instance_profile}-{self.start}"
-
-
-class DeviceName(NamedTuple):
-    """What a partition's device name says."""
-
-    minor: int
-    profile: str
-    instance_profile: int
-    start: int
-
-
-def parse_device_name(name: str) -> DeviceName | None:
-    """The parts of a partition's name (the profile as it stands there); None for other devices."""
-    parts = _NAME.fullmatch(name)
-    return DeviceName(int(parts[1]), parts[2], int(parts[3]), int(parts[4])) if parts else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from haru.drivers.simulated.profiles import Profile
+from haru.kube.meta import Obj
 from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
-
-Obj = dict[str, Any]
 
 PROFILE_LABEL: Final = "simulated.haru.dev/profile"
 PROFILE_SPEC: Final = "simulated.haru.dev/profile-spec"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -33,7 +33,6 @@ from haru.drivers.simulated.slices import resource_slices, taints_of
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints
 from haru.files import write_whole
 
-Obj = dict[str, Any]
 HEALTH_ANNOTATION: Final = "simulated.haru.dev/device-health"
 CONTAINER_DIRECTORY: Final = "/dev/haru"
 GROUP: Final = "simulated.haru.dev/v1alpha1"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
@@ -18,10 +17,10 @@ from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
 from haru.drivers.simulated.profiles import Profile
 from haru.drivers.stop import unless_stopped
 from haru.errors import ClusterError
+from haru.event_loop import stop_event
 from haru.kube.errors import StatusError
-from haru.kube.meta import annotations_of, uid_of
+from haru.kube.meta import Obj, annotations_of, uid_of
 
-Obj = dict[str, Any]
 _LOG = logging.getLogger("haru.driver")
 _RETRY_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 5.0
@@ -43,9 +42,7 @@ class SimulatedOptions:
 
 async def run_simulated(client: ApiClient, options: SimulatedOptions) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status. Raises `HaruError`."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     node = await node_of(client, options.node_name, stop)
     if node is not None:
         await _serve(client, options, node, stop)
@@ -67,7 +64,7 @@ async def _serve(client: ApiClient, options: SimulatedOptions, node: Obj, stop: 
     server = DriverServer(SimulatedCards(pool, told.data / "devices"), client, told)
     async with server:
         await server.declare({options.node_name: pool})
-        await unless_stopped(_publish(client, server), stop)
+        await unless_stopped(publish(client, server), stop)
         if stop.is_set():
             await withdraw(server, options.keep_slices)
             return
@@ -79,7 +76,8 @@ async def _serve(client: ApiClient, options: SimulatedOptions, node: Obj, stop: 
         await withdraw(server, options.keep_slices)
 
 
-async def _publish(client: ApiClient, server: DriverServer) -> None:
+async def publish(client: ApiClient, server: DriverServer) -> None:
+    """Make the device classes, and wait until the slices are written."""
     await install_classes(client)
     await server.wait_published()
 

@@ -19,10 +19,10 @@ from typing import Any, Final, Literal
 
 from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
 from haru.kube import yaml
+from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_subdomain, is_extended_resource_name
 from haru.kube.quantity import parse_quantity
 
-Obj = dict[str, Any]
 Layout = Literal["cards", "mig", "mig-balanced", "shared", "plugin"]
 
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from haru.drivers.simulated.geometry import Placement
 from haru.drivers.simulated.profiles import Card, Profile
+from haru.kube.meta import Obj
 from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
 
-Obj = dict[str, Any]
 Taints = Mapping[str, Sequence[Obj]]
 """Device name -> its taints; a partition has those of its card too."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from haru.kube.meta import Obj
 from haru.kube.names import is_label_value, is_qualified_name
-
-Obj = dict[str, Any]
 
 TAINTS_ANNOTATION: Final = "simulated.haru.dev/device-taints"
 EFFECTS: Final = ("None", "NoSchedule", "NoExecute")

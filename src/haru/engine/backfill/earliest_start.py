@@ -28,10 +28,10 @@ from haru.engine.preemption.nominated_placements import with_nominated_pods
 from haru.engine.preemption.podgroup_preemption import Search, Victims, after_pending_evictions, quorum_is_met
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.deadlines import latest_end
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 _TOPIC = "ends of running pods"
 

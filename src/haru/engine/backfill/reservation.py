@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.engine.state.decision import GroupKey, Obj, PodKey
+from haru.engine.state.decision import GroupKey, PodKey
 from haru.engine.state.pending_reservations import Nomination
+from haru.kube.meta import Obj
 
 CONDITION = "haru.dev/Reserved"
 """The condition of the PodGroup or pod that places are reserved for."""

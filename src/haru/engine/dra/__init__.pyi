@@ -16,6 +16,10 @@ from .diagnosis.reasons import NodeFunnel as NodeFunnel
 from .diagnosis.reasons import RequestFunnel as RequestFunnel
 from .diagnosis.reasons import Stage as Stage
 from .diagnosis.reasons import StageName as StageName
+from .double_allocations import DoubleAllocation as DoubleAllocation
+from .double_allocations import all_double_allocations as all_double_allocations
+from .double_allocations import allocated_devices as allocated_devices
+from .double_allocations import double_allocations as double_allocations
 from .errors import AllocationError as AllocationError
 from .errors import GaveUp as GaveUp
 from .extended_resources import ANNOTATION as ANNOTATION
@@ -26,13 +30,12 @@ from .model.claims import Claim as Claim
 from .model.claims import Request as Request
 from .model.claims import SubRequest as SubRequest
 from .model.claims import decode_claims as decode_claims
-from .model.decode import decode_class as decode_class
-from .model.decode import decode_slice as decode_slice
+from .model.claims import decode_class as decode_class
+from .model.interning import decode_slice as decode_slice
 from .model.model import Device as Device
 from .model.model import DeviceId as DeviceId
 from .model.model import Features as Features
 from .model.model import NodeView as NodeView
-from .model.model import Obj as Obj
 from .model.model import Placement as Placement
 from .model.model import PoolKey as PoolKey
 from .model.model import Shape as Shape
@@ -44,7 +47,6 @@ from .pools.inventory import DeviceSnapshot as DeviceSnapshot
 from .pools.inventory import Inventory as Inventory
 from .pools.pools import Pool as Pool
 from .pools.pools import PoolView as PoolView
-from .scoring.prioritized_list import prioritized_score as prioritized_score
 from .selectors.compiled_selectors import Selection as Selection
 from .selectors.compiled_selectors import compile_selectors as compile_selectors
 from .selectors.compiled_selectors import compiled_selector_of as compiled_selector_of

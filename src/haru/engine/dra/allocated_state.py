@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from haru.engine.dra.bucketed_map import Bucketed, Seen
-from haru.engine.dra.model.model import DeviceId, Obj, PoolKey
+from haru.engine.dra.model.model import DeviceId, PoolKey
 from haru.engine.dra.model.quantities import amount
 from haru.engine.state.cow_map import Computed
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,10 @@ class AllocatedState:
     def holders(self, device: DeviceId) -> tuple[str, ...]:
         """The claims that hold a device or shares of it."""
         return self.use(PoolKey(device.driver, device.pool)).holders(device.device)
+
+    def held_devices(self) -> set[DeviceId]:
+        """Every device that is taken whole or in shares."""
+        return {DeviceId(*pool, name) for pool, use in self._pools.items() for name in use.names()}
 
     @property
     def devices(self) -> dict[DeviceId, str]:

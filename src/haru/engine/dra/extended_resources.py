@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from haru.engine.state.decision import Obj, PodKey
+from haru.engine.state.decision import PodKey
 from haru.engine.state.pod_info import amount_of
-from haru.kube.meta import annotations_of, controller_of
+from haru.kube.meta import Obj, annotations_of, controller_of
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"

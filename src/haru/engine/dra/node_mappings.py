@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.dra.model.model import NodeMapping, Obj, PoolKey
+from haru.engine.dra.model.model import NodeMapping, PoolKey
 from haru.engine.dra.pools.inventory import DeviceSnapshot
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 
 _NANO = 10**9

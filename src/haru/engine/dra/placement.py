@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.dra.model.model import Device, NodeView, Obj, Placement, Slice
+from haru.engine.dra.model.model import Device, NodeView, Placement, Slice
+from haru.kube.meta import Obj
 from haru.kube.selectors import node_selector_matches
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")

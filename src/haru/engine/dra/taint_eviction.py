@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.engine.dra.model.model import DeviceId, Obj, Taint
+from haru.engine.dra.model.model import DeviceId, Taint
 from haru.engine.dra.taints import decode_taint_rule, decode_toleration
-from haru.kube.meta import name_of
+from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
 
 NO_EXECUTE = "NoExecute"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from haru.engine.dra.model import decode_fields
-from haru.engine.dra.model.model import DeviceId, Obj, PoolKey, Taint
+from haru.engine.dra.model.model import DeviceId, PoolKey, Taint
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)

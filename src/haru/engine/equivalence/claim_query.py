@@ -13,11 +13,12 @@ from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
-from haru.engine.dra.model.model import Features, Obj
+from haru.engine.dra.model.model import Features
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
+from haru.kube.meta import Obj
 
 Refusal = DoesNotFit | AllocationError | GaveUp
 Answer = Solution | Refusal

@@ -6,13 +6,38 @@ by identity what differs from the last one (`cow_map.differing`, `AllocatedState
 cached result is right for any snapshot, also for a hypothetical one, and the engine decides the same with `NoCache`.
 
 Several threads may look up and add entries. An entry that follows the cluster is for one thread at a time.
+What a value knows of itself it keeps itself (`cached_property`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:
+        """A property that is computed once and kept in the instance's `__dict__`.
+
+        It does without the lock that Python 3.11's takes: pods and nodes are read by one thread at a time.
+        """
+
+        def __init__(self, compute: Any) -> None:
+            self._compute = compute
+            self.__doc__ = compute.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._compute(instance)
+            return value
+
 
 T = TypeVar("T")
 

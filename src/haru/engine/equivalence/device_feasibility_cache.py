@@ -17,9 +17,9 @@ from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.node_class_index import NodeClassIndex
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, classified_nodes_of
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
+from haru.kube.meta import Obj
 
 Answer = Solution | DoesNotFit | AllocationError | GaveUp
 _MOST_CHANGES = 20_000

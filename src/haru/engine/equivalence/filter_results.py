@@ -18,26 +18,31 @@ from functools import partial
 from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
-from haru.engine.dra.scoring.prioritized_list import chosen_score
 from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
-from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
+from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility, ScoreIndex
 from haru.engine.equivalence.prefilter_state import PodSignature, PreFilterState, SharedPreFilterState
-from haru.engine.equivalence.score_index import ScoreIndex
-from haru.engine.framework.filter_plan import FilterPlan
+from haru.engine.framework.interfaces import FilterFailure
+from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
-from haru.engine.framework.status import FilterFailure
-from haru.engine.plugins.dynamicresources.node_allocatable import insufficient_node_resources, node_allocatable_use
+from haru.engine.plugins.dynamicresources.plugin import chosen_score, insufficient_node_resources, node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
-from haru.engine.plugins.haruexpected.score import card_requests_of
-from haru.engine.podgroup.filter_node import Decoder, allocate_on, filters_for_all_passes, preference, unavailable
-from haru.engine.state.change_cursor import ChangeCursor, present_node
-from haru.engine.state.decision import Obj
+from haru.engine.plugins.haruexpected.plugin import card_requests_of
+from haru.engine.plugins.registry import PRE_FILTER_PLUGINS
+from haru.engine.podgroup.filter_node import (
+    Decoder,
+    FilterPlan,
+    allocate_on,
+    filters_for_all_passes,
+    preference,
+    unavailable,
+)
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay, present_node
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.snapshot import NodeEquivalenceClass
+from haru.kube.meta import Obj
 
 _NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
@@ -66,6 +71,7 @@ class FilterResultCache:
         self._decoder = Decoder(overlay, options)
         self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
         self._last_failure: tuple[DoesNotFit, Sequence[FilterFailure]] | None = None
+        self._recorder = options.recorder
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
         """Return which nodes take a pod now. Raises AllocationError if the attempt must be aborted."""
@@ -80,13 +86,26 @@ class FilterResultCache:
             lambda: self._new_feasibility(shared, signature, demand, later_passes),
             max(1, _MAX_RESULTS // max(1, len(self._nodes))),
         )
-        if feasibility.plan.rejection is None:
-            try:
-                self._refresh(feasibility, pod, demand)
-            except AllocationError:
-                feasibility.cursor = ChangeCursor()  # some nodes have not been filtered: filter all the next time
-                raise
+        recorder, rejected = self._recorder, feasibility.plan.rejection is not None
+        if recorder is not None:
+            recorder.uses(feasibility.plan)
+            recorder.lap("PreFilter", "UnschedulableAndUnresolvable" if rejected else "Success")
+        if rejected:
+            return feasibility
+        try:
+            self._refresh(feasibility, pod, demand)
+        except AllocationError:
+            feasibility.cursor = ChangeCursor()  # some nodes have not been filtered: filter all the next time
+            if recorder is not None:
+                recorder.lap("Filter", "Error")
+            raise
+        if recorder is not None:
+            recorder.lap("Filter")
         return feasibility
+
+    def _check(self, plan: FilterPlan, node: NodeInfo) -> Sequence[FilterFailure]:
+        recorder = self._recorder
+        return plan.check(node) if recorder is None or not recorder.timed else plan.check_timed(node, recorder)
 
     def allocations(self, demand: DeviceDemand, name: str, candidate: FeasibleNode) -> Sequence[Obj]:
         """Return the allocations on a feasible node. Raises AllocationError."""
@@ -165,17 +184,31 @@ class FilterResultCache:
         needs_devices = bool(demand.uses or demand.extended)
         wide = frozenset[str]() if needs_devices else shared.wide(self._overlay, (c.key for c in signature.hard))
         wanted = card_requests_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
-        prefilter = PreFilterState(shared, signature, wide, wanted)
+        prefilter = PreFilterState(shared, signature, wide, wanted, self._overlay.snapshot)
+        if self._recorder is not None:
+            self._recorder.evaluations.update((name, "PreScore") for name in prefilter.scoring_plugins)
         ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
         plan = self._plan(signature.pod, demand, prefilter)
         return NodeFeasibility(plan, prefilter, ranking, later_passes=later_passes)
 
     def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState) -> FilterPlan:
-        sole_use, key = prefilter.sole_use, (pod.shape, demand.backed)
-        compute = partial(filters_for_all_passes, self._overlay, pod, demand, self._options, sole_use)
-        if sole_use is not None:
-            return compute()  # whether its claims are in use is a rule of this pod alone
+        sole_use, late, key = prefilter.sole_use, prefilter.late_binding, (pod.shape, demand.backed)
+        compute = partial(filters_for_all_passes, self._overlay, pod, demand, self._options, sole_use, late)
+        if self._recorder is not None:
+            compute = partial(self._made_plan, compute, self._recorder)
+        if sole_use is not None or late is not None:
+            return compute()  # whether its claims are in use, or can be bound, is a rule of this pod alone
         return self._attempt_cache.get_or_compute("filter plans", key, compute)
+
+    def _made_plan(self, compute: Callable[[], FilterPlan], recorder: MetricsRecorder) -> FilterPlan:
+        """Make a plan and record which plugins ran PreFilter for it."""
+        plan = compute()
+        for plugin in PRE_FILTER_PLUGINS:
+            if plugin.name in self._options.profile.filters:
+                recorder.evaluations[plugin.name, "PreFilter"] += 1
+            if plan.rejection is not None and plan.rejection.plugin == plugin.name:
+                break
+        return plan
 
     def _refresh(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
         """Filter again the nodes that have changed, and those for which rules between pods have."""
@@ -253,7 +286,7 @@ class FilterResultCache:
     def _filter_class(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, one: NodeEquivalenceClass, names: Sequence[str]
     ) -> None:
-        failures = feasibility.plan.check(one.first)
+        failures = self._check(feasibility.plan, one.first)
         if not failures and demand.pending:
             self._allocate_for_class(feasibility, demand, one, names)
         elif failures:
@@ -289,7 +322,7 @@ class FilterResultCache:
     def filter_node(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo) -> None:
         """Filter one node and allocate its devices. Raises AllocationError."""
         failures = (
-            feasibility.plan.check(node)
+            self._check(feasibility.plan, node)
             or feasibility.prefilter.check(node)
             or (self._overlay.next_pass is not None and self._failures_in_later_passes(feasibility, node.name))
             or demand.allocated_elsewhere(node)
@@ -369,7 +402,7 @@ class FilterResultCache:
     def _failures_in_later_passes(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
         failures: Sequence[FilterFailure] = ()
         for later in self._overlay.passes[1:] if name in feasibility.differing_nodes else ():
-            failures = failures or feasibility.plan.check(later.node(name))
+            failures = failures or self._check(feasibility.plan, later.node(name))
         for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             failures = failures or prefilter.check(later.node(name))
         return failures

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import EMPTY_USE, AllocatedState, PoolUse
 from haru.engine.dra.model.claims import Claim
-from haru.engine.dra.model.model import Obj
+from haru.engine.dra.pools.device_table import TableSchema
 from haru.engine.dra.pools.inventory import DeviceSnapshot, Inventory
 from haru.engine.dra.pools.pools import Pool, PoolView
-from haru.engine.dra.pools.table_schema import TableSchema
 from haru.engine.dra.selectors.compiled_selectors import Selection
 from haru.engine.dra.selectors.selector_fields import Names, names_read
 from haru.engine.state.cow_map import CowMap, FrozenMap
+from haru.kube.meta import Obj
 
 _MAX_KNOWN = 65_536
 

@@ -1,19 +1,129 @@
-"""Hold the results of filtering and scoring the nodes for the pods of one signature."""
+"""Hold the results of filtering and scoring the nodes for the pods of one signature, and choose among the best.
+
+Source: kube-scheduler's prioritizing (weighted sum of normalised scores, any of the best), as behaviour.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from haru.engine.dra.allocator.allocation import Solution
 from haru.engine.equivalence.prefilter_state import PreFilterState
-from haru.engine.equivalence.score_index import ScoreIndex
-from haru.engine.framework.filter_plan import FilterPlan
-from haru.engine.framework.status import FilterFailure
-from haru.engine.state.change_cursor import ChangeCursor
-from haru.engine.state.decision import Obj, Reason
-from haru.engine.state.overlay import Overlay
+from haru.engine.framework.interfaces import FilterFailure, ScoreKey, Scorer, pick
+from haru.engine.podgroup.filter_node import FilterPlan
+from haru.engine.state.decision import Reason
+from haru.engine.state.overlay import ChangeCursor, Overlay
+from haru.kube.meta import Obj
+
+
+class ScoreIndex:
+    """Nodes by score key. Nodes whose key is `closed` do not take part."""
+
+    def __init__(self, scorers: Sequence[Scorer], closed: Callable[[ScoreKey], bool] | None = None) -> None:
+        self._scorers = scorers
+        self._closed = closed
+        self._key_of: dict[str, ScoreKey] = {}
+        self._members: dict[ScoreKey, list[str]] = {}
+        self._best: list[ScoreKey] | None = None
+
+    def key_of(self, name: str) -> ScoreKey | None:
+        """Return a node's key."""
+        return self._key_of.get(name)
+
+    def put(self, name: str, key: ScoreKey) -> None:
+        """Add a node, or move it."""
+        before = self._key_of.get(name)
+        if before == key:
+            return
+        if before is not None:
+            self.drop(name)
+        self._key_of[name] = key
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = [name]
+            self._best = None
+        else:
+            insort(members, name)
+
+    def put_all(self, names: Sequence[str], key: ScoreKey) -> None:
+        """Add new nodes, in the order of their names."""
+        self._key_of.update(dict.fromkeys(names, key))
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = list(names)
+            self._best = None
+        else:
+            members += names
+            members.sort()
+
+    def drop(self, name: str) -> None:
+        """Remove a node if it is there."""
+        key = self._key_of.pop(name, None)
+        if key is not None:
+            members = self._members[key]
+            del members[bisect_left(members, name)]
+            if not members:
+                del self._members[key]
+                self._best = None
+
+    def takes(self, name: str) -> bool:
+        """Return whether a node takes part."""
+        key = self._key_of.get(name)
+        return key is not None and (self._closed is None or not self._closed(key))
+
+    def __bool__(self) -> bool:
+        return bool(self._members if self._closed is None else self._open())
+
+    def _open(self) -> list[ScoreKey]:
+        return [key for key in self._members if self._closed is None or not self._closed(key)]
+
+    def choose(self, seed: int, salt: str, *, steady: bool = False) -> str:
+        """Return one of the best nodes, all with equal probability; equal seed and salt give the same node.
+
+        `steady`: nothing has changed since the last choice but what was put and dropped, and sizes do not count.
+        """
+        if self._best is None or not steady:
+            totals = self._totals()
+            best = max(totals.values())
+            self._best = [key for key, total in totals.items() if total == best]
+        classes = sorted((self._members[key] for key in self._best), key=lambda m: m[0])
+        number = pick(sum(map(len, classes)), seed, salt)
+        for members in classes:
+            if number < len(members):
+                return members[number]
+            number -= len(members)
+        raise AssertionError("a number below the count of all members is in one of their classes")
+
+    def best_first(self) -> list[str]:
+        """Return all nodes, the best first, equals by name."""
+        totals = self.totals()
+        return sorted(totals, key=lambda name: (-totals[name], name))
+
+    def totals(self) -> dict[str, int]:
+        """Return the nodes' scores; only their differences mean something."""
+        totals = self._totals()
+        return {name: totals[key] for name, key in self._key_of.items() if key in totals}
+
+    def _totals(self) -> dict[ScoreKey, int]:
+        keys = self._open()
+        totals = dict.fromkeys(keys, 0)
+        for place, scorer in enumerate(self._scorers):
+            seen: dict[Hashable, int] = {}
+            for key in keys:
+                seen[key[place]] = seen.get(key[place], 0) + len(self._members[key])
+            if len(seen) == 1:
+                # A part that is equal for all nodes adds the same to all scores.
+                same = scorer.weight * scorer.scores(list(seen), list(seen.values()))[0]
+                for key in keys:
+                    totals[key] += same
+                continue
+            found = dict(zip(seen, scorer.scores(list(seen), list(seen.values())), strict=True))
+            for key in keys:
+                totals[key] += scorer.weight * found[key[place]]
+        return totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import cast
 
 from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.equivalence.score_index import Key
-from haru.engine.framework.interfaces import PASS, NodeFilter, Scorer
+from haru.engine.framework.interfaces import PASS, FilterFailure, NodeFilter, ScoreKey, Scorer
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.status import FilterFailure
-from haru.engine.plugins.haruexpected.score import CardRequest
 from haru.engine.plugins.helper.topology_domains import TopologyDomains
-from haru.engine.plugins.imagelocality.score import ImageStates
 from haru.engine.plugins.interpodaffinity.filter import PodsWithAffinity, TopologyToAffinityTerms
 from haru.engine.plugins.podtopologyspread.filter import (
     HARD,
@@ -28,11 +24,14 @@ from haru.engine.plugins.podtopologyspread.filter import (
 )
 from haru.engine.plugins.podtopologyspread.filter import PLUGIN as SPREADING
 from haru.engine.plugins.registry import SCORE_PLUGINS
-from haru.engine.plugins.score_request import ScoreRequest
+from haru.engine.plugins.score_request import CardRequest, ScoreRequest
+from haru.engine.plugins.volumebinding.late_binding import LateBinding
+from haru.engine.plugins.volumebinding.volume_matcher import late_claims
 from haru.engine.plugins.volumerestrictions.plugin import SoleUse, sole_claims
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.snapshot import Snapshot
 
 _FEW_DOMAINS = 64
 _MAX_LABELS = 1024
@@ -44,9 +43,8 @@ class SharedPreFilterState:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.affine = PodsWithAffinity()
-        self.images = ImageStates()
         self.services = DefaultConstraintSelectors()
-        self._cache = DecisionCache()
+        self.indexes = DecisionCache()
 
     def catch_up(self, overlay: Overlay) -> None:
         """Follow the cluster to this overlay."""
@@ -54,7 +52,7 @@ class SharedPreFilterState:
 
     def domains(self, key: str) -> TopologyDomains:
         """Return the nodes by one label; the caller lets them catch up."""
-        return self._cache.get_or_compute("domains", key, lambda: TopologyDomains(key), _MAX_LABELS)
+        return self.indexes.get_or_compute("domains", key, lambda: TopologyDomains(key), _MAX_LABELS)
 
     def wide(self, overlay: Overlay, keys: Iterable[str]) -> frozenset[str]:
         """Return those of some topology labels that have few values."""
@@ -71,7 +69,8 @@ class SharedPreFilterState:
         snapshot = overlay.snapshot
         hard, soft = (default_constraints(snapshot, pod, self.profile, self.services, when) for when in (HARD, SOFT))
         sole = sole_claims(snapshot, pod) if pod.volume_claims else ()
-        return PodSignature(self, pod, hard, soft, sole)
+        late = late_claims(snapshot, pod) if pod.volume_claims else ()
+        return PodSignature(self, pod, hard, soft, sole, late)
 
 
 class PodSignature:
@@ -84,12 +83,14 @@ class PodSignature:
         hard: tuple[Constraint, ...],
         soft: tuple[Constraint, ...],
         sole: tuple[str, ...],
+        late: tuple[str, ...] = (),
     ) -> None:
         filters, profile = shared.profile.filters, shared.profile
         self.pod = pod
         self.hard = hard if "PodTopologySpread" in filters else ()
         self.soft = soft if profile.weight("PodTopologySpread") else ()
         self.sole = sole if "VolumeRestrictions" in filters else ()
+        self.late = late if "VolumeBinding" in filters else ()
         scores = profile.weight("InterPodAffinity")
         self.has_affinity = bool(("InterPodAffinity" in filters or scores) and (shared.affine or pod.terms))
         seen: tuple[object, ...] = ()
@@ -97,7 +98,8 @@ class PodSignature:
             own = sorted({key for term in pod.terms.near for key in term.label_keys})
             seen = (shared.affine.relevant(pod.labels), tuple(pod.labels.get(key) for key in own))
         matched = tuple(c.selector.matches(pod.labels) for c in self.hard)
-        self.key: Hashable = (self.hard, matched, self.soft, self.has_affinity, seen, self.sole, pod.images)
+        volumes = (self.sole, self.late)
+        self.key: Hashable = (self.hard, matched, self.soft, self.has_affinity, seen, volumes, pod.images)
 
 
 _AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
@@ -107,6 +109,7 @@ class PreFilterState:
     """The rules and scorers for pods of one signature.
 
     `wide`: topology labels with few values. Spreading over them is checked per score key instead of per node.
+    `snapshot` is needed where claims are bound late.
     """
 
     def __init__(
@@ -115,12 +118,14 @@ class PreFilterState:
         signature: PodSignature,
         wide: Collection[str] = (),
         wanted: Sequence[CardRequest] = (),
+        snapshot: Snapshot | None = None,
     ) -> None:
         self._shared = shared
         self._wanted = tuple(wanted)
         self._spread = SpreadRules(signature.pod, signature.hard, wide) if signature.hard else None
         self.spreads_by_key = self._spread is not None and any(c.key in wide for c in signature.hard)
         self._sole = SoleUse(signature.pod, signature.sole) if signature.sole else None
+        self._late = LateBinding(snapshot, signature.late) if signature.late and snapshot is not None else None
         self._affinity: TopologyToAffinityTerms | None = None
         profile = shared.profile
         if signature.has_affinity:
@@ -129,12 +134,14 @@ class PreFilterState:
                 signature.pod, args.hard_weight, ignore_preferred=args.ignore_preferred
             )
         self._refuses = "InterPodAffinity" in profile.filters
-        self._scorers = tuple(self._new_scorers(signature))
+        named = tuple(self._new_scorers(signature))
+        self._scorers = tuple(scorer for _, scorer in named)
+        self.scoring_plugins = tuple(name for name, _ in named)
 
     @property
     def is_node_local(self) -> bool:
         """Return whether a pod on one node changes no result and no score of another."""
-        rules = self._spread, self._sole, self._affinity
+        rules = self._spread, self._sole, self._late, self._affinity
         return all(rule is None for rule in rules) and all(scorer.alone for scorer in self._scorers)
 
     @property
@@ -153,6 +160,11 @@ class PreFilterState:
         return self._sole.check if self._sole is not None else None
 
     @property
+    def late_binding(self) -> NodeFilter | None:
+        """Return the filter for claims that are bound late; the plan checks it in its order."""
+        return self._late.check if self._late is not None else None
+
+    @property
     def scorers(self) -> Sequence[Scorer]:
         """Return the scorers in the order of a key's parts; the first scores devices."""
         return self._scorers
@@ -162,6 +174,9 @@ class PreFilterState:
         found: list[set[str] | None] = []
         if self._sole is not None and self._sole.catch_up(overlay):
             found.append(None)
+        if self._late is not None:
+            pins = self._late.catch_up(overlay)
+            found += [None] if pins is None else [self._nodes(overlay, key, {value}) for key, value in pins]
         if self._spread is not None:
             touched = self._spread.catch_up(overlay)
             found += [self._nodes(overlay, key, values) for key, values in zip(self._spread.keys, touched, strict=True)]
@@ -181,7 +196,7 @@ class PreFilterState:
             failures = self._affinity.check(node)
         return failures
 
-    def is_closed(self, key: Key) -> bool:
+    def is_closed(self, key: ScoreKey) -> bool:
         """Return whether spreading refuses the nodes with this key."""
         return self.spreads_by_key and self._spread is not None and self._spread.full(cast("tuple[str, ...]", key[-1]))
 
@@ -195,21 +210,21 @@ class PreFilterState:
             return self._spread.check(node) or failures
         return failures
 
-    def key(self, node: NodeInfo, devices: int) -> Key:
+    def key(self, node: NodeInfo, devices: int) -> ScoreKey:
         """Return what the scorers see of a node; `devices` is the score of its devices."""
         seen = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
         return (*seen, self._spread.domains_of(node)) if self.spreads_by_key and self._spread is not None else seen
 
-    def _new_scorers(self, signature: PodSignature) -> Iterator[Scorer]:
+    def _new_scorers(self, signature: PodSignature) -> Iterator[tuple[str, Scorer]]:
         """Yield the scorers that can tell nodes apart; one of weight 0 does not count."""
         shared = self._shared
         request = ScoreRequest(
-            signature.pod, shared.profile, signature.soft, self._affinity, self._wanted, shared.images, shared.domains
+            signature.pod, shared.profile, signature.soft, self._affinity, self._wanted, shared.indexes, shared.domains
         )
         for plugin in SCORE_PLUGINS:
             scorer = plugin.scorer(request)
             if scorer is not None:
-                yield scorer
+                yield plugin.name, scorer
 
     def _nodes(self, overlay: Overlay, key: str, values: set[str]) -> set[str]:
         domains = self._shared.domains(key)

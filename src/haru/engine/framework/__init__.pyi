@@ -6,8 +6,10 @@ from .default_plugins import FILTERS as FILTERS
 from .default_plugins import PACKING as PACKING
 from .default_plugins import PLACEMENT_WEIGHTS as PLACEMENT_WEIGHTS
 from .default_plugins import WEIGHTS as WEIGHTS
-from .filter_plan import make_filter_plan as make_filter_plan
+from .default_plugins import DefaultPlugin as DefaultPlugin
+from .interfaces import FilterFailure as FilterFailure
 from .interfaces import FilterRequest as FilterRequest
+from .metrics_recorder import MetricsRecorder as MetricsRecorder
 from .options import PreemptionOptions as PreemptionOptions
 from .options import SchedulerGates as SchedulerGates
 from .options import SearchBudgets as SearchBudgets
@@ -21,4 +23,3 @@ from .profile import FitStrategy as FitStrategy
 from .profile import IgnoredResources as IgnoredResources
 from .profile import InterPodAffinityArgs as InterPodAffinityArgs
 from .profile import Strategy as Strategy
-from .status import FilterFailure as FilterFailure

@@ -35,6 +35,8 @@ class ClusterEvent(Enum):
     """The selector of a Service or of a controller of pods."""
     VOLUME = auto()
     """A volume, a volume claim, or what says where volumes can be attached."""
+    STORAGE = auto()
+    """What says where volumes can be provisioned: a CSIDriver or a CSIStorageCapacity."""
 
 
 NODE_UPDATES = frozenset(

@@ -1,4 +1,7 @@
-"""Declare what the scheduling framework asks of plugins.
+"""Declare what the scheduling framework asks of plugins, and join their refusals into one message.
+
+The grammar is kube-scheduler's: `0/<N> nodes are available: <count> <reason>, ….`, entries sorted as text so that the
+message is the same at every attempt.
 
 Source: kube-scheduler's framework (staging k8s.io/kube-scheduler/framework), as behaviour; the keys of scores are ours.
 """
@@ -6,7 +9,8 @@ Source: kube-scheduler's framework (staging k8s.io/kube-scheduler/framework), as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from zlib import crc32
@@ -14,12 +18,14 @@ from zlib import crc32
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.profile import DEFAULT_PROFILE, Profile
-from haru.engine.framework.status import FilterFailure
 from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import FilterFailure as FilterFailure
+from haru.engine.state.decision import Reason, ReasonType
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
+NO_NODES = "no nodes available to schedule pods"
 MAX_SCORE = 100
 
 
@@ -47,6 +53,8 @@ NodeFilter = Callable[[NodeInfo], Sequence[FilterFailure]]
 """Return why a node is refused for one pod; an empty sequence if it is not."""
 
 PASS: tuple[FilterFailure, ...] = ()
+ScoreKey = tuple[Hashable, ...]
+"""What the scorers of a profile see of a node, in their order."""
 RequestT = TypeVar("RequestT", contravariant=True)
 
 
@@ -56,6 +64,8 @@ class FilterRequest:
 
     `backed`: extended resources that devices may serve instead of the node. `sole_use` refuses nodes while another pod
     uses a ReadWriteOncePod claim of this pod, which depends on all nodes; None if the pod has no such claim.
+    `late_binding` refuses nodes without volumes for claims that are bound late, which depends on the volumes that other
+    members of the decision take; None if the pod has no such claim.
     """
 
     snapshot: Snapshot
@@ -64,6 +74,7 @@ class FilterRequest:
     backed: Collection[str] = ()
     declared_features: bool = True
     sole_use: NodeFilter | None = None
+    late_binding: NodeFilter | None = None
 
 
 class PreFilterResult(NamedTuple):
@@ -160,3 +171,75 @@ class NodeScorer:
         """Return no nodes: only the nodes that changed themselves have new keys."""
         del overlay
         return set()
+
+
+def refuse(
+    plugin: str,
+    type_: ReasonType,
+    message: str,
+    data: Mapping[str, Any] | None = None,
+    *,
+    resolvable: bool = False,
+) -> FilterFailure:
+    """Make a failure with its reason."""
+    return FilterFailure(plugin, Reason(type_, message, data or {}), resolvable)
+
+
+Weighed = Sequence[tuple[Sequence[FilterFailure], int]]
+"""Failures, each with the number of nodes that share it; in the order of their first occurrence."""
+
+
+def weighed(refusals: Collection[Sequence[FilterFailure]]) -> Weighed:
+    """Count equal refusals by identity: nodes of one equivalence class share the object."""
+    counts = Counter(map(id, refusals))
+    said = {id(failures): failures for failures in refusals}
+    return [(said[number], count) for number, count in counts.items()]
+
+
+def unavailable_message(nodes: int, refusals: Weighed) -> str:
+    """Return `0/5 nodes are available: 2 Insufficient cpu, 3 cannot allocate all claims.`"""
+    return _message(nodes, _counts(refusals))
+
+
+def _counts(refusals: Weighed) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for failures, count in refusals:
+        for failure in failures:
+            counts[failure.reason.message] += count
+    return counts
+
+
+def counted_message(nodes: int, texts: Iterable[str]) -> str:
+    """Return the same message from the messages of nodes."""
+    return _message(nodes, Counter(texts))
+
+
+def _message(nodes: int, counts: Mapping[str, int]) -> str:
+    if not nodes:
+        return NO_NODES
+    entries = sorted(f"{count} {message}" for message, count in counts.items())
+    listed = f": {', '.join(entries)}." if entries else "."
+    return f"0/{nodes} nodes are available{listed}"
+
+
+def rejected_message(nodes: int, message: str) -> str:
+    """Return the message for a pod that PreFilter rejected."""
+    return f"0/{nodes} nodes are available: {message}." if nodes else NO_NODES
+
+
+def summed_reasons(refusals: Weighed) -> tuple[Reason, ...]:
+    """Return one reason per message, with the number of nodes that gave it; the most frequent first."""
+    counts = _counts(refusals)
+    first: dict[str, Reason] = {}
+    for failures, _ in refusals:
+        for failure in failures:
+            first.setdefault(failure.reason.message, failure.reason)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(
+        Reason(first[message].type, message, {**first[message].data, "nodes": count}) for message, count in ordered
+    )
+
+
+def rejecting_plugins(refusals: Weighed) -> tuple[str, ...]:
+    """Return the names of the plugins that refused nodes, sorted."""
+    return tuple(sorted({failure.plugin for failures, _ in refusals for failure in failures}))

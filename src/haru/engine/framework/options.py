@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET
 from haru.engine.dra.model.model import Features
+from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.profile import DEFAULT_PROFILE, Profile
 
 
@@ -79,7 +80,7 @@ class Options:
 
     `seed` breaks ties. `now` is the time, in seconds since the epoch: run-time limits and the times of `preemption` are
     measured against it. `profile` has the filters and scores. `new_share_id` makes the identifier of a device share; it
-    is called only for devices that several claims may share.
+    is called only for devices that several claims may share. `recorder` collects what the decision costs.
     """
 
     seed: int = 0
@@ -90,3 +91,4 @@ class Options:
     budgets: SearchBudgets = field(default_factory=SearchBudgets)
     preemption: PreemptionOptions = field(default_factory=PreemptionOptions)
     new_share_id: Callable[[], str] = _no_share_id
+    recorder: MetricsRecorder | None = field(default=None, compare=False, repr=False)

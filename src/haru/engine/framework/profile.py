@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.framework.default_plugins import FILTERS, PLACEMENT_WEIGHTS, WEIGHTS
 from haru.engine.packing_value.value import CARD, ExpectedRequest, PackingValue
-from haru.engine.state.cached_property import cached_property
-from haru.engine.state.decision import Obj
+from haru.kube.meta import Obj
 
 SYSTEM_SPREAD: tuple[Obj, ...] = (
     {"topologyKey": "kubernetes.io/hostname", "maxSkew": 3, "whenUnsatisfiable": "ScheduleAnyway"},
@@ -69,6 +69,7 @@ class Profile:
     (DefaultPreemption). `packing` scores devices: small ones and fragments come before
     whole cards (`haru.engine.dra.scoring`). `expected` is a mix of work, each shape with how often it comes:
     nodes are scored by what they can still take of it (`haru.engine.plugins.haruexpected`), with `expected_weight`.
+    `bind_timeout`: how many seconds the volumes of a pod may take until they are bound (VolumeBinding).
     """
 
     filters: frozenset[str] = FILTERS
@@ -84,6 +85,7 @@ class Profile:
     packing: bool = False
     expected: tuple[tuple[ExpectedRequest, int], ...] = ()
     expected_weight: int = 10
+    bind_timeout: int = 600
 
     def ignores(self, resource: str) -> bool:
         """Return whether NodeResourcesFit ignores a resource; only extended resources can be ignored."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.journal.values import plain
 from haru.engine.state.cache import SchedulerCache
-from haru.engine.state.decision import Obj, PodKey
+from haru.engine.state.decision import PodKey
+from haru.engine.state.partition import Partition
 from haru.engine.state.pending_reservations import Nomination
+from haru.kube.meta import Obj
 
 
 class RecordedCluster(SchedulerCache):
@@ -17,6 +19,11 @@ class RecordedCluster(SchedulerCache):
     def __init__(self, record: Callable[[Obj], None]) -> None:
         super().__init__()
         self._record = record
+
+    def confine(self, partition: Partition) -> None:
+        """Place work in a part of the cluster only."""
+        super().confine(partition)
+        self._record({"partition": partition.as_dict()})
 
     def apply(self, obj: Obj) -> None:
         """Apply a new or changed object."""
@@ -46,12 +53,22 @@ class RecordedCluster(SchedulerCache):
         super().assume_claim(claim, written=written)
         self._record({"assumeClaim": [claim, written]})
 
-    def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
+    def forget_claim(self, path: str, assumed: Obj | None = None) -> bool:
         """Forget an assumed claim, if it is still that one."""
-        known = self._assumed_claims.get(path)
-        super().forget_claim(path, assumed)
-        if self._assumed_claims.get(path) is not known:
+        found = super().forget_claim(path, assumed)
+        if found:
             self._record({"forgetClaim": path})
+        return found
+
+    def assume_volume(self, obj: Obj) -> None:
+        """Count a volume or volume claim as it is about to be written."""
+        super().assume_volume(obj)
+        self._record({"assumeVolume": obj})
+
+    def forget_volume(self, kind: str, path: str) -> None:
+        """Forget an assumed volume or volume claim."""
+        super().forget_volume(kind, path)
+        self._record({"forgetVolume": [kind, path]})
 
     def nominate(self, nominations: Iterable[Nomination]) -> None:
         """Nominate pending pods."""
@@ -71,14 +88,16 @@ class RecordedCluster(SchedulerCache):
 
     def assumed(self) -> Iterator[Obj]:
         """Yield the entries that lead from the objects alone to the present assumptions."""
-        for claim in self._assumed_claims:
+        for claim in self._claims.assumed:
             if claim.before is not None:
                 yield {"assumeClaim": [claim.before, True]}
             yield {"assumeClaim": [claim.obj, claim.written]}
+        for volume in self._assumed_volumes:
+            yield {"assumeVolume": volume}
         for path, (node, claimed) in self._assumed_pods.items():
-            joined = dict(self._pending_reservations.joined_by(path))
+            joined = dict(self._claims.pending_reservations.joined_by(path))
             yield {"assume": [list(self._state.pods[path].key), node, plain(claimed), joined]}
-        for nomination in self.snapshot().nominations.values():
+        for nomination in self.snapshot().pod_index.nominations.values():
             yield {"nominate": plain(nomination)}
         if self._reservation is not None:
             yield {"reserve": plain(self._reservation)}

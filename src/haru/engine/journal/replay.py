@@ -13,7 +13,8 @@ from haru.engine.journal.entries import change, entry_kinds
 from haru.engine.journal.values import decision_value, options_from, profile_from
 from haru.engine.podgroup.podgroup_cycle import decide
 from haru.engine.state.cache import SchedulerCache
-from haru.engine.state.decision import Decision, Obj
+from haru.engine.state.decision import Decision
+from haru.kube.meta import Obj
 
 
 class JournalError(ValueError):

@@ -11,11 +11,12 @@ from haru.engine.dra.model.model import Features
 from haru.engine.framework.options import Options, PreemptionOptions, SchedulerGates, SearchBudgets
 from haru.engine.framework.profile import DefaultSpread, FitStrategy, IgnoredResources, InterPodAffinityArgs, Profile
 from haru.engine.packing_value.value import ExpectedRequest
-from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, Obj, PodKey
+from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, PodKey
 from haru.engine.state.pending_reservations import Nomination
+from haru.kube.meta import Obj
 
 # A journal has no caches and no functions; the profile has an entry of its own.
-_LEFT_OUT = frozenset({"new_share_id", "profile"})
+_LEFT_OUT = frozenset({"new_share_id", "profile", "recorder"})
 _SECTIONS: Mapping[str, type[Any]] = {
     "gates": SchedulerGates,
     "budgets": SearchBudgets,
@@ -49,6 +50,9 @@ def decision_value(decision: Decision) -> Obj:
     """Return a decision without its snapshot version, which only its writer can interpret."""
     found: Obj = plain(replace(decision, version=0, diagnosis=None))
     del found["diagnosis"]
+    for member in found["members"]:
+        if not member["volumes"]:
+            del member["volumes"]
     return found
 
 

@@ -1,4 +1,5 @@
 from .dynamicresources.extended_resources import extended_resource_claim_use as extended_resource_claim_use
+from .dynamicresources.plugin import prioritized_score as prioritized_score
 from .dynamicresources.pod_claims import ClaimUse as ClaimUse
 from .dynamicresources.pod_claims import claim_name as claim_name
 from .dynamicresources.pod_claims import resolve_claims as resolve_claims
@@ -9,3 +10,4 @@ from .registry import PLUGINS as PLUGINS
 from .registry import plugins_for as plugins_for
 from .tainttoleration.plugin import eviction_time as eviction_time
 from .tainttoleration.plugin import no_execute_taints as no_execute_taints
+from .volumebinding.late_binding import assumed_objects as assumed_objects

@@ -16,6 +16,7 @@ from haru.engine.plugins.defaultpreemption.plugin import DefaultPreemption
 from haru.engine.plugins.dynamicresources.plugin import DynamicResources
 from haru.engine.plugins.gangscheduling.plugin import GangScheduling
 from haru.engine.plugins.haruexpected.plugin import HaruExpected
+from haru.engine.plugins.harupartition.plugin import HaruPartition
 from haru.engine.plugins.imagelocality.plugin import ImageLocality
 from haru.engine.plugins.interpodaffinity.plugin import InterPodAffinity
 from haru.engine.plugins.nodeaffinity.plugin import NodeAffinity
@@ -33,7 +34,9 @@ from haru.engine.plugins.volumerestrictions.plugin import VolumeRestrictions
 from haru.engine.plugins.volumezone.plugin import VolumeZone
 
 DYNAMIC_RESOURCES = DynamicResources()
+PARTITION = HaruPartition()
 PLUGINS: tuple[Plugin, ...] = (
+    PARTITION,
     NodeUnschedulable(),
     NodeName(),
     TaintToleration(),

@@ -20,9 +20,9 @@ from haru.engine.dra.pools.pools import Pool
 from haru.engine.framework.options import Options
 from haru.engine.podgroup.search_budget import SearchBudget
 from haru.engine.state.cow_map import Patched
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
+from haru.kube.meta import Obj
 
 _NOWHERE = Placement()
 

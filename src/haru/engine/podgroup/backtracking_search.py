@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.plugins.dynamicresources.node_allocatable import (
+from haru.engine.plugins.dynamicresources.plugin import (
     NewAllocations,
     insufficient_node_resources,
     node_allocatable_use,
@@ -23,9 +23,10 @@ from haru.engine.podgroup.filter_node import Decoder
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 Member = tuple[int, PodInfo]
 _NODES_PER_QUESTION = 10

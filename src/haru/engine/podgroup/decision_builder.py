@@ -19,11 +19,11 @@ from haru.engine.state.decision import (
     ExtendedClaim,
     GroupKey,
     MemberDecision,
-    Obj,
     Reason,
     Status,
 )
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 GANG_PLUGIN = "GangScheduling"
 
@@ -167,7 +167,7 @@ def _unplaced(outcome: Unschedulable) -> MemberDecision:
 
 def with_share_ids(decision: Decision, new_share_id: Callable[[], str]) -> Decision:
     """Set the identifier of each device share, in the order of the decision."""
-    if not any(_shares(given) for member in decision.members for given in member.allocations):
+    if not _has_shares(decision):
         return decision
     members = tuple(
         replace(member, allocations=tuple(_with_share_ids(given, new_share_id) for given in member.allocations))
@@ -176,13 +176,17 @@ def with_share_ids(decision: Decision, new_share_id: Callable[[], str]) -> Decis
     return replace(decision, members=members)
 
 
-def _shares(given: ClaimAllocation) -> bool:
-    return any("shareID" in entry for entry in given.allocation["devices"]["results"])
+def _has_shares(decision: Decision) -> bool:
+    # Plain loops: this looks at every device of a gang of thousands.
+    for member in decision.members:
+        for given in member.allocations:
+            for result in given.allocation["devices"]["results"]:
+                if "shareID" in result:
+                    return True
+    return False
 
 
 def _with_share_ids(given: ClaimAllocation, new_share_id: Callable[[], str]) -> ClaimAllocation:
-    if not _shares(given):
-        return given
     devices = given.allocation["devices"]
     results = [{**one, "shareID": new_share_id()} if "shareID" in one else one for one in devices["results"]]
     return replace(given, allocation={**given.allocation, "devices": {**devices, "results": results}})

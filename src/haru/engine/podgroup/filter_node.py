@@ -1,30 +1,101 @@
-"""Filter one node for a pod: run the filter plugins and allocate devices for the pod's claims.
+"""Filter one node for a pod: make the filters once per pod shape, ask them per node, and allocate devices for claims.
 
-Source: kube-scheduler's Filter extension point, DynamicResources included.
+The filters are all plugins of the profile in kube-scheduler's order; the first that refuses a node says why.
+PodTopologySpread and InterPodAffinity depend on where every other pod is, so they follow the overlay
+(`PreFilterState`); every filter of a plan depends on the node alone.
+Source: kube-scheduler 1.36's PreFilter and Filter extension points, DynamicResources included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from haru.engine.dra.allocator.allocation import CANNOT_ALLOCATE, DoesNotFit, allocate
 from haru.engine.dra.model.claims import Claim, decode_claims
 from haru.engine.dra.model.model import NodeView
-from haru.engine.dra.scoring.prioritized_list import prioritized_score
-from haru.engine.framework.filter_plan import FilterPlan, make_filter_plan
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
+from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.plugins.dynamicresources.plugin import prioritized_score
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand
-from haru.engine.state.decision import Obj
+from haru.engine.plugins.registry import FILTER_PLUGINS, PARTITION, PRE_FILTER_PLUGINS
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 _MAX_CLAIMS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPlan:
+    """Hold the filters for one pod, and the reason why no node can take it (`rejection`).
+
+    `general`: the filters answer alike for nodes of one class (`Snapshot.node_classes`). `plugins`: whose each filter
+    is. `ends`: how many checks each filter ended, and how many passed all; only metrics read it.
+    """
+
+    rejection: FilterFailure | None
+    filters: tuple[NodeFilter, ...]
+    general: bool = False
+    plugins: tuple[str, ...] = ()
+    ends: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
+        """Return the failures of the first filter that refuses the node; empty if none does."""
+        for number, check in enumerate(self.filters):
+            failures = check(node)
+            if failures:
+                self.ends[number] += 1
+                return failures
+        self.ends[-1] += 1
+        return PASS
+
+    def check_timed(self, node: NodeInfo, recorder: MetricsRecorder) -> Sequence[FilterFailure]:
+        """Check a node and record the time of each filter."""
+        for number, check in enumerate(self.filters):
+            began = recorder.clock()
+            failures = check(node)
+            status = failure_code(failures)
+            recorder.run(self.plugins[number], "Filter", status, recorder.clock() - began)
+            if failures:
+                self.ends[number] += 1
+                return failures
+        self.ends[-1] += 1
+        return PASS
+
+
+def failure_code(failures: Sequence[FilterFailure]) -> str:
+    """Return the status code of a filter's answer, as kube-scheduler names it."""
+    if not failures:
+        return "Success"
+    return "UnschedulableAndUnresolvable" if not any(f.resolvable for f in failures) else "Unschedulable"
+
+
+def make_filter_plan(request: FilterRequest) -> FilterPlan:
+    """Make the filters for a pod."""
+    profile = request.profile
+    made: list[NodeFilter] = []
+    plugins: list[str] = []
+    rejection: FilterFailure | None = None
+    general = True
+    for plugin in PRE_FILTER_PLUGINS:
+        if plugin.name in profile.filters and rejection is None:
+            rejection, nodes = plugin.pre_filter(request)
+            if nodes is not None:
+                made.append(nodes)
+                plugins.append(plugin.name)
+                general = False
+    for filter_plugin in FILTER_PLUGINS:
+        if filter_plugin.name in profile.filters or filter_plugin is PARTITION:
+            filters = [check for check in filter_plugin.filters(request) if check is not None]
+            made += filters
+            plugins += [filter_plugin.name] * len(filters)
+            general = general and (filter_plugin.general or not filters)
+    return FilterPlan(rejection, tuple(made), general=general, plugins=tuple(plugins), ends=[0] * (len(made) + 1))
 
 
 class Decoder:
@@ -43,13 +114,24 @@ class Decoder:
 
 
 def filters_for_all_passes(
-    overlay: Overlay, pod: PodInfo, demand: DeviceDemand, options: Options, sole_use: NodeFilter | None = None
+    overlay: Overlay,
+    pod: PodInfo,
+    demand: DeviceDemand,
+    options: Options,
+    sole_use: NodeFilter | None = None,
+    late_binding: NodeFilter | None = None,
 ) -> FilterPlan:
     """Build the filter plan for a pod; a PreFilter rejection in any pass rejects the pod."""
     plans = [
         make_filter_plan(
             FilterRequest(
-                state.snapshot, pod, options.profile, demand.backed, options.gates.declared_features, sole_use
+                state.snapshot,
+                pod,
+                options.profile,
+                demand.backed,
+                options.gates.declared_features,
+                sole_use,
+                late_binding,
             )
         )
         for state in overlay.passes

@@ -8,8 +8,9 @@ from __future__ import annotations
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
 from haru.engine.podgroup.podgroup_info import lacks_members, min_count
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import GroupKey, Obj, Reason
+from haru.engine.state.decision import GroupKey, Reason
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.plugins.volumebinding.volume_matcher import late_claims
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking, Vector
 from haru.engine.podgroup.placement_search import depends_on_others, member_classes
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
@@ -128,7 +129,7 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
     for number, pod in enumerate(info.members):
         demand = device_demand_of(overlay, pod, info.group, options)
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
-        if isinstance(demand, Reason) or demand.fixed or depends_on_others(overlay, pod):
+        if isinstance(demand, Reason) or demand.fixed or depends_on_others(overlay, pod) or late_claims(base, pod):
             return None
         if demand.extended is not None and demand.extended.existing is not None:
             return None

@@ -18,18 +18,17 @@ from haru.engine.dra.errors import GaveUp
 from haru.engine.dra.model.claims import ALL, Claim, SubRequest
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.device_signature import DeviceSignature
-from haru.engine.framework.filter_plan import FilterPlan
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.node_allocatable import insufficient_node_resources, node_allocatable_use
+from haru.engine.plugins.dynamicresources.plugin import insufficient_node_resources, node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices
-from haru.engine.podgroup.filter_node import Decoder
+from haru.engine.podgroup.filter_node import Decoder, FilterPlan
 from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 Vector = tuple[int, ...]
 _COMPARISONS_PER_QUESTION = 500

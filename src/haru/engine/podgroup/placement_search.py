@@ -19,6 +19,7 @@ from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
 from haru.engine.plugins.helper.topology_domains import HOSTNAME
 from haru.engine.plugins.interpodaffinity.filter import inter_pod_rules
+from haru.engine.plugins.volumebinding.volume_matcher import late_claims
 from haru.engine.plugins.volumerestrictions.plugin import sole_claims
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.backtracking_search import BacktrackingSearch
@@ -31,9 +32,10 @@ from haru.engine.podgroup.podgroup_request import podgroup_request_of
 from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 def capacity_upper_bound(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> int:
@@ -155,7 +157,7 @@ class _Search:
 
     def _pack(self, members: list[tuple[int, PodInfo]]) -> None:
         packing = MultiClassPacking(self._overlay, self._options, self.budget, self._classes(members), self._nodes)
-        if not packing.confined() or self._share_exclusive_claim(members):
+        if not packing.confined() or self._share_exclusive_claim(members) or self._bind_volumes(members):
             self._backtrack(members, ordered=False)
             return
         chosen = packing.best(len(members))
@@ -173,6 +175,10 @@ class _Search:
         counts = Counter(path for path, _ in fixed)
         devices = self._overlay.snapshot.devices
         return any(counts[path] > 1 and counts_against_node(devices, allocation) for path, allocation in fixed)
+
+    def _bind_volumes(self, members: list[tuple[int, PodInfo]]) -> bool:
+        """Tell whether volumes that members take are lost for others."""
+        return any(late_claims(self._overlay.snapshot, pod) for _, pod in members if pod.volume_claims)
 
     def _backtrack(self, members: list[tuple[int, PodInfo]], *, ordered: bool) -> None:
         search = BacktrackingSearch(self._overlay, self._info, self.budget, self._nodes, ordered=ordered)

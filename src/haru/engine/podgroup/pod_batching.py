@@ -16,14 +16,13 @@ from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
-from haru.engine.equivalence.score_index import Key
+from haru.engine.framework.interfaces import FilterFailure, ScoreKey
 from haru.engine.framework.options import Options
-from haru.engine.framework.status import FilterFailure
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class _NextResult:
     """Hold the filter result of a node of one class after it takes one more member."""
 
     candidate: FeasibleNode | None
-    key: Key = ()
+    key: ScoreKey = ()
     refusal: Sequence[FilterFailure] = ()
 
 
@@ -69,7 +68,7 @@ class PodBatch:
         first, snapshot = self._first, self._overlay.snapshot
         if len(self._overlay.changes) != self._change_count or pod.shape != first.shape:
             return False
-        if pod.nominated_node or pod.key.path in snapshot.nominations or demand.fixed or demand.extended:
+        if pod.nominated_node or pod.key.path in snapshot.pod_index.nominations or demand.fixed or demand.extended:
             return False
         specs = [use.claim.get("spec") for use in demand.pending]
         if self._specs is None:

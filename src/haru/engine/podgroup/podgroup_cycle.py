@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.framework.filter_plan import make_filter_plan
 from haru.engine.framework.interfaces import FilterRequest
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.plugins.volumebinding.late_binding import with_volumes
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message, with_share_ids
 from haru.engine.podgroup.domain_search import DomainSearch
+from haru.engine.podgroup.filter_node import make_filter_plan
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
@@ -28,10 +29,11 @@ from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
 from haru.engine.preemption.pod_preemption import preempt_for_pod
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
-from haru.engine.state.cache import Snapshot, namespaced_name
-from haru.engine.state.decision import Decision, Diagnosis, GroupKey, Obj, Reason
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Decision, Diagnosis, GroupKey, Reason, namespaced_name
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, options: Options) -> Decision:
@@ -65,6 +67,8 @@ def _decide_with_trial_share_ids(
     with_nominated = with_nominated_pods(snapshot, members, groups=groups, now=options.now)
     info = PodGroupInfo.of(with_nominated, members, group, options)
     decision = _decide(with_nominated, info)
+    if decision.status == "scheduled" and "VolumeBinding" in options.profile.filters:
+        decision = with_volumes(snapshot, decision, members)
     may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
     if decision.status != "unschedulable" or not may_preempt:
         return decision
@@ -72,7 +76,17 @@ def _decide_with_trial_share_ids(
     if reservation is not None:
         reserved = reserved_now(snapshot, reservation)
         with_nominated = with_nominated_pods(reserved, members, groups=groups, now=options.now)
-    return _preempt(with_nominated, decision, Preemptor(info, node_sets(with_nominated, info)))
+    return _post_filter(with_nominated, decision, info)
+
+
+def _post_filter(snapshot: Snapshot, refused: Decision, info: PodGroupInfo) -> Decision:
+    recorder = info.options.recorder
+    if recorder is None:
+        return _preempt(snapshot, refused, Preemptor(info, node_sets(snapshot, info)))
+    with recorder.post_filter() as status:
+        decision = _preempt(snapshot, refused, Preemptor(info, node_sets(snapshot, info)))
+        status.append("Success" if decision.status == "nominated" else "Unschedulable")
+    return decision
 
 
 def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
@@ -102,7 +116,7 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
             members.append(info)
     last[:] = members[:1] or last
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
-    nominated_paths = snapshot.nominations.keys()
+    nominated_paths = snapshot.pod_index.nominations.keys()
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated_paths)))
 
 
@@ -110,7 +124,7 @@ def diagnose_pod(
     snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Options, nodes: Sequence[str]
 ) -> Diagnosis:
     """Ask the nodes what keeps one more such pod away, as `decide` would for the first of its group."""
-    with_nominated = with_nominated_pods(snapshot, [pod])
+    with_nominated = with_nominated_pods(snapshot, [pod], groups=options.gates.groups, now=options.now)
     overlay = Overlay(with_nominated)
     try:
         refused = PodPlacer(overlay, group, options, nodes).refusals(pod)

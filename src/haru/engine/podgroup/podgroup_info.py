@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from haru.engine.framework.options import Options
 from haru.engine.state.cache import SchedulerCache, Snapshot
-from haru.engine.state.decision import GroupKey, Obj
+from haru.engine.state.decision import GroupKey
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.jobs import COUNT_SUCCEEDED
-from haru.kube.meta import annotations_of
+from haru.kube.meta import Obj, annotations_of
 
 
 def min_count(group: Obj | None) -> int | None:

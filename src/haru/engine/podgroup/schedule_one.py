@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_feasibility import FilterSummary, NodeFeasibility
-from haru.engine.framework.options import Options
-from haru.engine.framework.status import (
+from haru.engine.framework.interfaces import (
     NO_NODES,
     FilterFailure,
     rejected_message,
@@ -21,13 +20,16 @@ from haru.engine.framework.status import (
     unavailable_message,
     weighed,
 )
-from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use
+from haru.engine.framework.options import Options
+from haru.engine.plugins.dynamicresources.plugin import node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
+from haru.engine.plugins.volumebinding.late_binding import assume_volumes
 from haru.engine.podgroup.pod_batching import PodBatch
-from haru.engine.state.decision import Diagnosis, Obj, Reason
+from haru.engine.state.decision import Diagnosis, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,20 @@ class PodPlacer:
         """Assume a pod on its best node in the overlay; the nominated node if it is still feasible."""
         if not self._nodes:
             return Unschedulable(pod, NO_NODES, (Reason("NoNodes", NO_NODES),))
+        recorder = self._options.recorder
+        if recorder is None:
+            return self._place_one(pod)
+        recorder.start()
+        try:
+            return self._place_one(pod)
+        finally:
+            recorder.stop()
+
+    def _place_one(self, pod: PodInfo) -> Placed | Unschedulable:
         demand = device_demand_of(self._overlay, pod, self._group, self._options)
         if isinstance(demand, Reason):
+            if self._options.recorder is not None:
+                self._options.recorder.lap("PreFilter", "UnschedulableAndUnresolvable")
             return Unschedulable(pod, rejected_message(len(self._nodes), demand.message), (demand,), (PLUGIN,))
         try:
             return self._place(pod, demand)
@@ -83,23 +97,31 @@ class PodPlacer:
             return Unschedulable(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
 
     def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
+        recorder = self._options.recorder
         if self._batch is None or not self._batch.takes(pod, demand):
             feasibility = self._filter_results.feasibility(pod, demand)
             can_batch = self._filter_results.can_batch(feasibility, pod, demand)
+            if recorder is not None:
+                recorder.batch_attempts["no_hint"] += 1
+                if self._batch is not None:
+                    recorder.batch_flushes["pod_incompatible" if can_batch else "pod_not_batchable"] += 1
             self._batch = (
                 PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod) if can_batch else None
             )
             if self._batch is None or not self._batch.takes(pod, demand):
                 return self._place_alone(feasibility, pod, demand)
+        elif recorder is not None:
+            recorder.batch_attempts["hint_used"] += 1
         return self._place_in_batch(self._batch, pod, demand)
 
     def _place_alone(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         if not feasibility.ranking:
             return self._unschedulable(pod, feasibility)
-        nomination = self._overlay.snapshot.nominations.get(pod.key.path)
+        nomination = self._overlay.snapshot.pod_index.nominations.get(pod.key.path)
         name = nomination.node if nomination is not None else pod.nominated_node
         if not feasibility.ranking.takes(name):
             name = feasibility.ranking.choose(self._options.seed, pod.key.path)
+            self._scored(feasibility)
         allocated = self._filter_results.allocations(demand, name, feasibility.candidates[name])
         pending = demand.pending_on(self._overlay.node(name))
         allocations = tuple(zip(pending, allocated, strict=True))
@@ -111,6 +133,7 @@ class PodPlacer:
         if not batch.feasibility.ranking:
             return self._unschedulable(pod, batch.feasibility)
         name, candidate = batch.choose(pod)
+        self._scored(batch.feasibility)
         node = self._overlay.node(name)
         allocated, local = batch.allocations(node, candidate)
         node_class = batch.node_class_of(node, candidate)
@@ -118,6 +141,13 @@ class PodPlacer:
         outcome = assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations), local=local)
         batch.record_placement(name, node_class)
         return outcome
+
+    def _scored(self, feasibility: NodeFeasibility) -> None:
+        recorder = self._options.recorder
+        if recorder is not None:
+            recorder.lap("Score")
+            for name in feasibility.prefilter.scoring_plugins:
+                recorder.evaluations[name, "Score"] += 1
 
     def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[FilterFailure]]:
         """Return each infeasible node's filter failures for a pod; empty if PreFilter rejected it."""
@@ -169,7 +199,7 @@ def placement_on(
 
 
 def assume(overlay: Overlay, placed: Placed, *, local: bool = False) -> Placed:
-    """Assume a placement in the overlay: node, devices (`local`: only that node sees them), claim reservations."""
+    """Assume a placement in the overlay: node, devices (`local`: only that node sees them), reservations, volumes."""
     demand, extended_claim = placed.demand, placed.extended_claim
     overlay.place(placed.pod, placed.node, placed.claimed)
     for use, allocation in placed.allocations:
@@ -177,4 +207,6 @@ def assume(overlay: Overlay, placed: Placed, *, local: bool = False) -> Placed:
     for use in demand.uses if extended_claim is None else (*demand.uses, extended_claim):
         if not use.is_reserved or demand.counts_devices:
             overlay.reserve(use.path)
+    if placed.pod.volume_claims:
+        assume_volumes(overlay, placed.pod, placed.node)
     return placed

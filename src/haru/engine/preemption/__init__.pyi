@@ -6,5 +6,6 @@ from .nominated_placements import blocking_reservation as blocking_reservation
 from .nominated_placements import displaced as displaced
 from .nominated_placements import is_half_placed as is_half_placed
 from .nominated_placements import keeps_nomination as keeps_nomination
+from .nominated_placements import nominated_placements as nominated_placements
 from .nominated_placements import with_nominated_pods as with_nominated_pods
 from .podgroup_preemption import Search as Search

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cached_property import cached_property
-from haru.engine.state.decision import Eviction, GroupKey, Obj, PodKey
+from haru.engine.state.decision import Eviction, GroupKey, PodKey
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 from haru.kube.selectors import LabelSelector, label_selector_from
 
 Rank = tuple[int, bool, int, str, str]

@@ -16,11 +16,12 @@ from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import Computed, Patched
-from haru.engine.state.decision import GroupKey, Obj
+from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.reserved_for import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups
+from haru.kube.meta import Obj
 
 
 def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
@@ -37,7 +38,7 @@ def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
         if entry.get("resource") == POD_GROUPS:
             group = GroupKey(namespace, name)
             members = [m for m in snapshot.group_state(group).scheduled if path in snapshot.pods[m].claim_paths]
-            if not members and group.path not in snapshot.evicted_groups:
+            if not members and group.path not in snapshot.podgroup_index.evicted:
                 return None
             users.update(members)
             continue
@@ -61,7 +62,7 @@ def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapsho
     pods = {pod.key.path for pod in found}
     claims: dict[str, Obj | None] = {}
     for group in groups:
-        if group.path not in base.evicted_groups:
+        if group.path not in base.podgroup_index.evicted:
             for path in base.claim_index.by_consumer.get(consumer_key(POD_GROUPS, *group)) or ():
                 users = claim_users(base, path)
                 if users is not None and users <= pods:
@@ -77,7 +78,7 @@ def without_orphans(base: Snapshot, orphaned: Mapping[str, Obj]) -> Snapshot:
     return replace(
         base,
         claims=Patched(base.claims, free),
-        in_flight=Patched(base.in_flight, dict.fromkeys(free)),
+        claim_index=base.claim_index.with_in_flight(dict.fromkeys(free)),
         allocated=base.allocated.freed(free),
     )
 
@@ -145,7 +146,7 @@ class EvictionDryRun:
             nodes=Patched(base.nodes, state.nodes()),
             pods=Patched(base.pods, pods),
             claims=Patched(base.claims, state.claims()),
-            groups=Patched(base.groups, state.groups()),
+            podgroup_index=base.podgroup_index.with_states(state.groups()),
             allocated=state.allocated(),
             pod_index=base.pod_index.without(pods),
         )
@@ -165,7 +166,9 @@ class EvictionDryRun:
             nodes=Patched(base.nodes, {name: nodes[name] for name in dict.fromkeys(pod.node for pod in pods)}),
             pods=Patched(base.pods, removed_pods),
             claims=Patched(base.claims, claims),
-            groups=Patched(base.groups, {pod.group.path: groups[pod.group.path] for pod in pods if pod.group}),
+            podgroup_index=base.podgroup_index.with_states(
+                {pod.group.path: groups[pod.group.path] for pod in pods if pod.group}
+            ),
             allocated=base.allocated.freed(path for path in claims if state.frees(path)),
             pod_index=base.pod_index.without(removed_pods),
         )
@@ -216,7 +219,7 @@ class EvictionDryRun:
 
     def group(self, path: str, removed: bytes) -> PodGroupState | None:
         """Return a group's state without the pods of these units; the same object if it has none of them."""
-        state = self.base.groups.get(path)
+        state = self.base.podgroup_index.states.get(path)
         if state is None:
             return None
         removed_pods = [
@@ -237,7 +240,7 @@ class _State:
         return Computed(lambda: known, lambda name: self._dry_run.node(name, self._gone), known.__contains__)
 
     def groups(self) -> Mapping[str, PodGroupState | None]:
-        groups = self._dry_run.base.groups
+        groups = self._dry_run.base.podgroup_index.states
 
         def group(path: str) -> PodGroupState | None:
             return self._dry_run.group(path, self._gone)

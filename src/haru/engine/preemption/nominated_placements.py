@@ -16,15 +16,15 @@ from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
 from haru.engine.podgroup.podgroup_info import has_quorum
 from haru.engine.preemption.dry_run import EvictionDryRun, claim_users, keep_group_reservations, without_orphans
-from haru.engine.state.assumed_claims import allocation_of
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import Patched
 from haru.engine.state.deadlines import latest_end
-from haru.engine.state.decision import ClaimAllocation, Decision, Obj, PodKey, Reason
+from haru.engine.state.decision import ClaimAllocation, Decision, PodKey, Reason
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pending_reservations import evicted_pods
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.reserved_for import POD_GROUPS
+from haru.engine.state.reserved_for import POD_GROUPS, allocation_of
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class NominatedPlacement:
 
 def nominated_placements(snapshot: Snapshot) -> Iterator[NominatedPlacement]:
     """Yield all nominations that are still valid, by pod path."""
-    for path in sorted({*snapshot.nominations, *snapshot.pod_index.nominated}):
-        pod, nomination = snapshot.pods.get(path), snapshot.nominations.get(path)
+    for path in sorted({*snapshot.pod_index.nominations, *snapshot.pod_index.nominated}):
+        pod, nomination = snapshot.pods.get(path), snapshot.pod_index.nominations.get(path)
         if pod is None:
             continue
         name = nomination.node if nomination is not None else pod.nominated_node
@@ -62,7 +62,7 @@ def terminating_pods(snapshot: Snapshot, except_for: Collection[str] = ()) -> li
     `but` are pending pods whose nominations are void, so their victims do not count.
     """
     found = {path: pod for path, pod in snapshot.pod_index.terminating.items() if pod.preempted}
-    evicted = evicted_pods(one for path, one in snapshot.nominations.items() if path not in except_for)
+    evicted = evicted_pods(one for path, one in snapshot.pod_index.nominations.items() if path not in except_for)
     found.update((pod.key.path, pod) for pod in _still_bound(snapshot, evicted))
     return [found[path] for path in sorted(found)]
 
@@ -78,7 +78,7 @@ def with_nominated_pods(
     kept = [
         placement for placement in nominated_placements(snapshot) if _must_respect(snapshot, placement, pods, groups)
     ]
-    void = [path for path in snapshot.nominations if _may_override(snapshot, path, pods, groups)]
+    void = [path for path in snapshot.pod_index.nominations if _may_override(snapshot, path, pods, groups)]
     terminating = terminating_pods(snapshot, except_for=void)
     reservation = blocking_reservation(snapshot, pods, groups=groups, now=now)
     reserved: list[NominatedPlacement] = []
@@ -91,7 +91,7 @@ def with_nominated_pods(
     if not (kept or terminating or reserved or ending):
         return snapshot
     marked: dict[str, bool | None] = {pod.group.path: True for pod in terminating if pod.group is not None}
-    base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
+    base = replace(snapshot, podgroup_index=snapshot.podgroup_index.with_evicted(marked)) if marked else snapshot
     # Only the head of the queue counts on claims that are about to be free.
     free = base if reservation is None else without_orphans(base, snapshot.claim_index.orphaned)
     last = _after_evictions(free, terminating, [*freeing_claims, *ending], [*kept, *reserved])
@@ -182,7 +182,7 @@ def reserved_now(snapshot: Snapshot, reservation: BackfillReservation) -> Snapsh
     kept, later = _with_placements(snapshot, places), _with_placements(ended, places)
     return replace(
         kept,
-        in_flight=Patched(kept.in_flight, freed),
+        claim_index=kept.claim_index.with_in_flight(freed),
         allocated=snapshot.allocated.and_also(kept.allocated).and_also(later.allocated),
         reservation=None,
     )
@@ -192,7 +192,7 @@ def _reserved_placements(snapshot: Snapshot, reservation: BackfillReservation) -
     """Yield the reserved places of members still pending; nominated members count by their nomination."""
     for place in reservation.places:
         pod = snapshot.pods.get(place.pod.path)
-        known = pod is not None and pod.key == place.pod and place.pod.path not in snapshot.nominations
+        known = pod is not None and pod.key == place.pod and place.pod.path not in snapshot.pod_index.nominations
         if pod is not None and known and _is_pending_for(snapshot, pod, place.node):
             yield NominatedPlacement(pod, place.node, place.priority, place.allocations, place.claimed)
 
@@ -244,7 +244,7 @@ def keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
     node = snapshot.nodes.get(pod.nominated_node)
     if node is None or not node.present:
         return False
-    return pod.key.path in snapshot.nominations or is_half_placed(snapshot, pod)
+    return pod.key.path in snapshot.pod_index.nominations or is_half_placed(snapshot, pod)
 
 
 def _must_respect(snapshot: Snapshot, placement: NominatedPlacement, pods: Collection[PodInfo], groups: bool) -> bool:
@@ -255,7 +255,7 @@ def _must_respect(snapshot: Snapshot, placement: NominatedPlacement, pods: Colle
 
 def _may_override(snapshot: Snapshot, path: str, pods: Collection[PodInfo], groups: bool) -> bool:
     """Tell whether these pods may override a nomination, and so void the evictions made for it."""
-    other, priority = snapshot.pods.get(path), snapshot.nominations[path].priority
+    other, priority = snapshot.pods.get(path), snapshot.pod_index.nominations[path].priority
     return (
         other is not None
         and not _is_own(other, pods, groups)
@@ -301,7 +301,7 @@ def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> 
         pod_index=snapshot.pod_index.with_anti_affinity(anti_affinity),
         claims=Patched(snapshot.claims, claims),
         # Other pods must not rely on these allocations before they are written: they may not come about.
-        in_flight=Patched(snapshot.in_flight, claims),
+        claim_index=snapshot.claim_index.with_in_flight(claims),
         allocated=allocated,
     )
 

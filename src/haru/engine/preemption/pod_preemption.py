@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from haru.engine.framework.status import FilterFailure, counted_message
+from haru.engine.framework.interfaces import FilterFailure, counted_message
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.schedule_one import Placed, PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError

@@ -116,7 +116,7 @@ class Search:
         self._preemptor = preemptor
         options = preemptor.info.options
         # `base` lacks the victims of nominations that the preemptor must respect; these belong to overridable ones.
-        self._evicted = evicted_pods(base.nominations.values())
+        self._evicted = evicted_pods(base.pod_index.nominations.values())
         self._occupancies = NodeOccupancies.of(base, partitionable=options.features.PartitionableDevices)
         self._capacity = member_capacity_for(base, preemptor.info, base.node_names)
         self._counter = (

@@ -74,7 +74,7 @@ class VictimIndex:
         regrouped = {_key(path) for path in differing(base.pod_groups, before.pod_groups)}
         for key in regrouped:
             nodes |= _nodes_of(before, key) | _nodes_of(base, key)
-        keys = regrouped | {_key(path) for path in differing(base.groups, before.groups)}
+        keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.podgroup_index.states)}
         for name in nodes:
             present, before_present = base.nodes.get(name), before.nodes.get(name)
             if (present is not None and present.present) != (before_present is not None and before_present.present):

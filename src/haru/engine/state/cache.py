@@ -15,53 +15,35 @@ from typing import Final
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.dra.allocated_state import AllocatedState
-from haru.engine.dra.extended_resources import extended_resource_claim_owners
-from haru.engine.dra.pools.inventory import Inventory
+from haru.engine.dra.pools.inventory import DeviceSnapshot, Inventory
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.node_device_classes import ClassIndex
-from haru.engine.state.assumed_claims import AssumedClaims, allocation_of
+from haru.engine.state.assumed_volumes import VOLUME_KINDS, AssumedVolumes
+from haru.engine.state.claim_cache import ClaimCache
 from haru.engine.state.cow_map import CowMap
-from haru.engine.state.decision import Obj, PodKey
+from haru.engine.state.decision import PodKey, namespaced_name, object_path
 from haru.engine.state.node_info import NodeInfo, NodeSpec
-from haru.engine.state.pending_reservations import Nomination, PendingReservations
+from haru.engine.state.partition import Partition
+from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
-from haru.engine.state.reserved_for import ReservedFor, consumer_keys
-from haru.engine.state.snapshot import ClaimIndex, PodIndex, Snapshot
-from haru.engine.state.workload_owners import WorkloadOwners
+from haru.engine.state.reserved_for import ReservedFor
+from haru.engine.state.snapshot import PodGroupIndex, PodIndex, Snapshot
+from haru.kube.meta import Obj
 
-__all__ = ["SchedulerCache", "Snapshot", "namespaced_name", "object_path"]
+__all__ = ["SchedulerCache", "Snapshot"]
 _NOTHING: Final[Mapping[str, Obj]] = {}
-_NO_CLAIMS: Final[frozenset[str]] = frozenset()
-
-
-def object_path(obj: Obj) -> str:
-    """`namespace/name`, or `name` alone for objects without a namespace."""
-    meta = obj["metadata"]
-    namespace = meta.get("namespace")
-    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
-
-
-def namespaced_name(obj: Obj) -> str:
-    """`namespace/name` of a namespaced object, `default` where none is written."""
-    return f"{obj['metadata'].get('namespace') or 'default'}/{obj['metadata']['name']}"
 
 
 @dataclass(eq=False)
 class _State:
     nodes: CowMap[NodeInfo] = field(default_factory=CowMap)
     pods: CowMap[PodInfo] = field(default_factory=CowMap)
-    claims: CowMap[Obj] = field(default_factory=CowMap)
-    in_flight: CowMap[Obj] = field(default_factory=CowMap)
-    pod_groups: CowMap[Obj] = field(default_factory=CowMap)
     groups: CowMap[PodGroupState] = field(default_factory=CowMap)
     anti_affinity: CowMap[PodInfo] = field(default_factory=CowMap)
     nominated: CowMap[PodInfo] = field(default_factory=CowMap)
-    extended_resource_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
     nominations: CowMap[Nomination] = field(default_factory=CowMap)
     terminating: CowMap[PodInfo] = field(default_factory=CowMap)
-    used_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
-    orphaned: CowMap[Obj] = field(default_factory=CowMap)
     evicted_groups: CowMap[bool] = field(default_factory=CowMap)
 
 
@@ -72,17 +54,16 @@ class SchedulerCache:
         """`decision_cache`: what keeps results from one decision to the next; by default a cache of its own."""
         cache = DecisionCache() if decision_cache is None else decision_cache
         self._state = _State()
-        self._others: dict[str, CowMap[Obj]] = {}
+        self._others: dict[str, CowMap[Obj]] = {"PodGroup": CowMap()}
         self._decision_cache = cache
         self._inventory = Inventory(cache)
         self._ids = cache.scope()
         self._class_index = ClassIndex(self._inventory)
-        self._workload_owners = WorkloadOwners()
-        self._allocated = AllocatedState.from_claims(())
-        self._live_claims: dict[str, Obj] = {}
-        self._assumed_claims = AssumedClaims()
+        state = self._state
+        consumers = ReservedFor(state.pods, self._others["PodGroup"], state.groups, state.evicted_groups)
+        self._claims = ClaimCache(consumers, self._class_index.taken_changed)
+        self._assumed_volumes = AssumedVolumes()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
-        self._pending_reservations = PendingReservations()
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
         self._reservation: BackfillReservation | None = None
@@ -90,10 +71,10 @@ class SchedulerCache:
         self._appliers: dict[str, tuple[Callable[[Obj], None], Callable[[Obj], None]]] = {
             "Node": (self._apply_node, self._remove_node),
             "Pod": (self._apply_pod, self._remove_pod),
-            "ResourceClaim": (self._apply_claim, self._remove_claim),
+            "ResourceClaim": (self._claims.apply, self._claims.remove),
             "PodGroup": (self._apply_pod_group, self._remove_pod_group),
             "ResourceSlice": (self._inventory.upsert_slice, self._delete_slice),
-            "DeviceClass": (self._apply_class, self._remove_class),
+            "DeviceClass": (self._inventory.upsert_class, self._delete_class),
             "DeviceTaintRule": (self._inventory.upsert_taint_rule, self._delete_taint_rule),
         }
 
@@ -112,6 +93,8 @@ class SchedulerCache:
         applier = self._appliers.get(kind)
         if applier is not None:
             applier[0](obj)
+        if kind in VOLUME_KINDS:
+            obj = self._assumed_volumes.shown((kind, object_path(obj)), obj)
         if applier is None or kind in _KEPT_TOO:
             self._others.setdefault(kind, CowMap())[object_path(obj)] = obj
 
@@ -122,37 +105,57 @@ class SchedulerCache:
         applier = self._appliers.get(kind)
         if applier is not None:
             applier[1](obj)
+        self._assumed_volumes.drop((kind, object_path(obj)))
         if applier is None or kind in _KEPT_TOO:
             self._others.setdefault(kind, CowMap()).pop(object_path(obj), None)
+
+    def confine(self, partition: Partition) -> None:
+        """Place work in a part of the cluster only. Raises ValueError once there are nodes or devices."""
+        if self._state.nodes or self._inventory.snapshot().pools:
+            raise ValueError("a cache is confined to a partition before it is told of nodes and devices")
+        self._changed()
+        self._inventory.confine(partition)
+
+    @property
+    def partition(self) -> Partition:
+        """Return the part of the cluster in which work is placed."""
+        return self._inventory.snapshot().partition
+
+    @property
+    def allocated(self) -> AllocatedState:
+        """Return what is taken now, as an immutable value."""
+        return self._claims.allocated
+
+    @property
+    def devices(self) -> DeviceSnapshot:
+        """Return the published devices now, as an immutable value."""
+        return self._inventory.snapshot()
 
     def snapshot(self) -> Snapshot:
         """Return the state now as an immutable value; the same object while nothing has changed."""
         if self._snapshot is None:
             state = self._state
             devices, classify = self._inventory.snapshot(), self._decision_cache.shares_results
-            pods, claims = state.pods.freeze(), state.claims.freeze()
+            pods = state.pods.freeze()
+            claims, allocated, claim_index = self._claims.freeze(pods)
             self._snapshot = Snapshot(
                 version=self._version,
                 nodes=state.nodes.freeze(),
                 node_names=self._sorted_node_names(),
                 pods=pods,
                 claims=claims,
-                in_flight=state.in_flight.freeze(),
-                pod_groups=state.pod_groups.freeze(),
-                groups=state.groups.freeze(),
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
                 devices=devices,
-                allocated=self._allocated,
-                node_device_classes=self._class_index.freeze(devices, self._allocated) if classify else None,
-                pod_index=PodIndex(state.anti_affinity.freeze(), state.nominated.freeze(), state.terminating.freeze()),
-                claim_index=ClaimIndex(
-                    state.extended_resource_claims.freeze(),
-                    state.used_claims.freeze(),
-                    state.orphaned.freeze(),
-                    self._workload_owners.freeze(claims, pods),
+                allocated=allocated,
+                node_device_classes=self._class_index.freeze(devices, allocated) if classify else None,
+                pod_index=PodIndex(
+                    state.anti_affinity.freeze(),
+                    state.nominated.freeze(),
+                    state.terminating.freeze(),
+                    state.nominations.freeze(),
                 ),
-                nominations=state.nominations.freeze(),
-                evicted_groups=state.evicted_groups.freeze(),
+                podgroup_index=PodGroupIndex(state.groups.freeze(), state.evicted_groups.freeze()),
+                claim_index=claim_index,
                 reservation=self._reservation,
                 decision_cache=self._decision_cache,
             )
@@ -175,7 +178,7 @@ class SchedulerCache:
         self._assumed_pods[pod.path] = (node, claimed)
         self._put_pod(current.bound_to(node, claimed))
         if joined:
-            self._update_claims(self._pending_reservations.add(pod.path, joined))
+            self._claims.reserve(pod.path, joined)
 
     def forget_pod(self, pod: PodKey) -> None:
         """End an assumption: the binding failed. A pod that the watch shows on a node stays there."""
@@ -192,7 +195,7 @@ class SchedulerCache:
         """Return whether there was an assumption; drop the pod's pending reservations."""
         if self._assumed_pods.pop(path, None) is None:
             return False
-        self._update_claims(self._pending_reservations.drop(path))
+        self._claims.unreserve(path)
         return True
 
     def is_assumed(self, pod: PodKey) -> bool:
@@ -207,23 +210,39 @@ class SchedulerCache:
     @property
     def assumed_claims(self) -> tuple[str, ...]:
         """Return the paths of the claims that the watch shows otherwise than the scheduler left them."""
-        return tuple(namespaced_name(assumed.obj) for assumed in self._assumed_claims)
+        return tuple(namespaced_name(assumed.obj) for assumed in self._claims.assumed)
 
     def assume_claim(self, claim: Obj, *, written: bool = False) -> None:
         """Count a claim as allocated: `written=False` while the write is under way, `written=True` with its answer."""
         self._changed()
-        path = namespaced_name(claim)
-        self._assumed_claims.put(path, claim, self._live_claims.get(path), written=written)
-        self._update_claim(path)
+        self._claims.assume(claim, written=written)
 
-    def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
-        """End an assumption (only the given one).
+    def forget_claim(self, path: str, assumed: Obj | None = None) -> bool:
+        """End an assumption (only the given one) and return whether there was one.
 
         The claim is again what the watch shows, or what the API took before, where the watch has not shown that yet.
         """
-        if self._assumed_claims.take_back(path, assumed, self._live_claims.get(path)):
+        found = self._claims.forget(path, assumed)
+        if found:
             self._changed()
-            self._update_claim(path)
+        return found
+
+    def assume_volume(self, obj: Obj) -> None:
+        """Count a PersistentVolume or claim as it is about to be written, until the watch shows it bound."""
+        kind, path = obj["kind"], object_path(obj)
+        known = self._others.setdefault(kind, CowMap())
+        live = known.get(path)
+        if live is not None:
+            self._changed()
+            self._assumed_volumes.put((kind, path), obj, live)
+            known[path] = obj
+
+    def forget_volume(self, kind: str, path: str) -> None:
+        """End an assumption about a PersistentVolume or claim, if there is one."""
+        live = self._assumed_volumes.drop((kind, path))
+        if live is not None:
+            self._changed()
+            self._others[kind][path] = live
 
     # Nominations and reservations
 
@@ -295,7 +314,7 @@ class SchedulerCache:
         before = self._state.pods.pop(path, None)
         if before is not None:
             self._remove_from_indexes(before)
-            self._consumer_changed("pods", path)
+            self._claims.consumer_changed("pods", path)
             self._member_changed(before, None)
 
     def _put_pod(self, pod: PodInfo) -> None:
@@ -304,9 +323,9 @@ class SchedulerCache:
             self._remove_from_indexes(before)
         self._state.pods[pod.key.path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
-            self._consumer_changed("pods", pod.key.path)
+            self._claims.consumer_changed("pods", pod.key.path)
         else:
-            self._workload_owners.changed(self._used_by("pods", pod.key.path))
+            self._claims.user_changed(pod.key.path)
         nomination = self._state.nominations.get(pod.key.path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
@@ -344,7 +363,7 @@ class SchedulerCache:
         if group in evicted:
             if lives and last.node and (before is None or not before.node):
                 del evicted[group]
-            self._consumer_changed("podgroups", group)
+            self._claims.consumer_changed("podgroups", group)
 
     def _remove_from_indexes(self, pod: PodInfo) -> None:
         path = pod.key.path
@@ -368,84 +387,18 @@ class SchedulerCache:
                 else:
                     del self._state.groups[pod.group.path]
 
-    # Claims
-
-    def _apply_claim(self, obj: Obj) -> None:
-        path = namespaced_name(obj)
-        self._live_claims[path] = obj
-        self._assumed_claims.shown(path, obj)
-        self._update_claim(path)
-
-    def _remove_claim(self, obj: Obj) -> None:
-        path = namespaced_name(obj)
-        self._live_claims.pop(path, None)
-        self._assumed_claims.drop(path)
-        self._update_claim(path)
-
-    def _update_claims(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._update_claim(path)
-
-    def _update_claim(self, path: str) -> None:
-        assumed = self._assumed_claims.get(path)
-        effective = self._pending_reservations.reserved(
-            path, assumed.obj if assumed is not None else self._live_claims.get(path)
-        )
-        if assumed is not None and not assumed.written:
-            self._state.in_flight[path] = assumed.obj
-        else:
-            self._state.in_flight.pop(path, None)
-        before = self._state.claims.get(path)
-        if effective is None:
-            self._state.claims.pop(path, None)
-        else:
-            self._state.claims[path] = effective
-        _index(
-            self._state.extended_resource_claims,
-            path,
-            extended_resource_claim_owners(before),
-            extended_resource_claim_owners(effective),
-        )
-        _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
-        self._workload_owners.changed((path,))
-        self._update_orphaned(path)
-        old, new = allocation_of(before), allocation_of(effective)
-        if old is not new:
-            if old is not None:
-                self._allocated = self._allocated.without(path)
-            if new is not None:
-                self._allocated = self._allocated.with_allocation(path, new)
-            self._class_index.taken_changed(old, new)
-
-    def _consumer_changed(self, resource: str, path: str) -> None:
-        claims = self._used_by(resource, path)
-        self._workload_owners.changed(claims)
-        for claim in claims:
-            self._update_orphaned(claim)
-
-    def _used_by(self, resource: str, path: str) -> frozenset[str]:
-        return self._state.used_claims.get(f"{resource}/{path}") or _NO_CLAIMS
-
-    def _update_orphaned(self, path: str) -> None:
-        state, claim = self._state, self._state.claims.get(path)
-        there = ReservedFor(state.pods, state.pod_groups, state.groups, state.evicted_groups)
-        if claim is not None and there.are_gone(claim):
-            state.orphaned[path] = claim
-        else:
-            state.orphaned.pop(path, None)
-
     # The rest
 
     def _apply_pod_group(self, obj: Obj) -> None:
         path = namespaced_name(obj)
-        self._state.pod_groups[path] = obj
-        self._consumer_changed("podgroups", path)
+        self._others["PodGroup"][path] = obj
+        self._claims.consumer_changed("podgroups", path)
 
     def _remove_pod_group(self, obj: Obj) -> None:
         path = namespaced_name(obj)
-        self._state.pod_groups.pop(path, None)
+        self._others["PodGroup"].pop(path, None)
         self._state.evicted_groups.pop(path, None)
-        self._consumer_changed("podgroups", path)
+        self._claims.consumer_changed("podgroups", path)
 
     def _delete_slice(self, obj: Obj) -> None:
         self._inventory.delete_slice(obj["metadata"]["name"])
@@ -453,10 +406,7 @@ class SchedulerCache:
     def _delete_taint_rule(self, obj: Obj) -> None:
         self._inventory.delete_taint_rule(obj["metadata"]["name"])
 
-    def _apply_class(self, obj: Obj) -> None:
-        self._inventory.upsert_class(obj)
-
-    def _remove_class(self, obj: Obj) -> None:
+    def _delete_class(self, obj: Obj) -> None:
         self._inventory.delete_class(obj["metadata"]["name"])
 
     def _changed(self) -> None:
@@ -466,15 +416,3 @@ class SchedulerCache:
 
 # Kinds with an index of their own whose objects are also asked for as they are.
 _KEPT_TOO = frozenset({"DeviceClass", "DeviceTaintRule"})
-
-
-def _index(known: CowMap[frozenset[str]], path: str, before: frozenset[str], after: frozenset[str]) -> None:
-    """Put a claim under other keys than before."""
-    for key in before - after:
-        rest = known[key] - {path}
-        if rest:
-            known[key] = rest
-        else:
-            del known[key]
-    for key in after - before:
-        known[key] = (known.get(key) or frozenset()) | {path}

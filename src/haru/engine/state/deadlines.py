@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from haru.engine.state.decision import Obj
 from haru.engine.state.pod_info import RUN_TIME_LIMIT as ANNOTATION
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.snapshot import Snapshot
 from haru.kube.durations import seconds_of
+from haru.kube.meta import Obj
 from haru.kube.names import format_time, parse_time
 
 _GRACE_SECONDS = 30

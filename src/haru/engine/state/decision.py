@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-Obj = dict[str, Any]
+from haru.engine.dra.diagnosis.reasons import RefusalType
+from haru.kube.meta import Obj
 
 Status = Literal["scheduled", "nominated", "unschedulable", "error"]
 """`nominated`: nobody is bound now; the places are free once the evictions of the decision are done."""
@@ -34,6 +35,9 @@ ReasonType = Literal[
     "NodeNameMismatch",
     "NodeTaints",
     "NodeAffinityMismatch",
+    "NodeLabelMissing",
+    "TopologyKeyMissing",
+    "MembersPinned",
     "PortsTaken",
     "InsufficientResource",
     "TooManyPods",
@@ -42,6 +46,10 @@ ReasonType = Literal[
     "VolumeUnbound",
     "VolumeInUse",
     "VolumeNodeAffinity",
+    "VolumeNoMatch",
+    "StorageClassMissing",
+    "NoProvisioner",
+    "StorageExhausted",
     "DiskConflict",
     "TooManyVolumes",
     "PodAffinity",
@@ -57,29 +65,13 @@ ReasonType = Literal[
     "ClaimNotOnNode",
     "ClaimReservedFull",
     "BindingConditions",
-    "DeviceClassMissing",
     "ClaimNotShareable",
     "ClaimUnreferenced",
     "PodLevelExceeded",
     # Devices
-    "DevicesUnavailable",
-    "NoDevices",
-    "ClassMismatch",
-    "SelectorMismatch",
-    "DeviceTainted",
-    "DevicesTaken",
-    "CountersExhausted",
-    "CapacityExceeded",
-    "ConstraintUnsatisfied",
-    "AlternativesExhausted",
+    RefusalType,
     "DevicesScattered",
-    "PoolIncomplete",
-    "PoolInvalid",
-    "BindingConditionsDisabled",
     # The attempt itself failed
-    "SelectorError",
-    "RequestInvalid",
-    "TooManyDevices",
     "GaveUp",
     # States that explain reports
     "Running",
@@ -94,6 +86,7 @@ ReasonType = Literal[
     "QuotaExceeded",
     "Allocated",
     "Unused",
+    "DeviceAllocatedTwice",
     "NominatedNode",
     "Reserved",
     "Stranded",
@@ -101,9 +94,29 @@ ReasonType = Literal[
     "NotReadable",
     "SchedulerUnknown",
     "FailedCreate",
+    # After a pod has its place
+    "ImagePullBackOff",
+    "ContainerNotStarted",
+    "CrashLoopBackOff",
+    "OOMKilled",
+    "FailedPrepareDynamicResources",
+    "DeviceUnhealthy",
+    "EvictionWaits",
 ]
 
 REASON_TYPES: tuple[str, ...] = get_args(ReasonType)
+
+
+def object_path(obj: Obj) -> str:
+    """`namespace/name`, or `name` alone for objects without a namespace."""
+    meta = obj["metadata"]
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+def namespaced_name(obj: Obj) -> str:
+    """`namespace/name` of a namespaced object, `default` where none is written."""
+    return f"{obj['metadata'].get('namespace') or 'default'}/{obj['metadata']['name']}"
 
 
 class PodKey(NamedTuple):
@@ -212,12 +225,28 @@ class ExtendedClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeBinding:
+    """A volume claim that is to be bound before its pod is: to a volume, or (empty) to one provisioned for the node."""
+
+    claim_namespace: str
+    claim_name: str
+    claim_uid: str
+    volume: str = ""
+
+    @property
+    def path(self) -> str:
+        """`namespace/name` of the claim."""
+        return f"{self.claim_namespace}/{self.claim_name}"
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDecision:
     """What becomes of one pod.
 
     `allocations` are the claims that this member's placement allocates; `reservations` those that it joins. `plugins`
     names who rejected it, as kube-scheduler names its plugins, so that the queue knows which events may help.
     `claimed` is what its devices take of the node, for `status.nodeAllocatableResourceClaimStatuses` (KEP-5517).
+    `volumes` are its volume claims that wait for a node (WaitForFirstConsumer).
     Of a nominated member node, allocations and reservations are those it is to have once the victims are gone.
     """
 
@@ -231,6 +260,7 @@ class MemberDecision:
     plugins: tuple[str, ...] = ()
     extended: ExtendedClaim | None = None
     claimed: tuple[Obj, ...] = ()
+    volumes: tuple[VolumeBinding, ...] = ()
 
     @property
     def joined(self) -> dict[str, Obj]:

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.state.cached_property import cached_property
-from haru.engine.state.decision import Obj
+from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
 from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
+from haru.kube.meta import Obj
 
 _MAX_IDS = 32_768
 

@@ -1,6 +1,8 @@
 """Tentative placements over a snapshot: the snapshot stays as it is, and everything can be taken back to a mark.
 
 A search places pods and allocates claims here; what it keeps becomes a Decision, and the overlay is dropped.
+Results that are kept per node follow overlays by a `ChangeCursor`: that costs the nodes that differ between two
+snapshots, and those that tentative placements touched on either overlay.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
+from haru.kube.meta import Obj
 
 _NAME_KEY = "metadata.name"
 
@@ -62,6 +65,7 @@ class Overlay:
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
         self._reserved: dict[str, int] = {}
+        self.volumes: TentativeVolumes = NO_VOLUMES
         self.changes: list[str | None] = []
         self._differences: list[tuple[Mapping[str, NodeInfo], set[str]]] = []
         self._journal: list[tuple[str, str, Any]] = []
@@ -139,6 +143,11 @@ class Overlay:
         self._journal.append(("user", path, self._reserved.get(path, 0)))
         self._reserved[path] = self._reserved.get(path, 0) + 1
 
+    def bind_volumes(self, volumes: TentativeVolumes) -> None:
+        """Have the claims of the tentatively placed pods bound like this."""
+        self._journal.append(("volumes", "", self.volumes))
+        self.volumes = volumes
+
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark, last first."""
         while len(self._journal) > mark:
@@ -155,6 +164,53 @@ class Overlay:
                     self.next_pass.rollback(self.next_pass.mark() - 1)
             elif what == "user":
                 self._reserved[path] = before
+            elif what == "volumes":
+                self.volumes = before
             else:
                 self.allocated = before
                 self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))
+
+
+class ChangeCursor:
+    """The position of one reader. The first use returns all nodes."""
+
+    __slots__ = ("_overlay", "_seen", "devices_changed")
+
+    def __init__(self) -> None:
+        self._overlay: Overlay | None = None
+        self._seen = 0
+        self.devices_changed = False
+
+    def catch_up(self, overlay: Overlay) -> set[str] | None:
+        """Return the names of nodes that may have changed, came or went; None for all.
+
+        `devices_changed` then says whether devices changed that more than one node sees.
+        """
+        last, seen = self._overlay, self._seen
+        self._overlay, self._seen = overlay, len(overlay.changes)
+        if last is None:
+            self.devices_changed = True
+            return None
+        if last is overlay:
+            return self._named(overlay.changes[seen:])
+        return self._named([*last.changes, *overlay.changes]) | overlay.changed_since(last.snapshot.nodes)
+
+    def _named(self, changes: list[str | None]) -> set[str]:
+        self.devices_changed = None in changes
+        return {name for name in changes if name is not None}
+
+
+def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[str, NodeInfo | None]]:
+    """Yield the nodes of these names (None: all) on the overlay; None for those that do not exist."""
+    if names is None:
+        return overlay.present_nodes()
+    return ((name, present_node(overlay, name)) for name in sorted(names))
+
+
+def present_node(overlay: Overlay, name: str) -> NodeInfo | None:
+    """Return a node on the overlay; None if it does not exist."""
+    try:
+        info = overlay.node(name)
+    except KeyError:
+        return None
+    return info if info.present else None

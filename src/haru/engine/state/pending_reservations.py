@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from haru.engine.state.assumed_claims import allocation_of
-from haru.engine.state.decision import ClaimAllocation, Decision, Obj, PodKey
+from haru.engine.state.decision import ClaimAllocation, Decision, PodKey
+from haru.engine.state.reserved_for import allocation_of
+from haru.kube.meta import Obj
 
 FROM_EVERYBODY = 2**31
 """The priority of a place that is kept whoever comes: above every pod's."""

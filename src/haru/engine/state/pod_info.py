@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
-from haru.engine.state.cached_property import cached_property
-from haru.engine.state.decision import GroupKey, Obj, PodKey
-from haru.kube.meta import controller_of
+from haru.engine.state.decision import GroupKey, PodKey
+from haru.kube.meta import Obj, controller_of
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
 

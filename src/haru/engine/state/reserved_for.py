@@ -1,16 +1,20 @@
-"""The consumers of an allocated claim (pods and PodGroups), and when their end frees it.
+"""The consumers of an allocated claim (pods and PodGroups), when their end frees it, and the workloads that they are.
 
-Source: KEP-4381 (`status.reservedFor`), KEP-5729 (a PodGroup as consumer).
+The owners of claims are indexed with each event, so that the holders of devices are known without a look at every claim
+and pod.
+Source: KEP-4381 (`status.reservedFor`), KEP-5729 (a PodGroup as consumer); workloads are our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from haru.engine.state.decision import Obj
+from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
+from haru.kube.meta import Obj
 
 PODS, POD_GROUPS = "pods", "podgroups"
 _KEPT = "kept"
@@ -80,8 +84,100 @@ def is_kept(entry: Obj) -> bool:
     return _KEPT in entry
 
 
+def allocation_of(claim: Obj | None) -> Any:
+    """`status.allocation`, or None."""
+    return ((claim or {}).get("status") or {}).get("allocation")
+
+
 def freed(claim: Obj) -> Obj:
     """The claim as it is once nobody uses it any more: without allocation and reservations."""
     status = claim.get("status") or {}
     kept = {key: value for key, value in status.items() if key not in ("allocation", "reservedFor", "devices")}
     return {**claim, "status": kept}
+
+
+_HASH_LABEL = "pod-template-hash"
+
+Workload = tuple[str, str]
+"""A workload: its namespace, and what it is called (`workload_of`)."""
+
+
+def workload_of(pod: PodInfo) -> str:
+    """`deployment/notebooks`, `job/training`, `podgroup/x`, or `pod/x` for a pod of its own.
+
+    A Deployment's pods belong to a ReplicaSet whose name ends in the template's hash, which the pods carry as a label;
+    that is how the Deployment is known without reading it.
+    """
+    owner = pod.controller if "ownerReferences" in pod.obj["metadata"] else None
+    if owner is not None and owner.get("kind") and owner.get("name"):
+        kind, name = str(owner["kind"]).lower(), str(owner["name"])
+        suffix = f"-{pod.labels.get(_HASH_LABEL)}"
+        if kind == "replicaset" and _HASH_LABEL in pod.labels and name.endswith(suffix):
+            return f"deployment/{name.removesuffix(suffix)}"
+        return f"{kind}/{name}"
+    return f"podgroup/{pod.group.name}" if pod.group is not None else f"pod/{pod.key.name}"
+
+
+def is_user(entry: Obj, pod: PodInfo) -> bool:
+    """Return whether a pod is the one of an entry in `reservedFor` (by UID) and has not ended."""
+    return pod.key.uid == entry.get("uid") and not pod.terminal
+
+
+def owners_of(path: str, claim: Obj, pods: Mapping[str, PodInfo]) -> tuple[Workload, ...] | None:
+    """The workloads of the pods that an allocated claim is reserved for, or itself if there is none.
+
+    None where PodGroups use it, too, whose members come and go.
+    """
+    namespace = path.partition("/")[0]
+    entries: Sequence[Obj] = claim["status"].get("reservedFor") or ()
+    if any(entry.get("resource") != PODS for entry in entries):
+        return None
+    named = [(entry, pods.get(f"{namespace}/{entry.get('name')}")) for entry in entries]
+    return used_for(path, [pod for entry, pod in named if pod is not None and is_user(entry, pod)])
+
+
+def used_for(path: str, users: Sequence[PodInfo]) -> tuple[Workload, ...]:
+    """The workloads of a claim's users; the claim itself if it has none."""
+    namespace, _, name = path.partition("/")
+    if not users:
+        return ((namespace, f"resourceclaim/{name}"),)
+    found = [(namespace, workload_of(pod)) for pod in users]
+    return tuple(found) if len(found) == 1 else tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnedPods:
+    """The owners of allocated claims in the state of `claims` and `pods`; None: see `owners_of`."""
+
+    by_claim: FrozenMap[tuple[Workload, ...] | None]
+    claims: Mapping[str, Obj]
+    pods: Mapping[str, PodInfo]
+
+    def of(
+        self, claims: Mapping[str, Obj], pods: Mapping[str, PodInfo]
+    ) -> FrozenMap[tuple[Workload, ...] | None] | None:
+        """Return the owners by the paths of claims; None for other claims and pods."""
+        return self.by_claim if self.claims is claims and self.pods is pods else None
+
+
+class WorkloadOwners:
+    """Index the owners of allocated claims; each snapshot costs the claims and users that have changed."""
+
+    def __init__(self) -> None:
+        self._by_claim: CowMap[tuple[Workload, ...] | None] = CowMap()
+        self._changed: set[str] = set()
+
+    def changed(self, claims: Iterable[str]) -> None:
+        """Note that these claims, or pods that use them, have changed."""
+        self._changed.update(claims)
+
+    def freeze(self, claims: FrozenMap[Obj], pods: FrozenMap[PodInfo]) -> OwnedPods:
+        """Return the owners now, as an immutable value."""
+        for path in self._changed:
+            claim = claims.get(path)
+            if claim is not None and (claim.get("status") or {}).get("allocation"):
+                self._by_claim[path] = owners_of(path, claim, pods)
+            else:
+                self._by_claim.pop(path, None)
+        self._changed.clear()
+        return OwnedPods(self._by_claim.freeze(), claims, pods)

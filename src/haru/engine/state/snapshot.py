@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,12 +14,14 @@ from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, NodeDeviceClasses, all_of
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
-from haru.engine.state.decision import GroupKey, Obj
+from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import ABSENT, NodeInfo
+from haru.engine.state.partition import Partition
 from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
-from haru.engine.state.workload_owners import OwnedPods, Workload
+from haru.engine.state.reserved_for import OwnedPods, Workload
+from haru.kube.meta import Obj
 
 
 class NodeEquivalenceClass(NamedTuple):
@@ -39,20 +41,41 @@ class PodIndex:
     """Pods of a snapshot by what decisions look for, by path.
 
     `anti_affinity`: pods on nodes with required anti-affinity terms. `nominated`: pending pods whose status names a
-    node. `terminating`: pods on nodes that are being deleted.
+    node. `terminating`: pods on nodes that are being deleted. `nominations`: the places that decisions keep for pending
+    pods.
     """
 
     anti_affinity: Mapping[str, PodInfo]
     nominated: Mapping[str, PodInfo]
     terminating: Mapping[str, PodInfo]
+    nominations: Mapping[str, Nomination]
 
     def with_anti_affinity(self, changes: Mapping[str, PodInfo | None]) -> PodIndex:
         """Return the index with other pods with anti-affinity; None removes one."""
-        return PodIndex(Patched(self.anti_affinity, changes), self.nominated, self.terminating)
+        return replace(self, anti_affinity=Patched(self.anti_affinity, changes))
 
     def without(self, removed: Mapping[str, PodInfo | None]) -> PodIndex:
         """Return the index without these pods, which are on nodes."""
-        return PodIndex(Patched(self.anti_affinity, removed), self.nominated, Patched(self.terminating, removed))
+        return replace(self.with_anti_affinity(removed), terminating=Patched(self.terminating, removed))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodGroupIndex:
+    """The members of PodGroups, by the path of the group: their phases, and which groups lost some by eviction.
+
+    What an `evicted` group reserved is free once no member of theirs uses it.
+    """
+
+    states: Mapping[str, PodGroupState]
+    evicted: Mapping[str, bool]
+
+    def with_states(self, changes: Mapping[str, PodGroupState | None]) -> PodGroupIndex:
+        """Return the index with other members; None removes a group."""
+        return PodGroupIndex(Patched(self.states, changes), self.evicted)
+
+    def with_evicted(self, changes: Mapping[str, bool | None]) -> PodGroupIndex:
+        """Return the index with other groups that lost members."""
+        return PodGroupIndex(self.states, Patched(self.evicted, changes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,22 +84,26 @@ class ClaimIndex:
 
     `extended`: paths of the claims made for a pod's extended resources, by the pod's UID. `by_consumer`: paths of
     allocated claims, by consumer (`consumer_key`). `orphaned`: claims whose consumers are all gone, which will be free
-    in a moment. `owners`: the workloads that claims are used for.
+    in a moment. `in_flight`: claims whose allocation is being written. `owners`: the workloads that use them.
     """
 
     extended: Mapping[str, frozenset[str]]
     by_consumer: Mapping[str, frozenset[str]]
     orphaned: Mapping[str, Obj]
-    owners: OwnedPods | None = None
+    in_flight: Mapping[str, Obj]
+    owners: OwnedPods
+
+    def with_in_flight(self, changes: Mapping[str, Obj | None]) -> ClaimIndex:
+        """Return the index with other claims whose allocation is being written."""
+        return replace(self, in_flight=Patched(self.in_flight, changes))
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """One state of the cluster. Nothing in it changes, and nobody may change the objects in it.
 
-    `in_flight` are claims whose allocation is being written. `nominations` are the places that decisions keep for
-    pending pods, by pod; `reservation` keeps places for the head of the queue. `evicted_groups` are the paths of groups
-    that lost members by eviction: what they reserved is free once no member of theirs uses it.
+    `others` are the objects of PodGroups, device classes and the kinds without an index, by kind. `reservation` keeps
+    places for the head of the queue.
     `next_pass` is the cluster after pending evictions, with the nominated pods: a placement must fit in both passes
     (`preemption.nominated_placements`). It may have a next pass of its own.
     `node_device_classes` says which nodes have equal devices. `decision_cache` keeps results for later decisions.
@@ -87,20 +114,21 @@ class Snapshot:
     node_names: tuple[str, ...]
     pods: Mapping[str, PodInfo]
     claims: Mapping[str, Obj]
-    in_flight: Mapping[str, Obj]
-    pod_groups: Mapping[str, Obj]
-    groups: Mapping[str, PodGroupState]
     others: Mapping[str, Mapping[str, Obj]]
     devices: DeviceSnapshot
     allocated: AllocatedState
     pod_index: PodIndex
+    podgroup_index: PodGroupIndex
     claim_index: ClaimIndex
-    nominations: Mapping[str, Nomination]
-    evicted_groups: Mapping[str, bool]
     reservation: BackfillReservation | None = None
     next_pass: Snapshot | None = None
     node_device_classes: NodeDeviceClasses | None = field(default=None, repr=False)
     decision_cache: DecisionCache = field(default_factory=DecisionCache, repr=False)
+
+    @property
+    def partition(self) -> Partition:
+        """Return the part of the cluster in which work is placed."""
+        return self.devices.partition
 
     @property
     def passes(self) -> tuple[Snapshot, ...]:
@@ -110,13 +138,20 @@ class Snapshot:
     @cached_property
     def extended_resources(self) -> Mapping[str, str]:
         """Return the DeviceClass behind each extended resource that a class names (KEP-5004)."""
-        return explicit_classes(self.objects("DeviceClass"))
+        classes = self.objects("DeviceClass")
+        if self.partition.device_classes:
+            classes = {name: obj for name, obj in classes.items() if self.partition.has_class(name)}
+        return explicit_classes(classes)
 
     @property
     def owners(self) -> FrozenMap[tuple[Workload, ...] | None] | None:
         """Return the workloads that use allocated claims, by path; None if this is a hypothetical snapshot."""
-        owners = self.claim_index.owners
-        return owners.of(self.claims, self.pods) if owners is not None else None
+        return self.claim_index.owners.of(self.claims, self.pods)
+
+    @property
+    def pod_groups(self) -> Mapping[str, Obj]:
+        """Return the PodGroup objects by path."""
+        return self.others["PodGroup"]
 
     @cached_property
     def classified_nodes(self) -> FrozenMap[ClassifiedNode | None] | None:
@@ -162,13 +197,18 @@ class Snapshot:
                     node_class.names.append(name)
         return tuple(found.values())
 
+    def confined_to(self, partition: Partition) -> Snapshot:
+        """Return the snapshot as the scheduler of a partition sees it."""
+        devices = replace(self.devices, partition=partition)
+        return replace(self, devices=devices, node_device_classes=None, decision_cache=DecisionCache())
+
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Return the objects of a kind without an index of its own, by path: Job, PersistentVolume, DeviceClass, …"""
         return self.others.get(kind) or {}
 
     def group_state(self, key: GroupKey) -> PodGroupState:
         """Return which pods name a group, and their phases."""
-        return self.groups.get(key.path) or PodGroupState()
+        return self.podgroup_index.states.get(key.path) or PodGroupState()
 
     def pod_group(self, key: GroupKey) -> Obj | None:
         """Return the PodGroup object, if it exists."""

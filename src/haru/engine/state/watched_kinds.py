@@ -11,6 +11,8 @@ WATCHED_KINDS = (
     ("batch/v1", "Job"),
     ("policy/v1", "PodDisruptionBudget"),
     ("storage.k8s.io/v1", "StorageClass"),
+    ("storage.k8s.io/v1", "CSIDriver"),
+    ("storage.k8s.io/v1", "CSIStorageCapacity"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "ResourceClaim"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from haru.engine import Reason, Snapshot
-from haru.engine.dra import Device, PoolKey
+from haru.engine.dra import Device, DeviceId, PoolKey, double_allocations
 from haru.engine.plugins import extended_resource_claim_use, resolve_claims
-from haru.engine.state import Obj, PodInfo, namespaced_name, pinned_node
+from haru.engine.state import PodInfo, namespaced_name, pinned_node
 from haru.explain.diagnosis.holders import allocated_since
 from haru.explain.explanation import HeldClaim, HeldDevice
 from haru.explain.hypothesis import consumers
 from haru.explain.render.wording import counted
+from haru.kube.meta import Obj
 
 _PRODUCT_NAMES = ("productName", "product", "model")
 
@@ -74,3 +76,17 @@ def frees_text(snapshot: Snapshot, held: tuple[HeldClaim, ...]) -> str:
     """`1 NVIDIA H100 80GB HBM3`, `2 devices`: what becomes free with these claims."""
     counts = Counter(d.product for claim in held for d in claim.devices if not d.admin)
     return ", ".join(f"{count} {name}" if name else counted(count, "device") for name, count in sorted(counts.items()))
+
+
+def allocated_twice(snapshot: Snapshot, holds: Iterable[HeldClaim]) -> list[Reason]:
+    """One reason for each device that another claim holds, too, although it cannot."""
+    held = (device for one in holds for device in one.devices if not device.admin)
+    devices = dict.fromkeys(DeviceId(device.driver, device.pool, device.device) for device in held)
+    return [
+        Reason(
+            "DeviceAllocatedTwice",
+            f"{conflict}: delete the pod of one of them",
+            {"device": str(conflict.device), "claims": list(conflict.claims), "exceeded": conflict.exceeded},
+        )
+        for conflict in double_allocations(snapshot.devices, snapshot.allocated, devices)
+    ]

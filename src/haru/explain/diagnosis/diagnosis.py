@@ -14,6 +14,8 @@ from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.funnels import funnels
 from haru.explain.diagnosis.node_groups import Answers, answers, node_groups, served_by_nodes, unusable
 from haru.explain.diagnosis.requests import MemberKind, member_kinds, pods_asked, without
+from haru.explain.diagnosis.unmet_labels import unmet_labels
+from haru.explain.diagnosis.volume_claims import volume_troubles
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
 from haru.explain.render.wording import counted, dropped_text, sum_text
@@ -43,6 +45,9 @@ class Diagnosis:
         return (*_reasons(self.requests), *self.troubles)
 
 
+_TROUBLES = ("PoolIncomplete", "PoolInvalid", "OutsidePartition")
+
+
 def _missing(funnel: Funnel) -> int:
     if funnel.short is None or funnel.asked.alternative:
         return 0
@@ -56,7 +61,8 @@ def diagnose(
     """Tell what keeps the unit waiting; `decided` is what its decision found on the same snapshot."""
     kinds = member_kinds(snapshot, work, options)
     found: list[Funnel] = []
-    troubles: dict[str, Reason] = {}
+    beyond_devices = (*unmet_labels(snapshot, work), *volume_troubles(snapshot, work))
+    troubles = {reason.message: reason for reason in beyond_devices}
     members: list[tuple[MemberKind, DeviceClassSurvey | None]] = []
     told: tuple[int, tuple[NodeGroup, ...], Answers] | None = None
     for kind in kinds:
@@ -67,7 +73,7 @@ def diagnose(
             left = without(kind, served_by_nodes(snapshot, kind, said))
             found = _merged(found, funnels(survey, left, unusable(said)))
             for node in survey.kinds:
-                pools = [r for r in node.funnel.refusals if r.type in ("PoolIncomplete", "PoolInvalid")]
+                pools = [r for r in node.funnel.refusals if r.type in _TROUBLES]
                 troubles.update((r.message, Reason(r.type, r.message, r.data)) for r in pools)
         takers = sum(not failures for failures in said.values())
         if told is None or takers < told[0]:

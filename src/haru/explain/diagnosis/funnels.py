@@ -40,6 +40,14 @@ _MOST_EXAMPLES = 4
 _Rank = tuple[int, int]
 
 
+_SELECTING = ("devices", "offered", "class", "selector", "node")
+
+
+def _matching(request: RequestFunnel) -> int:
+    """How many devices of a node match the request, whoever holds them."""
+    return next((stage.left for stage in reversed(request.stages) if stage.name in _SELECTING), 0)
+
+
 @dataclass(slots=True)
 class _Tally:
     """One condition while the devices are counted."""
@@ -77,6 +85,7 @@ class _Count:
         self._refused = refused
         self._tallies: dict[_Rank, _Tally] = {}
         self._total = 0
+        self._most: int | None = None
         self._best: dict[str, tuple[_Rank, Callable[[], None]]] = {}
         self._shareable = False
         self._counters: dict[PoolView, CounterUse] = {}
@@ -100,10 +109,11 @@ class _Count:
             stages.append(_stage(self._survey.snapshot, rank, left, tally))
         countable = needed is not None and not self._shareable and not problem
         short = max(0, (needed or 0) - left) if countable else None
-        return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim)
+        return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim, self._most)
 
     def _count(self, kind: NodeKind, each: int | None) -> None:
         request, names = kind.funnel.requests[self._number], kind.names
+        self._most = max(self._most or 0, _matching(request))
         one = list(kind.devices(names[0]))
         wide = {p for p, (v, _, _) in enumerate(one) if str(v.key) in self._wide} if self._wide else set()
         if wide:

@@ -6,12 +6,13 @@ Source: the PreEnqueue checks of KEP-3521, KEP-4671 and KEP-4381.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.podgroup import required_members
-from haru.engine.state import GroupKey, Obj, PodInfo, namespaced_name
+from haru.engine.state import GroupKey, PodInfo, namespaced_name
 from haru.explain import hypothesis
 from haru.explain.changes import create, delete, patch, pod_manifest, replacement
 from haru.explain.diagnosis import quotas
@@ -19,6 +20,17 @@ from haru.explain.diagnosis.verdict import verdict_of
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.remedies import near_names
+from haru.gangs import (
+    KINDS,
+    KUEUE_LOCAL_QUEUE,
+    KUEUE_WORKLOAD,
+    MIN_COUNT,
+    is_foreign_group,
+    is_translated,
+    kueue_hold,
+    title_of,
+)
+from haru.kube.meta import Obj
 
 _MOST_STEPS = 4
 _UNKNOWN = "its content is for its author to say, so this could not be tried"
@@ -48,7 +60,7 @@ def explain_gated(snapshot: Snapshot, work: WorkloadUnit, hold: Reason, options:
     kept_back = _refused_claim(snapshot, work) if hold.type == "ClaimNotCreated" else None
     verdict, reasons, then, released = _afterwards(supplied[0], supplied[1], options)
     starts = verdict == "Starting"
-    if remedy is not None:
+    if remedy is not None and "kueue" not in hold.data:
         remedy = replace(remedy, confirmed=starts)
     if verdict != "NeverFits":
         verdict = "FitsLater" if by_itself else "FitsIf"
@@ -117,8 +129,22 @@ def _ungated(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Supplied |
     gated = [pod for pod in work.pending(snapshot) if pod.gated]
     freed = [PodInfo.of({**p.obj, "spec": {**p.spec, "schedulingGates": []}}) for p in gated]
     changes = tuple(patch("v1", "Pod", p.key.name, {"spec": {"schedulingGates": None}}, p.key.namespace) for p in gated)
+    if "kueue" in hold.data:
+        # Kueue takes its gates away when it admits the Workload; who does that by hand takes quota from others.
+        return hypothesis.with_pods(snapshot, freed), work, _activation(gated, hold), "active" not in hold.data["kueue"]
     remedy = Remedy("RemoveGates", "remove the scheduling gates", changes, 0, False)
     return hypothesis.with_pods(snapshot, freed), work, remedy, False
+
+
+def _activation(gated: Sequence[PodInfo], hold: Reason) -> Remedy | None:
+    """To activate a Workload that is not active; Kueue then still has to reserve quota for it."""
+    held = hold.data["kueue"]
+    if "active" not in held or not held["workload"]:
+        return None
+    version = f"{KUEUE_WORKLOAD.group}/{KUEUE_WORKLOAD.versions[0]}"
+    change = patch(version, "Workload", held["workload"], {"spec": {"active": True}}, gated[0].key.namespace)
+    costs = "Kueue then still has to reserve quota for it"
+    return Remedy("Resume", f"activate Workload {held['workload']} of Kueue", (change,), 1, False, costs)
 
 
 def _with_group(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Supplied | None:
@@ -132,7 +158,15 @@ def _with_group(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Supplie
         "metadata": {"namespace": key.namespace, "name": key.name},
         "spec": {"schedulingPolicy": {"gang": {"minCount": len(snapshot.group_state(key).all) or 1}}},
     }
-    remedy = Remedy("CreatePodGroup", f"create PodGroup {key.path}", (create(group),), 1, False)
+    kind, name = title_of(key.name)
+    if kind != "PodGroup":
+        # The object made these pods: nobody makes it by hand.
+        return hypothesis.with_pod_group(snapshot, key.path, group), WorkloadUnit(work.paths, key), None, False
+    made = group
+    if is_foreign_group(key.name):
+        members = {"minMember": len(snapshot.group_state(key).all) or 1}
+        made = {**_COSCHEDULING, "metadata": {"namespace": key.namespace, "name": name}, "spec": members}
+    remedy = Remedy("CreatePodGroup", f"create {group_text(key.path)}", (create(made),), 1, False)
     return hypothesis.with_pod_group(snapshot, key.path, group), WorkloadUnit(work.paths, key), remedy, False
 
 
@@ -142,10 +176,60 @@ def _with_members(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Suppl
         return None
     missing = int(hold.data["minCount"]) - int(hold.data["members"])
     larger, added = _copies(snapshot, pods[-1], missing)
-    text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of PodGroup {work.group.path}"
+    text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of {group_text(work.group.path)}"
     made = tuple(create(pod_manifest(larger.pods[path].obj)) for path in added)
     remedy = Remedy("AddMembers", text, made, missing, False)
     return larger, WorkloadUnit((*work.paths, *added), work.group), remedy, False
+
+
+_COSCHEDULING = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+
+
+def group_text(path: str) -> str:
+    """A group's kind and path, in words: of the coscheduling plugin's PodGroup with its API group."""
+    namespace, _, name = path.partition("/")
+    kind, own = title_of(name)
+    known = is_foreign_group(name) and kind == "PodGroup"
+    return f"{kind}{' (scheduling.x-k8s.io)' if known else ''} {namespace}/{own}"
+
+
+def with_kueue(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Reason:
+    """Add to what gates hold what Kueue says of it, if it is Kueue that holds it."""
+    gated = next((pod for pod in work.pending(snapshot) if pod.gated), None) if hold.type == "Gated" else None
+    if gated is None:
+        return hold
+    makers = ("Job", "StatefulSet", *(kind.key for kind in KINDS))
+    owners = (obj for kind in makers for obj in snapshot.objects(kind).values())
+    queues = snapshot.objects(KUEUE_LOCAL_QUEUE.key).values()
+    held = kueue_hold(gated.obj, snapshot.objects(KUEUE_WORKLOAD.key).values(), owners, queues)
+    if held is None:
+        return hold
+    kueue: dict[str, object] = {"workload": held.workload, "state": held.state, "queue": held.queue}
+    kueue |= {"clusterQueue": held.cluster_queue} if held.cluster_queue else {}
+    kueue |= {} if held.is_active else {"active": False}
+    return Reason(hold.type, hold.message, {**hold.data, "kueue": kueue})
+
+
+def kueue_text(data: Mapping[str, Any]) -> str:
+    """Why Kueue holds work, in one sentence."""
+    held = data["kueue"]
+    workload = f", see Workload {held['workload']}" if held["workload"] else ""
+    above = f" of ClusterQueue {held['clusterQueue']}" if held.get("clusterQueue") else ""
+    queue = f" (queue {held['queue']}{above})" if held["queue"] else ""
+    return f"Kueue holds it{workload}{queue}: {held['state']}; gates: {', '.join(data['gates'])}"
+
+
+def _lower_foreign(group: Obj, count: int, before: int, confirmed: bool) -> Remedy:
+    """The same for a gang of another project: in its PodGroup, or by an annotation of the pod template."""
+    namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
+    kind, own = title_of(name)
+    text = f"let the gang start with {count} of the {before} members that it needs now"
+    costs = f"the work runs without {before - count} of its members until there is room"
+    if kind == "PodGroup":
+        change = patch(_COSCHEDULING["apiVersion"], kind, own, {"spec": {"minMember": count}}, namespace)
+        return Remedy("LowerMinCount", f"{text} (minMember {count})", (change,), 15 + before - count, confirmed, costs)
+    told = f'{costs}; its pod template has to say so, by the annotation {MIN_COUNT}: "{count}"'
+    return Remedy("LowerMinCount", text, (), 15 + before - count, confirmed, told)
 
 
 def _copies(snapshot: Snapshot, model: PodInfo, count: int) -> tuple[Snapshot, list[str]]:
@@ -245,14 +329,21 @@ def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confi
     A PodGroup's policy cannot be changed, and it stays as long as it has pods: all of it is made again.
     """
     before = required_members(group)
+    if is_translated(group):
+        return _lower_foreign(group, count, before, confirmed)
     text = f"let the gang start with {count} of the {before} members that it needs now (minCount {count})"
     costs = (
         f"the work runs without {before - count} of its members until there is room; the PodGroup is made again with "
         "its pods, because its policy cannot be changed"
     )
+    changes = remade_group(snapshot, group, spec)
+    return Remedy("LowerMinCount", text, changes, 15 + before - count, confirmed, costs)
+
+
+def remade_group(snapshot: Snapshot, group: Obj, spec: Obj) -> tuple[Obj, ...]:
+    """How a PodGroup becomes like that: it stays as long as it has pods, so those are made again with it."""
     state = snapshot.group_state(GroupKey(*namespaced_name(group).split("/", 1)))
     pods = [snapshot.pods[path] for path in sorted(state.all)]
-    gone, made = replacement(group, spec)
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
     again = [create(pod_manifest(pod.obj)) for pod in pods if pod.controller is None]
-    return Remedy("LowerMinCount", text, (*changes, gone, made, *again), 15 + before - count, confirmed, costs)
+    return (*changes, *replacement(group, spec), *again)

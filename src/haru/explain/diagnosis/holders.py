@@ -7,11 +7,11 @@ from heapq import nlargest, nsmallest
 from itertools import chain
 
 from haru.engine import Snapshot
-from haru.engine.state import FrozenMap, Obj, PodInfo, Workload, used_for, workload_of
+from haru.engine.state import FrozenMap, PodInfo, Workload, used_for, workload_of
 from haru.explain.explanation import Holder
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import idle_devices
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 
 MOST_HOLDERS = 100
 _MOST_TOLD = 8

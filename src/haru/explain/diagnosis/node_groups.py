@@ -10,11 +10,13 @@ from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import RequestFunnel
 from haru.engine.framework import FilterFailure
 from haru.engine.podgroup import diagnose_pod
-from haru.engine.state import Diagnosis, NodeInfo, Obj
+from haru.engine.state import Diagnosis, NodeInfo
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.requests import MemberKind, asked_on
+from haru.explain.diagnosis.unmet_labels import node_selector
 from haru.explain.explanation import DeviceCounts, NodeGroup
 from haru.explain.render.wording import amount_text, brief, counted, values_text
+from haru.kube.meta import Obj
 
 _EXAMPLES = 3
 _SELECTING = ("devices", "offered", "class", "selector", "node")
@@ -30,8 +32,7 @@ def answers(
     `decided` is the diagnosis of a decision on the same snapshot: if it is about such a pod, no node is asked again.
     """
     found = decided
-    # A decision may respect a backfill reservation until a certain time; the answers here are for any time.
-    if found is None or found.pod != kind.pod.key or snapshot.reservation is not None:
+    if found is None or found.pod != kind.pod.key:
         found = diagnose_pod(snapshot, kind.pod, group, options, snapshot.node_names)
     return {name: found.nodes.get(name, ()) for name in snapshot.node_names}
 
@@ -75,12 +76,14 @@ class _Group:
     before: int = 0
     together: int = 0
     takers: int = 0
+    lacking: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def node_groups(
     snapshot: Snapshot, kind: MemberKind, survey: DeviceClassSurvey | None, found: Answers
 ) -> tuple[NodeGroup, ...]:
     """The groups, those that come closest to taking the pod first."""
+    pairs = node_selector(kind.pod)
     groups: dict[object, _Group] = {}
     telling: dict[object, RequestFunnel | None] = {}
     alike: dict[object, tuple[_Group, RequestFunnel | None]] = {}
@@ -103,6 +106,9 @@ def node_groups(
         group, request = alike[said]
         many[said] += 1
         group.names.append(name)
+        if pairs and failures and failures[0].reason.type == "NodeAffinityMismatch":
+            labels = snapshot.nodes[name].labels
+            group.lacking.update(pair for pair in pairs if labels.get(pair[0]) != pair[1])
         for failure in failures:
             if failure.reason.type in _OF_ROOM:
                 _remember(group, name, failure.reason)
@@ -214,7 +220,8 @@ def _told(group: _Group, survey: DeviceClassSurvey | None, kind: MemberKind) -> 
     text = _text(group, counts, kind)
     fault = (survey.faults if survey is not None else {}).get(group.names[0])
     room = min(group.room, kind.pods) if group.takers else None
-    return NodeGroup(len(group.names), tuple(group.names[:_EXAMPLES]), fault or text, reasons, counts, room)
+    left = {name: free for name, (free, _) in group.best.items()}
+    return NodeGroup(len(group.names), tuple(group.names[:_EXAMPLES]), fault or text, reasons, counts, room, left)
 
 
 def _text(group: _Group, counts: DeviceCounts | None, kind: MemberKind) -> str:
@@ -278,10 +285,20 @@ def _insufficient(reason: Reason, group: _Group) -> str:
     return f"insufficient {resource}: {asked} asked{most}{of}"
 
 
+def _lacking(group: _Group) -> str:
+    """The labels that keep the pod away: those that all of the nodes lack, else those that some of them lack."""
+    if not group.lacking:
+        return "the labels do not match the pod's node affinity"
+    common = sorted(pair for pair, count in group.lacking.items() if count == len(group.names))
+    texts = [f"{key}={value}" for key, value in common or sorted(group.lacking)]
+    return f"without {(' and ' if common else ' or ').join(texts)}"
+
+
 _WORDS: Mapping[str, Callable[[Reason, _Group], str]] = {
     "NodeUnschedulable": lambda reason, group: "cordoned",
     "NodeTaints": lambda reason, group: f"tainted {reason.data.get('taint')}",
-    "NodeAffinityMismatch": lambda reason, group: "the pod's node selector or affinity does not match",
+    "NodeAffinityMismatch": lambda reason, group: _lacking(group),
+    "PortsTaken": lambda reason, group: f"host port {', '.join(map(str, reason.data['ports']))} is in use",
     "InsufficientResource": _insufficient,
     "TooManyPods": _insufficient,
 }

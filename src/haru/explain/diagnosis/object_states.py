@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from haru.engine import Reason, Snapshot
 from haru.engine.podgroup import has_quorum, required_members
-from haru.engine.state import GroupKey, Obj, PodInfo
+from haru.engine.state import GroupKey, PodInfo
+from haru.explain.diagnosis.running_pods import end_text, start_problems
 from haru.explain.explanation import Verdict
 from haru.explain.render.wording import counted
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 
 State = tuple[Verdict, Sequence[Reason]]
 
@@ -23,7 +24,8 @@ def pod_state(snapshot: Snapshot, pod: PodInfo) -> State | None:
     if phase == "Succeeded":
         return "Runs", (Reason("Completed", "it has run to its end", {"node": pod.node}), *_kept(pod))
     if phase == "Failed":
-        message = pod.status.get("message") or pod.status.get("reason") or "a container ended with an error"
+        said = pod.status.get("message") or pod.status.get("reason")
+        message = said or end_text(pod) or "a container ended with an error"
         return "Runs", (Reason("Failed", f"it has run and failed: {message}", {"node": pod.node}), *_kept(pod))
     if pod.deleting:
         return _deleting(pod)
@@ -34,6 +36,9 @@ def pod_state(snapshot: Snapshot, pod: PodInfo) -> State | None:
     if pod.node not in snapshot.nodes or not snapshot.nodes[pod.node].present:
         message = f"it is bound to node {pod.node}, which does not exist"
         return "FitsIf", (Reason("NodeNameMismatch", message, {"node": pod.node}),)
+    problems = start_problems(snapshot, pod)
+    if problems:
+        return "FitsIf", problems
     detail = _container_detail(pod)
     message = f"it has its place on node {pod.node} and is being started{detail}"
     return "Starting", (Reason("Starting", message, {"node": pod.node}),)

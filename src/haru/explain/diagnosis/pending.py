@@ -7,28 +7,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from haru.engine import Options, Reason, Snapshot, reserve_earliest_start
-from haru.engine.backfill import BackfillReservation, is_reserved
-from haru.engine.state import GroupKey, Obj, namespaced_name, time_text
+from haru.engine import Options, Reason, Snapshot
+from haru.engine.state import namespaced_name, time_text
 from haru.explain.diagnosis.diagnosis import diagnose
-from haru.explain.diagnosis.gated import explain_gated, smaller_gang
-from haru.explain.diagnosis.missing_permissions import blind_text, is_blind, not_readable
-from haru.explain.diagnosis.schedulers import other_scheduler
+from haru.explain.diagnosis.gated import explain_gated, group_text, kueue_text, smaller_gang, with_kueue
+from haru.explain.diagnosis.published_reservation import published_reservation
+from haru.explain.diagnosis.schedulers import in_partition, other_scheduler
 from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of
-from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
+from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit, blind_text, is_blind, not_readable
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.remedies.search import MENDING, RefusedWork, mends, remedies
 from haru.explain.render.headline import headline
 from haru.explain.results import Explanation
+from haru.gangs import title_of
+from haru.kube.meta import Obj
 
 
 def blocking_backfill(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Reason | None:
     """Why work that has a free place waits all the same: the place is kept for somebody else."""
-    holder = next((obj for obj in _objects(snapshot) if is_reserved(obj)), None)
-    if holder is None:
+    published = published_reservation(snapshot, options)
+    if published is None:
         return None
-    found = _reservation(snapshot, holder, options)
-    if found is None or work.decide(replace(snapshot, reservation=found), options).status == "scheduled":
+    holder, found = published
+    if work.decide(replace(snapshot, reservation=found), options).status == "scheduled":
         return None
     name = f"{holder['kind'].lower()} {namespaced_name(holder)}"
     data: dict[str, Any] = {"for": name}
@@ -39,20 +40,11 @@ def blocking_backfill(snapshot: Snapshot, work: WorkloadUnit, options: Options) 
     return Reason("Reserved", text, data)
 
 
-def _objects(snapshot: Snapshot) -> list[Obj]:
-    return [*snapshot.pod_groups.values(), *(p.obj for p in snapshot.pods.values() if not (p.node or p.terminal))]
-
-
-def _reservation(snapshot: Snapshot, holder: Obj, options: Options) -> BackfillReservation | None:
-    if holder["kind"] == "Pod":
-        return reserve_earliest_start(snapshot, [holder], group=None, options=options)
-    paths = sorted(snapshot.group_state(GroupKey(*namespaced_name(holder).split("/", 1))).unscheduled)
-    return reserve_earliest_start(snapshot, [snapshot.pods[path].obj for path in paths], group=holder, options=options)
-
-
 def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **rest: Any) -> Explanation:
     """An explanation of an object; the first reason says it in short unless `summary` does."""
     namespace, _, name = namespaced_name(obj).partition("/")
+    if kind == "PodGroup":
+        kind, name = title_of(name)
     summary = rest.pop("summary", "") or (reasons[0].message if reasons else "")
     return Explanation(kind, namespace, name, verdict, summary, tuple(reasons), **rest)
 
@@ -60,6 +52,7 @@ def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **r
 def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry: Inquiry) -> Explanation:
     """Why the work waits, and what would help."""
     options = inquiry.options
+    snapshot = in_partition(snapshot, work)
     if not work.pending(snapshot):
         going = sum(pod.deleting for pod in work.pods(snapshot))
         text = "no pod of it is left to be placed" + (f": {going} being deleted" if going else "")
@@ -118,13 +111,13 @@ def _is_mendable(ways: Iterable[Remedy]) -> bool:
 def _held(
     explanation: Callable[..., Explanation], snapshot: Snapshot, work: WorkloadUnit, hold: Reason, inquiry: Inquiry
 ) -> Explanation:
-    options = inquiry.options
+    options, hold = inquiry.options, with_kueue(snapshot, work, hold)
     answer = explain_gated(snapshot, work, hold, options)
     other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
     told = explanation(
         answer.verdict,
         answer.reasons,
-        summary=_hold_text(hold, work),
+        summary=_hold_text(hold),
         remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
     )
     if answer.snapshot is None or answer.work.hold(answer.snapshot) is not None:
@@ -133,18 +126,27 @@ def _held(
     found = diagnose(answer.snapshot, answer.work, options)
     reasons = distinct([*answer.reasons, *found.reasons()]) if answer.blocked else tuple(answer.reasons)
     nodes = found.nodes if answer.blocked else ()
+    if "kueue" in hold.data:
+        then = (
+            f"it would wait: {headline('FitsLater', reasons[1:], found)}"
+            if answer.blocked
+            else "a place is free for it"
+        )
+        told = replace(told, summary=f"{told.summary}; once admitted, {then}")
     return replace(told, reasons=reasons, pods=found.pods, requests=found.requests, nodes=nodes)
 
 
-def _hold_text(hold: Reason, work: WorkloadUnit) -> str:
+def _hold_text(hold: Reason) -> str:
     """The hold in plain words; Kubernetes' own message stays in the reasons."""
     data = hold.data
+    if hold.type == "Gated" and "kueue" in data:
+        return kueue_text(data)
     if hold.type == "Gated":
         return f"held by scheduling gates: {', '.join(data['gates'])}"
     if hold.type == "TooFewMembers":
         return f"the gang has {data['members']} of the {data['minCount']} pods that it needs to be tried"
     if hold.type == "PodGroupMissing":
-        return f"PodGroup {data['podGroup']} does not exist"
+        return f"{group_text(data['podGroup'])} does not exist"
     if hold.type == "GangSchedulingOff":
         return f"gang scheduling is off in the scheduler, which holds what names PodGroup {data['podGroup']}"
     if hold.type == "ClaimNotCreated" and data.get("template"):

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from haru.engine import Reason, Snapshot
-from haru.engine.state import Obj
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 
 FAILED_CREATE: Final = "FailedCreate"
 _BY_QUOTA = "exceeded quota: "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine import Reason, Snapshot
-from haru.engine.state import Obj, PodInfo, namespaced_name
+from haru.engine.state import PodInfo, namespaced_name
 from haru.explain import hypothesis
 from haru.explain.changes import patch
 from haru.explain.diagnosis.gated import with_generated_claims
@@ -19,6 +19,7 @@ from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.results import Explanation
+from haru.kube.meta import Obj
 from haru.kube.workload_pods import made_by
 
 MAKERS = {
@@ -154,9 +155,8 @@ def _resumed(obj: Obj, ways: Sequence[Remedy], starts: bool) -> list[Remedy]:
     """First that the Job is resumed; whatever else would help it helps with that."""
     namespace, _, name = namespaced_name(obj).partition("/")
     resume = patch("batch/v1", "Job", name, {"spec": {"suspend": False}}, namespace)
-    command = f'kubectl patch job {name} -n {namespace} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
     costs = "somebody suspended it for a reason" if starts else "somebody suspended it for a reason; its pods then wait"
-    first = Remedy("Resume", f"resume job {name}", (resume,), 0, starts, costs, command)
+    first = Remedy("Resume", f"resume job {name}", (resume,), 0, starts, costs)
     rest = [
         replace(
             remedy,

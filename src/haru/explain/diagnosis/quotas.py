@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from haru.engine import Reason, Snapshot
-from haru.engine.state import Obj, PodInfo
+from haru.engine.state import PodInfo
 from haru.explain.changes import patch
 from haru.explain.explanation import Remedy
-from haru.kube.meta import controller_of, get_condition
+from haru.kube.meta import Obj, controller_of, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of
 from haru.kube.quota.claims import extended_names

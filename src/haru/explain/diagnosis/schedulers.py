@@ -7,16 +7,17 @@ kube-system is held.
 from __future__ import annotations
 
 from haru.engine import Options, Reason, Snapshot
-from haru.engine.state import Obj
+from haru.engine.state import published_partition
 from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.pod_changes import changed_pods, pod_changes
 from haru.kube.decoding import suggest_name
-from haru.kube.meta import get_condition, name_of, namespace_of
+from haru.kube.meta import Obj, get_condition, labels_of, name_of, namespace_of
 
 DEFAULT_SCHEDULER = "default-scheduler"
+_IDENTITY = "apiserver.kubernetes.io/identity"
 _TOLD_BY_SCHEDULERS = frozenset({"Scheduled", "FailedScheduling"})
 
 
@@ -33,6 +34,16 @@ def unknown_scheduler(snapshot: Snapshot, work: WorkloadUnit) -> Reason | None:
     return Reason("SchedulerUnknown", text, {"schedulerName": name, "known": sorted(known)})
 
 
+def in_partition(snapshot: Snapshot, work: WorkloadUnit) -> Snapshot:
+    """The cluster as the work's scheduler sees it, which may have published a partition on its Lease."""
+    names = {pod.scheduler_name for pod in work.pending(snapshot)}
+    for lease in snapshot.objects("Lease").values():
+        found = published_partition(lease)
+        if found is not None and not names.isdisjoint(found[0]) and not found[1].is_whole:
+            return snapshot.confined_to(found[1])
+    return snapshot
+
+
 def _known(snapshot: Snapshot) -> set[str]:
     found = {DEFAULT_SCHEDULER}
     for pod in snapshot.pods.values():
@@ -42,7 +53,12 @@ def _known(snapshot: Snapshot) -> set[str]:
         if event.get("reason") in _TOLD_BY_SCHEDULERS:
             found.add(str(event.get("reportingComponent") or (event.get("source") or {}).get("component") or ""))
     leases = snapshot.objects("Lease").values()
-    found |= {name_of(lease) for lease in leases if namespace_of(lease) == "kube-system"}
+    for lease in leases:
+        published = published_partition(lease)
+        # An API server of 1.26 or newer has a Lease of its own there.
+        of_scheduler = namespace_of(lease) == "kube-system" and not labels_of(lease).get(_IDENTITY)
+        found |= {name_of(lease)} if of_scheduler else set()
+        found |= set(published[0]) if published is not None else set()
     return found - {""}
 
 
@@ -57,8 +73,12 @@ def other_scheduler(snapshot: Snapshot, work: WorkloadUnit, options: Options, un
     name, known = str(unknown.data["schedulerName"]), [str(each) for each in unknown.data["known"]]
     close = suggest_name(name, known)
     instead = close or DEFAULT_SCHEDULER
-    pods = changed_pods(snapshot, work, lambda spec: {**spec, "schedulerName": instead})
+
+    def renamed(spec: Obj) -> Obj:
+        return {**spec, "schedulerName": instead}
+
+    pods = changed_pods(snapshot, work, renamed)
     fits = work.fits(hypothesis.with_pods(snapshot, pods), options)
-    changes, costs = pod_changes(pods)
+    changes, costs = pod_changes(snapshot, pods, renamed)
     text = f"name the scheduler {instead} in place of {name}" + (": did you mean that?" if close else "")
     return Remedy("CorrectName" if close else "UseScheduler", text, changes, 0, fits, costs)

@@ -1,6 +1,7 @@
 """The unit that a question is about: a pod, or the pods of a group; and the question itself, put to the scheduler.
 
 Answers of the scheduler are kept per snapshot object, because verdict and remedies ask about the same ones.
+Where the one who asks may not read all that decisions depend on, no more is said than is known (`blind_text`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from haru.engine import Decision, Options, Reason, Snapshot, decide, pre_enqueue
 from haru.engine.framework import SchedulerGates
 from haru.engine.plugins import resolve_claims
 from haru.engine.podgroup import GANGS_OFF, gang_gate_reason, members_needed
-from haru.engine.state import GroupKey, Obj, PodInfo
+from haru.engine.state import GroupKey, PodInfo
 from haru.kube.gates import FeatureGates
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 
 
 def hypothetical_options(options: Options | None = None) -> Options:
@@ -122,3 +123,32 @@ def gangs_off(pod: PodInfo) -> Reason | None:
     if pod.group is None or told.get("status") != "False" or not message.startswith(GANGS_OFF):
         return None
     return Reason("GangSchedulingOff", message, {"podGroup": pod.group.path})
+
+
+_NEEDED = frozenset(
+    {"Node", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "PodGroup", "Pod"}
+)
+
+
+def not_readable(unread: Sequence[str]) -> tuple[Reason, ...]:
+    """That something is left out; nothing if all could be read."""
+    if not unread:
+        return ()
+    kinds = list(unread)
+    return (Reason("NotReadable", f"not allowed to read {', '.join(kinds)}", {"kinds": kinds}),)
+
+
+def is_blind(unread: Sequence[str]) -> bool:
+    """Whether so much is left out that whether work fits cannot be told."""
+    return not _NEEDED.isdisjoint(unread)
+
+
+def blind_text(snapshot: Snapshot, work: WorkloadUnit, unread: Sequence[str]) -> str:
+    """What can be said all the same: what the scheduler has written into the work's own status."""
+    text = f"whether it fits cannot be told without reading {', '.join(unread)}"
+    for obj in (work.pod_group(snapshot), *(pod.obj for pod in work.pending(snapshot))):
+        for name in ("PodScheduled", "PodGroupScheduled") if obj is not None else ():
+            found = get_condition(obj, name)
+            if found is not None and found.get("status") == "False" and found.get("message"):
+                return f"{text}; the scheduler says: {found['message']}"
+    return text

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from haru.engine import Options, Snapshot
+from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import Pool, Shape, Slice
 from haru.engine.equivalence import DecisionCache
-from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import create
+from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
-from haru.explain.explanation import Remedy
+from haru.explain.explanation import Funnel, Remedy
 from haru.explain.remedies.node_openings import Openings
-from haru.explain.render.wording import counted
+from haru.explain.remedies.selectors import words_of
+from haru.explain.render.wording import amount_text, brief, counted
+from haru.kube.meta import Obj
 
 _MAX_COPIES = 64
 _MAX_KINDS = 16
@@ -45,6 +48,60 @@ def add_nodes(openings: Openings) -> Iterator[Remedy]:
             else ""
         )
         yield Remedy("AddNodes", text, tuple(create(m) for m in manifests), 20 + 10 * count, True, costs)
+
+
+def different_nodes(openings: Openings, reasons: Sequence[Reason]) -> Iterator[Remedy]:
+    """Nodes like one that exists, but large enough for such a pod, or with the labels that it asks for."""
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
+    labels = _missing_labels(reasons)
+    asked: dict[str, int] = {}
+    for pod in work.pending(snapshot):
+        for resource, amount in pod.requests.items():
+            asked[resource] = max(amount, asked.get(resource, 0))
+    for model in _kinds(snapshot, work):
+        allocatable = snapshot.nodes[model].allocatable
+        more = {r: amount for r, amount in sorted(asked.items()) if "/" not in r and amount > allocatable.get(r, 0)}
+        texts = {resource: amount_text(resource, amount) for resource, amount in more.items()}
+        words = [f"{resource} {text}" for resource, text in texts.items()] + [words_of(pair) for pair in labels.items()]
+        for count in sorted({1, openings.missing}) if words else ():
+            larger, made = hypothesis.with_copies(snapshot, model, count, partial(_different, texts, labels))
+            if count <= _MAX_COPIES and work.fits(larger, options):
+                each = " each" if count > 1 else ""
+                text = f"add {counted(count, 'node')} like {model}, but with {' and '.join(words)}{each}"
+                costs = f"{counted(count, 'more machine')} to provide, of a kind that is not there"
+                yield Remedy("AddNodes", text, tuple(create(m) for m in made), 40 + 10 * count, True, costs)
+                return
+
+
+def _missing_labels(reasons: Sequence[Reason]) -> dict[str, str]:
+    """The labels that no node has, the first value of each."""
+    found: dict[str, str] = {}
+    for reason in reasons:
+        if reason.type == "NodeLabelMissing" and reason.data.get("values"):
+            found.setdefault(str(reason.data["label"]), str(reason.data["values"][0]))
+    return found
+
+
+def _different(amounts: Mapping[str, str], labels: Mapping[str, str], node: Obj) -> Obj:
+    meta, status = node["metadata"], node["status"]
+    larger = {key: {**status[key], **amounts} for key in ("allocatable", "capacity")}
+    return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}, "status": larger}
+
+
+def other_nodes(found: Diagnosis) -> Iterator[Remedy]:
+    """Nodes of a kind that the cluster does not have: what has to be on them is all that can be said."""
+    lacking = [f for f in found.requests if not f.error and f.needed and not f.asked.alternative and not _matching(f)]
+    if lacking:
+        asked = lacking[0].asked
+        conditions = [brief(selector) for selector in asked.selectors if selector]
+        what = counted(lacking[0].needed or 0, "device") + f" of class {asked.device_class}"
+        what += f" with {' and '.join(conditions)}" if conditions else ""
+        costs = "machines to provide; there is none of that kind, so this could not be tried"
+        yield Remedy("AddNodes", f"add nodes with {what} in all", (), 60, False, costs)
+
+
+def _matching(funnel: Funnel) -> int:
+    return next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
 
 
 def _guesses(missing: int, each: int, limit: int) -> list[int]:

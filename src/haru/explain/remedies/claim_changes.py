@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 
 from haru.engine import Snapshot
 from haru.engine.plugins import resolve_claims
-from haru.engine.state import Obj
 from haru.explain.changes import delete, replacement
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 
 
 def changed_claims(snapshot: Snapshot, work: WorkloadUnit, change: Callable[[Obj], Obj]) -> dict[str, Obj]:

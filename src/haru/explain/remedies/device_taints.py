@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from haru.engine import Options, Snapshot
 from haru.engine.dra import Device, DeviceId, PoolKey, Taint, TaintRule, decode_taint_rule
-from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, claim_changes
-from haru.explain.remedies.smallest_change import smallest
+from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
+from haru.kube.meta import Obj
 
 
 def repelling_taints(snapshot: Snapshot) -> dict[str, Taint]:
@@ -106,14 +106,14 @@ def _remove(snapshot: Snapshot, work: WorkloadUnit, options: Options, tainted: S
     chosen = smallest(tainted, fits)
     if not chosen:
         return
-    changes, commands = _annotation_steps(snapshot, chosen)
+    changes = _annotation_steps(snapshot, chosen)
     places = [f"{item.device} on {item.node}" if item.node else f"{item.pool}/{item.device}" for item in chosen]
     texts = listed(sorted({str(item.taint) for item in chosen}))
     text = f"remove the taint {texts} from {listed(places)}"
     costs = f"{counted(len(chosen), 'device')} in use again that somebody marked"
     if not changes:
         costs += f"; {by_driver(chosen)}"
-    yield Remedy("RemoveDeviceTaint", text, tuple(changes), 1 + len(chosen), True, costs, "; ".join(commands[:2]))
+    yield Remedy("RemoveDeviceTaint", text, tuple(changes), 1 + len(chosen), True, costs)
 
 
 def by_driver(tainted: Sequence[Tainted]) -> str:
@@ -129,22 +129,17 @@ def taint_removal(snapshot: Snapshot, text: str) -> tuple[list[Obj], list[Tainte
     objects = snapshot.objects("DeviceTaintRule")
     deletions = [delete(objects[name]["apiVersion"], "DeviceTaintRule", rule.name) for name, rule in made]
     published = [item for item in _tainted(snapshot, rules) if str(item.taint) == text]
-    steps, _ = _annotation_steps(snapshot, published)
+    steps = _annotation_steps(snapshot, published)
     return [*deletions, *steps], published if not steps else []
 
 
-def _annotation_steps(snapshot: Snapshot, tainted: Sequence[Tainted]) -> tuple[list[Obj], list[str]]:
-    changes: list[Obj] = []
-    commands: list[str] = []
-    for node in sorted({item.node for item in tainted if item.node}):
-        step = _annotation_step(snapshot, node, [item for item in tainted if item.node == node])
-        if step is not None:
-            changes.append(step[0])
-            commands.append(step[1])
-    return changes, commands
+def _annotation_steps(snapshot: Snapshot, tainted: Sequence[Tainted]) -> list[Obj]:
+    nodes = sorted({item.node for item in tainted if item.node})
+    steps = (_annotation_step(snapshot, node, [item for item in tainted if item.node == node]) for node in nodes)
+    return [step for step in steps if step is not None]
 
 
-def _annotation_step(snapshot: Snapshot, node: str, items: Sequence[Tainted]) -> tuple[Obj, str] | None:
+def _annotation_step(snapshot: Snapshot, node: str, items: Sequence[Tainted]) -> Obj | None:
     """How to take the taints out of a simulated node's annotation; None if they are not in it."""
     info = snapshot.nodes.get(node)
     annotations = (info.spec.obj.get("metadata") or {}).get("annotations") or {} if info is not None else {}
@@ -153,11 +148,7 @@ def _annotation_step(snapshot: Snapshot, node: str, items: Sequence[Tainted]) ->
     kept = [entry for entry in entries if entry not in gone]
     if len(kept) == len(entries):
         return None
-    value = ",".join(kept)
-    change = patch("v1", "Node", node, {"metadata": {"annotations": {ANNOTATION: value or None}}})
-    if not value:
-        return change, f"kubectl annotate node {node} {ANNOTATION}-"
-    return change, f"kubectl annotate --overwrite node {node} {ANNOTATION}={value}"
+    return patch("v1", "Node", node, {"metadata": {"annotations": {ANNOTATION: ",".join(kept) or None}}})
 
 
 def _delete_rule(
@@ -168,5 +159,5 @@ def _delete_rule(
 
     if rule.has_selector and work.fits(hypothesis.without_device_taints(snapshot, made), options):
         change = delete(obj["apiVersion"], "DeviceTaintRule", rule.name)
-        command, costs = f"kubectl delete devicetaintrule {rule.name}", "every device that it taints is in use again"
-        yield Remedy("DeleteDeviceTaintRule", f"delete DeviceTaintRule {rule.name}", (change,), 3, True, costs, command)
+        costs = "every device that it taints is in use again"
+        yield Remedy("DeleteDeviceTaintRule", f"delete DeviceTaintRule {rule.name}", (change,), 3, True, costs)

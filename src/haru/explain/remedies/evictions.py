@@ -13,14 +13,16 @@ from haru.engine import Options, Snapshot
 from haru.engine.podgroup import UnansweredError
 from haru.engine.state import PodInfo, workload_of
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, listed, pod_manifest
+from haru.explain.changes import create, delete, listed, patch, pod_manifest
 from haru.explain.diagnosis.allocations import frees_text, held_by
 from haru.explain.diagnosis.diagnosis import Diagnosis
-from haru.explain.diagnosis.least_victims import Victim, least, victims
+from haru.explain.diagnosis.verdict import Victim, least, victims
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
-from haru.explain.remedies.smallest_change import smallest
+from haru.explain.remedies.commands import FILE, placed, saved_pods
+from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
+from haru.kube.meta import controller_of
 
 _MOST_MOVED = 8
 
@@ -45,15 +47,16 @@ def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequen
             return
         where.update((member.pod.path, member.node or "") for member in found.placed)
         world = hypothesis.with_places(world, found)
-    yield _remedy(pods, where)
+    yield _remedy(pods, where, work.pending(snapshot))
 
 
-def _remedy(pods: Sequence[PodInfo], where: dict[str, str]) -> Remedy:
+def _remedy(pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[PodInfo]) -> Remedy:
     ways = listed([f"{pod.key.name} from {pod.node} to {where[pod.key.path]}" for pod in pods])
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
     changes += [create(pod_manifest(pod.obj)) for pod in pods]
     costs = f"{counted(len(pods), 'running pod')} started anew elsewhere, created once the waiting work has its place"
-    return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs)
+    steps = [saved_pods(pods), f"kubectl delete -f {FILE}", placed(waiting), f"kubectl create -f {FILE}"]
+    return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs, " && ".join(steps))
 
 
 def _waiting(pod: PodInfo) -> PodInfo:
@@ -88,7 +91,41 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     text += f" (frees {freed})" if freed else ""
     above = max(unit.priority for unit in ended) > max((p.priority for p in work.pending(snapshot)), default=0)
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
+    yield from _scaled_down(snapshot, pods, freed, cost - 1)
     yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners))
+
+
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def _scaled_down(snapshot: Snapshot, pods: Sequence[PodInfo], freed: str, cost: int) -> Iterator[Remedy]:
+    """The same pods to end for good: fewer replicas of who makes them, those pods to go first.
+
+    Nothing unless all of them are of ReplicaSets that are known. Source: KEP-2255 (pod deletion cost).
+    """
+    by_owner: dict[tuple[str, str], list[PodInfo]] = {}
+    for pod in pods:
+        owner = pod.controller or {}
+        if owner.get("kind") != "ReplicaSet" or f"{pod.key.namespace}/{owner['name']}" not in snapshot.objects(
+            "ReplicaSet"
+        ):
+            return
+        by_owner.setdefault((pod.key.namespace, str(owner["name"])), []).append(pod)
+    marks, scales, texts = [], [], []
+    for (namespace, name), own in by_owner.items():
+        found = snapshot.objects("ReplicaSet")[f"{namespace}/{name}"]
+        above = controller_of(found)
+        kind, target = ("Deployment", above["name"]) if above is not None else ("ReplicaSet", name)
+        replicas = int((found.get("spec") or {}).get("replicas") or 0) - len(own)
+        if replicas < 0:
+            return
+        body = {"metadata": {"annotations": {_DELETION_COST: "-1"}}}
+        marks += [patch("v1", "Pod", pod.key.name, body, namespace) for pod in own]
+        scales.append(patch("apps/v1", kind, target, {"spec": {"replicas": replicas}}, namespace))
+        texts.append(f"{kind.lower()}/{target} to {replicas}")
+    text = f"scale {listed(texts)}" + (f" (frees {freed})" if freed else "")
+    costs = f"{counted(len(pods), 'running pod')} lost: {listed([pod.key.name for pod in pods])}"
+    yield Remedy("ScaleDown", text, (*marks, *scales), cost, True, costs)
 
 
 def _costs(ended: Sequence[Victim], owners: Counter[str]) -> str:

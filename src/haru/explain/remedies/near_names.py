@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from haru.engine import Reason, Snapshot
-from haru.engine.state import GroupKey, Obj
+from haru.engine.state import GroupKey
 from haru.explain import hypothesis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, claim_changes
 from haru.explain.remedies.pod_changes import changed_pods, pod_changes
+from haru.gangs import is_foreign_group
 from haru.kube.decoding import suggest_name
+from haru.kube.meta import Obj
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
@@ -99,9 +101,9 @@ def _with_resource(container: Obj, name: str, close: str) -> Obj:
 
 
 def _other_group(snapshot: Snapshot, work: WorkloadUnit, path: str) -> Iterator[Correction]:
-    namespace, _, name = path.rpartition("/")
+    namespace, _, name = path.partition("/")
     close = suggest_name(name, _names_in(snapshot.pod_groups, namespace))
-    if close:
+    if close and not is_foreign_group(name):
         key = GroupKey(namespace, close)
         together = WorkloadUnit(tuple(sorted({*work.paths, *snapshot.group_state(key).unscheduled})), key)
 
@@ -111,7 +113,7 @@ def _other_group(snapshot: Snapshot, work: WorkloadUnit, path: str) -> Iterator[
         # They leave one group for another one: to be seen as members of it they have to come anew.
         gone = hypothesis.without_pods(snapshot, work.paths)
         pods = changed_pods(snapshot, work, renamed)
-        changes, costs = pod_changes(pods)
+        changes, costs = pod_changes(snapshot, pods, renamed)
         yield Correction(_text("PodGroup", name, close), hypothesis.with_pods(gone, pods), together, changes, costs)
 
 
@@ -128,7 +130,7 @@ def _other_claim(snapshot: Snapshot, work: WorkloadUnit, kind: str, name: str, c
 
 def _with_other_pods(snapshot: Snapshot, work: WorkloadUnit, change: Callable[[Obj], Obj], text: str) -> Correction:
     pods = changed_pods(snapshot, work, change)
-    return Correction(text, hypothesis.with_pods(snapshot, pods), work, *pod_changes(pods))
+    return Correction(text, hypothesis.with_pods(snapshot, pods), work, *pod_changes(snapshot, pods, change))
 
 
 def _text(kind: str, name: str, close: str) -> str:

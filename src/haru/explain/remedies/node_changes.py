@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from haru.engine.state import Obj, PodInfo
+from haru.engine.state import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import listed, patch
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.render.wording import counted
+from haru.kube.meta import Obj
 from haru.kube.node_labels import is_found_out
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -24,9 +25,8 @@ def uncordon(openings: Openings) -> Iterator[Remedy]:
     names = openings.fewest(cordoned, lambda some: hypothesis.with_nodes(snapshot, hypothesis.uncordoned, some))
     if names:
         changes = tuple(patch("v1", "Node", name, {"spec": {"unschedulable": None}}) for name in names)
-        text, command = f"uncordon {listed(names)}", f"kubectl uncordon {' '.join(names)}"
         costs = "pods are placed on what somebody closed for a reason"
-        yield Remedy("Uncordon", text, changes, len(names), True, costs, command if len(names) <= 4 else "")
+        yield Remedy("Uncordon", f"uncordon {listed(names)}", changes, len(names), True, costs)
 
 
 def untaint_nodes(openings: Openings) -> Iterator[Remedy]:
@@ -106,7 +106,12 @@ def label_nodes(openings: Openings) -> Iterator[Remedy]:
         return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **wanted}}}
 
     lacking = {name: wanted.items() - snapshot.nodes[name].labels.items() for name in snapshot.node_names}
-    open_ = [name for name, labels in lacking.items() if labels and not any(is_found_out(key) for key, _ in labels)]
+
+    def is_settable(name: str, key: str) -> bool:
+        """Not where a component sets it, nor where the node has another value, which says something else of it."""
+        return not is_found_out(key) and key not in snapshot.nodes[name].labels
+
+    open_ = [name for name, labels in lacking.items() if labels and all(is_settable(name, key) for key, _ in labels)]
     names = openings.fewest(open_, lambda some: hypothesis.with_nodes(snapshot, labelled, some))
     if names:
         changes = tuple(

@@ -8,11 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from haru.engine import Options, Snapshot
-from haru.explain.diagnosis.capacity import Capacity
+from haru.explain.diagnosis.requests import Capacity
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
-from haru.explain.remedies.smallest_change import smallest
+
+T = TypeVar("T")
+
+
+def smallest(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A set of items with which it fits and none of which can be done without; empty if all of them do not help."""
+    if not items or not fits(items):
+        return []
+    kept = list(items)
+    step = max(1, len(kept) // 2)
+    while True:
+        index = 0
+        while index < len(kept):
+            fewer = kept[:index] + kept[index + step :]
+            if fewer and fits(fewer):
+                kept = fewer
+            else:
+                index += step
+        if step == 1:
+            return kept
+        step //= 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ several whole cards is not offered parts of cards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from haru.engine import Decision, Options, Snapshot
 from haru.engine.dra import Device, DeviceSnapshot, Pool, PoolKey, Selection, compiled_selector_of, names_read
 from haru.engine.podgroup import required_members
-from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.cards import is_part
 from haru.explain.changes import listed
@@ -19,9 +19,9 @@ from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, changed_specs, claim_changes
-from haru.explain.remedies.node_openings import Openings
-from haru.explain.remedies.smallest_change import smallest
+from haru.explain.remedies.node_openings import Openings, smallest
 from haru.explain.render.wording import brief
+from haru.kube.meta import Obj
 
 
 def needs_whole_cards(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> bool:
@@ -158,6 +158,8 @@ def other_class(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
     for name in sorted(snapshot.devices.classes):
         if name in own or not found.members or tried >= _MOST_CLASSES or not _has_devices(snapshot, name, options):
             continue
+        if not _share_driver(snapshot, own, name):
+            continue
         tried += 1
 
         def accepting(request: Obj, name: str = name) -> Obj:
@@ -176,6 +178,23 @@ def other_class(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
             costs = f"the work must be able to use either; {_MADE_AGAIN}"
             yield Remedy("AcceptAlternative", text, claim_changes(snapshot, changed), 13, True, costs)
             return
+
+
+_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
+
+
+def _share_driver(snapshot: Snapshot, own: Iterable[str], name: str) -> bool:
+    """Whether devices of a class are of a driver of the classes asked for, as far as those name one."""
+    mine = {driver for each in own for driver in _drivers(snapshot, each)}
+    others = _drivers(snapshot, name)
+    return not mine or not others or not mine.isdisjoint(others)
+
+
+def _drivers(snapshot: Snapshot, name: str) -> set[str]:
+    found = snapshot.devices.classes.get(name)
+    return (
+        {driver for text in found.selectors for driver in _DRIVER.findall(text or "")} if found is not None else set()
+    )
 
 
 def _fewest(

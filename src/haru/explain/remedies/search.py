@@ -3,22 +3,28 @@
 Cheapest kinds come first: a name that was probably meant; a cordon or taint to lift, a toleration; then others' work to
 end; then less for this work; then more nodes. How often the scheduler may be asked is bounded by what one question
 costs.
+Where no single kind of change helps, each cordon, taint and piece of running work is a switch; switches are thrown off
+one by one as long as it still fits (`combined`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from haru.engine import Options, Reason, Snapshot
-from haru.explain.diagnosis.capacity import Capacity
+from haru.explain import hypothesis
+from haru.explain.changes import delete, listed, patch
 from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.requests import Capacity
+from haru.explain.diagnosis.verdict import victims
 from haru.explain.diagnosis.workload_unit import Questions, WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies import near_names
-from haru.explain.remedies.add_nodes import add_nodes
-from haru.explain.remedies.combined_changes import combined
-from haru.explain.remedies.device_taints import device_taints
+from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
+from haru.explain.remedies.attribute_names import meant_selectors
+from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
 from haru.explain.remedies.evictions import evict
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
@@ -30,6 +36,77 @@ from haru.explain.remedies.relaxed_requests import (
 )
 from haru.explain.remedies.selectors import other_selector
 from haru.explain.remedies.smaller_work import smaller_gang, smaller_request
+from haru.explain.remedies.topology import other_topology_key
+from haru.explain.remedies.volumes import volume_remedies
+from haru.kube.meta import Obj
+
+_MOST_SWITCHES = 64
+_COSTS = "all of it at once: no single one of these is enough"
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    text: str
+    apply: Callable[[Snapshot], Snapshot]
+    changes: tuple[Obj, ...]
+    cost: int
+
+
+def combined(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Iterator[Remedy]:
+    """One remedy that lifts obstacles of several kinds, if lifting all of them helps."""
+    switches = sorted(_switches(snapshot, work), key=lambda s: -s.cost)
+
+    def fits(thrown: Sequence[_Switch]) -> bool:
+        return work.fits(reduce(lambda s, switch: switch.apply(s), thrown, snapshot), options)
+
+    kept = list(switches)
+    if not kept or len(kept) > _MOST_SWITCHES or not fits(kept):
+        return
+    for switch in switches:
+        fewer = [other for other in kept if other is not switch]
+        if fits(fewer):
+            kept = fewer
+    if kept:
+        text = listed([switch.text for switch in kept])
+        changes = tuple(change for switch in kept for change in switch.changes)
+        yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True, _COSTS)
+
+
+def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
+    for name in snapshot.node_names:
+        yield from _node_switches(snapshot, name)
+    for text in repelling_taints(snapshot):
+        changes, left = taint_removal(snapshot, text)
+        note = f" ({by_driver(left)})" if left else ""
+        yield _Switch(f"remove device taint {text}{note}", _without_device_taint(text), tuple(changes), 3)
+    for unit in victims(snapshot, work):
+        paths = [pod.key.path for pod in unit.pods]
+        gone = tuple(delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in unit.pods)
+        yield _Switch(f"end {unit.name}", _without(paths), gone, 10 + len(paths))
+
+
+def _node_switches(snapshot: Snapshot, name: str) -> Iterator[_Switch]:
+    spec = snapshot.nodes[name].spec
+    if hypothesis.is_cordoned(spec.obj):
+        body: Obj = {"spec": {"unschedulable": None}}
+        yield _Switch(f"uncordon {name}", _changed(hypothesis.uncordoned, name), (patch("v1", "Node", name, body),), 1)
+    if any(hypothesis.repels(taint) for taint in spec.taints):
+        body = {"spec": {"taints": [t for t in spec.taints if not hypothesis.repels(t)]}}
+        change = patch("v1", "Node", name, body)
+        yield _Switch(f"remove the taints of {name}", _changed(hypothesis.untainted, name), (change,), 2)
+
+
+def _changed(change: Callable[[Obj], Obj], name: str) -> Callable[[Snapshot], Snapshot]:
+    return lambda snapshot: hypothesis.with_nodes(snapshot, change, [name])
+
+
+def _without(paths: Sequence[str]) -> Callable[[Snapshot], Snapshot]:
+    return lambda snapshot: hypothesis.without_pods(snapshot, paths)
+
+
+def _without_device_taint(text: str) -> Callable[[Snapshot], Snapshot]:
+    return lambda snapshot: hypothesis.without_device_taints(snapshot, lambda pool, device, taint: str(taint) == text)
+
 
 MOST = 6
 _FEWEST_QUESTIONS, _MOST_QUESTIONS = 20, 600
@@ -71,9 +148,13 @@ def remedies(refused: RefusedWork) -> tuple[Remedy, ...]:
     asking = replace(work, questions=Questions(left))
     every = [*refused.reasons, *found.reasons()]
     ways = [*_names(snapshot, asking, options, every), *_missing_class(every)]
-    ways += _ways(snapshot, asking, options, found, refused.fit)
+    ways += volume_remedies(snapshot, asking, options, every)
+    ways += _ways(refused, asking, every)
     if not any(remedy.kind in _OF_THE_CLUSTER for remedy in ways):
         ways.extend(combined(snapshot, asking, options))
+    if not any(remedy.confirmed for remedy in ways):
+        openings = Openings(snapshot, asking, options, Capacity(snapshot, found.members), refused.fit)
+        ways += [*different_nodes(openings, every)] or [*other_nodes(found)]
     return tuple(sorted(ways, key=lambda r: (r.cost, r.kind))[:MOST])
 
 
@@ -98,8 +179,11 @@ def _missing_class(reasons: Sequence[Reason]) -> Iterator[Remedy]:
         yield Remedy("CreateDeviceClass", f"create DeviceClass {name}", (), 1, False, costs)
 
 
-def _ways(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagnosis, fit: int) -> Iterator[Remedy]:
+def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -> Iterator[Remedy]:
+    snapshot, options, found, fit = refused.snapshot, refused.options, refused.diagnosis, refused.fit
     openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
+    yield from other_topology_key(openings, reasons)
+    yield from meant_selectors(openings, found)
     yield from uncordon(openings)
     yield from untaint_nodes(openings)
     yield from device_taints(snapshot, work, options)

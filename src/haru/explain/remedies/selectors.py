@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from haru.engine import Snapshot
-from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import listed
+from haru.explain.diagnosis.unmet_labels import LabelValues, Pair, label_values, node_selector
 from haru.explain.explanation import Remedy
-from haru.explain.remedies.node_openings import Openings
-from haru.explain.remedies.pod_changes import changed_pods, pod_changes
+from haru.explain.remedies.node_openings import Openings, smallest
+from haru.explain.remedies.pod_changes import Change, changed_pods, pod_changes
 from haru.kube.decoding import suggest_name
-
-_Values = Mapping[str, set[str]]
+from haru.kube.meta import Obj
+from haru.kube.node_labels import is_found_out
 
 
 def other_selector(openings: Openings) -> Iterator[Remedy]:
-    """The pods with the labels that were probably meant; else without the labels that no node has."""
+    """The pods with the labels that were probably meant; else without labels that keep them from nodes."""
     snapshot, work, options = openings.snapshot, openings.work, openings.options
-    asked = {pair for pod in work.pending(snapshot) for pair in (pod.spec.get("nodeSelector") or {}).items()}
-    values = _values(snapshot) if asked else {}
-    unknown = sorted((key, value) for key, value in asked if value not in values.get(key, ()))
-    if not unknown:
-        return
+    asked = sorted({pair for pod in work.pending(snapshot) for pair in node_selector(pod)})
+    values = label_values(snapshot) if asked else {}
+    unknown = [(key, value) for key, value in asked if value not in values.get(key, ())]
     meant = {pair: close for pair in unknown if (close := _meant(pair, values)) is not None}
-    if len(meant) == len(unknown):
+    if unknown and len(meant) == len(unknown):
         pods = changed_pods(snapshot, work, lambda spec: _with_labels(spec, meant))
-        changes, costs = pod_changes(pods)
+        changes, costs = pod_changes(snapshot, pods, lambda spec: _with_labels(spec, meant))
         fits = work.fits(hypothesis.with_pods(snapshot, pods), options)
-        texts = [f"{meant[pair][0]}={meant[pair][1]} in place of {pair[0]}={pair[1]}" for pair in unknown]
+        texts = [_in_place(meant[pair], pair) for pair in unknown]
         text = f"select nodes with {listed(texts)}: did you mean that?"
         yield Remedy("CorrectName", text, changes, 0, fits, costs)
-    pods = changed_pods(snapshot, work, lambda spec: _with_labels(spec, dict.fromkeys(unknown)))
-    if work.fits(hypothesis.with_pods(snapshot, pods), options):
-        changes, costs = pod_changes(pods)
-        text = f"leave out the nodeSelector {listed([f'{key}={value}' for key, value in unknown])}: no node has it"
-        costs = f"the work runs on nodes that it was not meant for; {costs}"
-        yield Remedy("RelaxNodeSelector", text, changes, 12, True, costs)
+    yield from _without_labels(openings, unknown or asked, unknown=bool(unknown))
 
 
-def _values(snapshot: Snapshot) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for name in snapshot.node_names:
-        for key, value in snapshot.nodes[name].labels.items():
-            found.setdefault(key, set()).add(value)
-    return found
+def _without_labels(openings: Openings, pairs: Sequence[Pair], *, unknown: bool) -> Iterator[Remedy]:
+    """The fewest labels without which it fits."""
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
+
+    def change(gone: Sequence[Pair]) -> Change:
+        return lambda spec: _with_labels(spec, dict.fromkeys(gone))
+
+    def fits(gone: Sequence[Pair]) -> bool:
+        return work.fits(hypothesis.with_pods(snapshot, changed_pods(snapshot, work, change(gone))), options)
+
+    gone = smallest(pairs, fits)
+    if not gone:
+        return
+    changes, costs = pod_changes(snapshot, changed_pods(snapshot, work, change(gone)), change(gone))
+    text = f"leave out the nodeSelector {listed([words_of(pair) for pair in gone])}"
+    text += ": no node has it" if unknown else ", so that other nodes can take the work"
+    costs = f"the work runs on nodes that it was not meant for; {costs}"
+    yield Remedy("RelaxNodeSelector", text, changes, 12 if unknown else 13, True, costs)
 
 
-def _meant(pair: tuple[str, str], values: _Values) -> tuple[str, str] | None:
+def words_of(pair: Pair) -> str:
+    """A label in words: of those that components set what they are about (`zone eu-west-1c`)."""
+    key, value = pair
+    return f"{key.rpartition('/')[2]} {value}" if is_found_out(key) else f"{key}={value}"
+
+
+def _in_place(meant: Pair, pair: Pair) -> str:
+    if meant[0] == pair[0] and is_found_out(pair[0]):
+        return f"{words_of(meant)} in place of {pair[1]}"
+    return f"{words_of(meant)} in place of {words_of(pair)}"
+
+
+def _meant(pair: tuple[str, str], values: LabelValues) -> tuple[str, str] | None:
     """The label of some node that was probably meant: the same one with a value, or another one with the same value."""
     key, value = pair
     close = suggest_name(value, sorted(values.get(key, ())))

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import min_count
-from haru.engine.state import Obj
 from haru.explain import hypothesis
-from haru.explain.diagnosis.capacity import Capacity
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.gated import lower_min_count
+from haru.explain.diagnosis.requests import Capacity
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, claim_changes
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.render.wording import counted
+from haru.kube.meta import Obj
 
 
 def smaller_request(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:

@@ -1,3 +1,9 @@
+from .from_json import from_json as from_json
 from .json import to_json as to_json
+from .redaction import named_namespaces as named_namespaces
+from .redaction import redacted as redacted
+from .redaction import redacted_text as redacted_text
+from .short import shortage as shortage
+from .short import to_short as to_short
 from .text import to_text as to_text
 from .wording import counted as counted

@@ -13,6 +13,11 @@ from haru.explain.render.wording import brief, counted, dropped_text, sum_text
 _PLAIN = frozenset(
     {
         "SchedulerUnknown",
+        "NodeLabelMissing",
+        "TopologyKeyMissing",
+        "MembersPinned",
+        "StorageClassMissing",
+        "NoProvisioner",
         "SelectorError",
         "RequestInvalid",
         "TooManyDevices",
@@ -36,7 +41,7 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
     """Why the work waits, in one sentence with numbers."""
     if verdict == "Starting" or not reasons:
         return reasons[0].message if reasons else ""
-    plain = _failing(found) or next((reason.message for reason in reasons if reason.type in _PLAIN), "")
+    plain = _failing(found) or _plain(reasons)
     if plain:
         return plain
     closed = next((reason for reason in reasons if reason.type == "AlternativesExhausted"), None)
@@ -59,6 +64,14 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
     return closest or (causes or list(reasons))[0].message
 
 
+def _plain(reasons: Sequence[Reason]) -> str:
+    """The first cause that says all by itself; what is wrong with a volume before that it is not bound."""
+    plain = [reason for reason in reasons if reason.type in _PLAIN]
+    better = [reason for reason in plain if reason.type in ("StorageClassMissing", "NoProvisioner")]
+    unbound = bool(plain) and plain[0].type == "VolumeUnbound"
+    return (better if better and unbound else plain)[0].message if plain else ""
+
+
 def _failing(found: Diagnosis) -> str:
     """A selector that cannot be evaluated, and on how many devices: the whole attempt ends there."""
     for funnel in found.requests:
@@ -70,9 +83,12 @@ def _failing(found: Diagnosis) -> str:
 
 
 def _short(verdict: Verdict, funnel: Funnel) -> str:
+    count, most = funnel.asked.count or 0, funnel.most_on_node or 0
+    if 0 < most < count:
+        return f"request {funnel.asked.title} asks for {count} devices on one node: no node has more than {most}"
     what = f"{funnel.needed} {'is' if funnel.needed == 1 else 'are'} needed"
     selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
-    if verdict == "NeverFits" and selected < (funnel.needed or 0):
+    if verdict in ("NeverFits", "FitsIf") and selected < (funnel.needed or 0):
         have = counted(selected, "device") if selected else "no device"
         why = next(
             (

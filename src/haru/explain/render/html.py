@@ -32,7 +32,11 @@ def _funnel(funnel: Funnel) -> Child:
     if funnel.error:
         return tag("p", f"{title}: {funnel.error}")
     rows: list[tuple[Child, ...]] = [("in the cluster", str(funnel.devices), "")]
-    rows += [(stage.stage, str(stage.left), dropped_text(funnel, stage)) for stage in funnel.stages if stage.dropped]
+    rows += [
+        (stage.stage, str(stage.left), dropped_text(funnel, stage, sums=True))
+        for stage in funnel.stages
+        if stage.dropped
+    ]
     total = sum_text(funnel.free, funnel.needed, funnel.short)
     return table(f"{title}: {total}", ("stage", "devices left", "kept back"), rows)
 

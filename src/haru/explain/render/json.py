@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haru.engine.state import Obj
 from haru.explain.explanation import (
     ExplanationData,
     Funnel,
@@ -17,6 +16,7 @@ from haru.explain.explanation import (
     NodeScore,
     Remedy,
 )
+from haru.kube.meta import Obj
 
 
 def to_json(explanation: ExplanationData) -> Obj:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from haru.engine.state import Obj
+from haru.explain.card_counts import CardCounts
 from haru.explain.render.json import holder_json
 from haru.explain.stories.values import DeviceState, DeviceStoryData, Draw, NodeStoryData, Wanting
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
 
 _API_VERSION = "haru.dev/v1alpha1"
@@ -24,6 +25,7 @@ def node_json(story: NodeStoryData) -> Obj:
             for a in story.resources
         ],
         "devices": [_state(device) for device in story.devices],
+        "cards": (story.cards or CardCounts()).as_dict(),
         "workloads": [holder_json(holder) for holder in story.workloads],
         "waiting": [_wanting(unit) for unit in story.waiting],
         "moreWaiting": story.more_waiting,

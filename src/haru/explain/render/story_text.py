@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from haru.engine import Reason
-from haru.explain.render.text import labelled
+from haru.explain.card_counts import WHOLE
+from haru.explain.render.labels import labelled
 from haru.explain.render.wording import amount_text, counted, holders_text, quoted
 from haru.explain.stories.values import DeviceState, DeviceStoryData, Draw, NodeStoryData, Wanting
 from haru.kube.quantity import Quantity
@@ -33,8 +34,16 @@ def _node(story: NodeStoryData) -> Iterator[str]:
     workloads = [holders_text([holder]) + f", {counted(len(holder.pods), 'pod')}" for holder in story.workloads]
     yield from labelled("holds", _shortened(workloads, _MOST_WORKLOADS, "workload"))
     yield from labelled("room", [_room(story)] if story.resources else [])
+    yield from labelled("cards", [cards_text(story)] if story.cards is not None else [])
     yield from labelled("devices", _shortened([_state(device) for device in story.devices], _MOST_DEVICES, "device"))
     yield from labelled("waiting", _waiting(story.waiting, story.more_waiting))
+
+
+def cards_text(story: NodeStoryData) -> str:
+    """`8: 5 free, 0 reserved, 3 held (…), 0 unavailable`: the numbers of `haru top`."""
+    if story.cards is None:
+        return ""
+    return f"{story.cards.total / WHOLE:g}: {story.cards}"
 
 
 def _room(story: NodeStoryData) -> str:

@@ -1,17 +1,18 @@
-"""An explanation as text that a person reads in ten seconds: the verdict, what is asked, where it stops, what helps."""
+"""The whole explanation as text: the verdict, what is asked, where it stops, what each node says, what helps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, Later, NodeGroup, Remedy
-from haru.explain.render.wording import asked_text, counted, dropped_text, pods_text, sum_text
+from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
+from haru.explain.render.labels import labelled
+from haru.explain.render.short import log_commands, title_text
+from haru.explain.render.wording import asked_text, counted, dropped_text, later_text, pods_text, sum_text
 
 _MOST_REASONS = 3
 _MOST_NODES = 4
 _MOST_REQUESTS = 4
 _MOST_DEVICES = 8
-_MOST_AWAITED = 3
 # Reasons that the lines on devices and nodes tell with more numbers.
 _TOLD_BELOW = frozenset({"DevicesUnavailable", "Quorum"})
 # Reasons whose words the first line replaces by plainer ones.
@@ -39,11 +40,10 @@ def to_text(explanation: ExplanationData) -> str:
 
 
 def _lines(explanation: ExplanationData) -> Iterator[str]:
-    head = f"{explanation.kind} {explanation.namespace}/{explanation.name}: {explanation.verdict}"
-    yield f"{head}: {explanation.summary}" if explanation.summary else head
+    yield title_text(explanation)
     yield from labelled("because", _reasons(explanation))
     yield from labelled("waits", [] if explanation.age_seconds is None else [f"for {_age(explanation.age_seconds)}"])
-    yield from labelled("later", _later(explanation.later))
+    yield from labelled("later", later_text(explanation.later))
     yield from labelled("holds", [line for held in explanation.holds for line in _held(held)])
     yield from labelled("asks", _asks(explanation))
     yield from labelled(
@@ -55,25 +55,8 @@ def _lines(explanation: ExplanationData) -> Iterator[str]:
         yield from labelled("scores", _scores(explanation))
     else:
         yield from labelled("nodes", _nodes(explanation.nodes))
+    yield from labelled("read", log_commands(explanation))
     yield from labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
-
-
-def _later(later: Later | None) -> list[str]:
-    """When it starts, where that can be said; what has to end without a limit is told with the remedies."""
-    if later is None or not later.until:
-        return []
-    named = ", ".join(later.pods[:_MOST_AWAITED])
-    more = len(later.pods) - _MOST_AWAITED
-    awaited = f"{named} and {more} more" if more > 0 else named
-    return [
-        f"it starts by {later.until} at the latest, when {awaited} {'has' if len(later.pods) == 1 else 'have'} ended"
-    ]
-
-
-def labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
-    """Lines with a label before the first of them."""
-    for number, line in enumerate(lines):
-        yield f"{label + ' ' if not number else '':<9}{line}"
 
 
 def _reasons(explanation: ExplanationData) -> list[str]:
@@ -102,7 +85,11 @@ def _scores(explanation: ExplanationData) -> list[str]:
     if not explanation.scores:
         return []
     shown = [f"{score.node} {score.score}{' (here)' if score.here else ''}" for score in explanation.scores]
-    return [f"{', '.join(shown)}; of {counted(explanation.scored, 'node')} that would take it"]
+    of = f"of {counted(explanation.scored, 'node')} that would take it"
+    return [
+        f"{', '.join(shown)}; {of}",
+        "points of the score plugins by their weights: more is better, only differences count",
+    ]
 
 
 def _age(seconds: int) -> str:
@@ -130,7 +117,7 @@ def _funnel(funnel: Funnel) -> Iterator[str]:
     yield f"{name}: {counted(funnel.devices, 'device')} in the cluster"
     for stage in funnel.stages:
         if stage.dropped:
-            yield f"  − {dropped_text(funnel, stage)}"
+            yield f"  − {dropped_text(funnel, stage, sums=True)}"
     yield f"  = {sum_text(funnel.free, funnel.needed, funnel.short)}"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from haru.explain.explanation import Asked, Funnel, FunnelStage, Holder
+from haru.explain.explanation import Asked, Funnel, FunnelStage, Holder, Later
 
 _UNITS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _PATH = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
 _MOST = 3
+_MOST_AWAITED = 3
 
 
 def amount_text(resource: str, value: int) -> str:
@@ -82,16 +83,18 @@ def holder_text(holder: Holder) -> str:
         details.append(f"since {holder.since}")
     if holder.idle:
         details.append("idle" if holder.idle >= holder.devices else f"{holder.idle} of them idle")
-    where = "" if holder.namespace == "default" else f"{holder.namespace}/"
+    where = "" if holder.namespace in ("", "default") else f"{holder.namespace}/"
     return f"{where}{holder.name} {holder.devices} ({', '.join(details)})"
 
 
-def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0)) -> str:
-    """Up to three holders, then how many more there are."""
+def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0), devices: int | None = None) -> str:
+    """Up to three holders, then how many more there are; and what several share, where they hold `devices` together."""
     shown = [holder_text(holder) for holder in holders[:_MOST]]
-    workloads, devices = unnamed
-    workloads, devices = workloads + len(holders[_MOST:]), devices + sum(h.devices for h in holders[_MOST:])
-    return ", ".join([*shown, f"{workloads} more with {devices}"] if workloads else shown)
+    workloads, rest = unnamed
+    workloads, rest = workloads + len(holders[_MOST:]), rest + sum(h.devices for h in holders[_MOST:])
+    told = ", ".join([*shown, f"{workloads} more with {rest}"] if workloads else shown)
+    shared = 0 if devices is None else rest + sum(h.devices for h in holders[:_MOST]) - devices
+    return f"{told}; {shared} of these shared" if shared > 0 else told
 
 
 def asked_text(asked: Asked) -> str:
@@ -117,8 +120,8 @@ def sum_text(free: int, needed: int | None, short: int | None) -> str:
     return f"{free} free, {needed} needed" + (f": {short} short" if short else "")
 
 
-def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
-    """What keeps so many devices back, in words."""
+def dropped_text(funnel: Funnel, stage: FunnelStage, *, sums: bool = False) -> str:
+    """What keeps so many devices back, in words; with `sums` also how many of them several holders share."""
     count = stage.dropped
     if stage.stage == "class":
         return f"{count} not of class {funnel.asked.device_class}" + _why(found_text(stage))
@@ -129,7 +132,7 @@ def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
         places = f" ({', '.join(stage.where)}{', …' if count > len(stage.where) else ''})"
         return f"{count} tainted {', '.join(stage.taints)}" + places
     if stage.stage == "free":
-        return f"{count} taken" + _why(holders_text(stage.holders, stage.unnamed))
+        return f"{count} taken" + _why(holders_text(stage.holders, stage.unnamed, count if sums else None))
     if stage.stage == "counters":
         short = ", ".join(list(stage.counters)[:3])
         return f"{count} used in part, short of {short}" + _why(holders_text(stage.holders, stage.unnamed))
@@ -147,3 +150,15 @@ def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
 
 def _why(text: str) -> str:
     return f": {text}" if text else ""
+
+
+def later_text(later: Later | None) -> list[str]:
+    """When it starts, where that can be said; what has to end without a limit is told with the remedies."""
+    if later is None or not later.until:
+        return []
+    named = ", ".join(later.pods[:_MOST_AWAITED])
+    more = len(later.pods) - _MOST_AWAITED
+    awaited = f"{named} and {more} more" if more > 0 else named
+    return [
+        f"it starts by {later.until} at the latest, when {awaited} {'has' if len(later.pods) == 1 else 'have'} ended"
+    ]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import AllocationError, Device, DeviceId, PoolKey, PoolView, decode_taint_rule
 from haru.explain import hypothesis
-from haru.explain.diagnosis.missing_permissions import not_readable
 from haru.explain.diagnosis.verdict import distinct
-from haru.explain.diagnosis.workload_unit import hypothetical_options
+from haru.explain.diagnosis.workload_unit import hypothetical_options, not_readable
 from haru.explain.explanation import Holder
 from haru.explain.render.wording import counted, holders_text
 from haru.explain.results import DeviceStory

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from haru.engine import Options, Reason, Snapshot
-from haru.engine.dra import AllocationError
+from haru.engine.dra import AllocationError, PoolKey
 from haru.engine.state import NodeInfo, workload_of
 from haru.explain import hypothesis
+from haru.explain.card_counts import CardCounts, card_counts
+from haru.explain.cards import layout_of
 from haru.explain.diagnosis.holders import since_of
-from haru.explain.diagnosis.missing_permissions import not_readable
 from haru.explain.diagnosis.verdict import distinct
-from haru.explain.diagnosis.workload_unit import hypothetical_options
+from haru.explain.diagnosis.workload_unit import hypothetical_options, not_readable
 from haru.explain.explanation import Holder
 from haru.explain.render.wording import amount_text, counted
 from haru.explain.results import NodeStory
@@ -36,7 +37,8 @@ def explain_node(
         pods = len(info.pods) if info is not None else 0
         text = f"there is no such node; {counted(pods, 'pod')} bound to it, {counted(len(devices), 'device')} published"
         reason = Reason("NodeNameMismatch", text, {"node": name})
-        return NodeStory(name, "Absent", text, (reason,), (), devices, _workloads(info, devices))
+        cards = _cards(snapshot, name, devices, settings)
+        return NodeStory(name, "Absent", text, (reason,), (), devices, _workloads(info, devices), cards=cards)
     waiting, more = waiting_for_node(snapshot, name, settings)
     resources = _resources(info)
     closed = _closed(info)
@@ -45,7 +47,16 @@ def explain_node(
     state = _state(info, devices, resources, waiting, closed)
     reasons = (*(reasons or (_of_waiting(waiting),)), *hidden)
     summary = _summary(closed, devices, resources, waiting)
-    return NodeStory(name, state, summary, reasons, resources, devices, _workloads(info, devices), waiting, more)
+    cards = _cards(snapshot, name, devices, settings)
+    return NodeStory(name, state, summary, reasons, resources, devices, _workloads(info, devices), waiting, more, cards)
+
+
+def _cards(snapshot: Snapshot, name: str, devices: Sequence[DeviceState], options: Options) -> CardCounts | None:
+    """The node's cards by the words of the vocabulary."""
+    pools = {str(PoolKey(device.driver, device.pool)) for device in devices}
+    layouts = [layout_of(snapshot.devices.pools[pool]) for pool in sorted(pools)]
+    found = card_counts(snapshot, layouts, node=name, options=options)
+    return found if found.total else None
 
 
 def _devices(snapshot: Snapshot, name: str, options: Options) -> tuple[tuple[DeviceState, ...], list[Reason]]:

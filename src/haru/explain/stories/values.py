@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from haru.engine import Reason
+from haru.explain.card_counts import CardCounts
 from haru.explain.explanation import Holder
 
 NodeState = Literal["Open", "Full", "Stranded", "Closed", "Absent"]
@@ -95,7 +96,10 @@ class Wanting:
 
 @dataclass(frozen=True, slots=True)
 class NodeStoryData:
-    """A node: what it has, who uses it, and why what waits does not. `more_waiting` units are not told of."""
+    """A node: what it has, who uses it, and why what waits does not. `more_waiting` units are not told of.
+
+    `cards` are those that its slices publish; None if there are none.
+    """
 
     name: str
     state: NodeState
@@ -106,6 +110,7 @@ class NodeStoryData:
     workloads: tuple[Holder, ...] = ()
     waiting: tuple[Wanting, ...] = ()
     more_waiting: int = 0
+    cards: CardCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.render.wording import asked_text
 from haru.explain.stories.inventory import views_of
 from haru.explain.stories.values import Wanting
+from haru.gangs import title_of
 
 MOST_WAITING = 32
 _WORDS = {
@@ -50,7 +51,7 @@ class Waiter:
     def wanting(self, takes: bool, reasons: Sequence[Reason], requests: Sequence[str] = ()) -> Wanting:
         """What is told of it."""
         first, group = self.pods[0], self.work.group
-        kind, name = ("Pod", first.key.name) if group is None else ("PodGroup", group.name)
+        kind, name = ("Pod", first.key.name) if group is None else title_of(group.name)
         priority = max(pod.priority for pod in self.pods)
         return Wanting(
             kind, first.key.namespace, name, len(self.pods), priority, takes, distinct(reasons), tuple(requests)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.kube.meta import has_condition
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, has_condition
 
 GROUP = "apiextensions.k8s.io"
 PLURAL = "customresourcedefinitions"
@@ -56,7 +54,7 @@ def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[s
 
     `others` are the accepted names of the group's other definitions.
     """
-    asked = (definition.get("spec") or {}).get("names") or {}
+    requested = (definition.get("spec") or {}).get("names") or {}
     accepted = dict((definition.get("status") or {}).get("acceptedNames") or {"plural": "", "kind": ""})
     rest = list(others)
     words = {
@@ -67,19 +65,19 @@ def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[s
     kinds = {kind for other in rest for kind in (other.get("kind"), other.get("listKind"))}
     problem = ("", "")
     for name, taken in (("plural", words), ("singular", words), ("kind", kinds), ("listKind", kinds)):
-        wanted = asked.get(name) or ""
+        wanted = requested.get(name) or ""
         if wanted and wanted in taken:
             problem = (
                 problem if problem[0] else (f"{name[0].upper()}{name[1:]}Conflict", f'"{wanted}" is already in use')
             )
         elif wanted:
             accepted[name] = wanted
-    clash = next((word for word in asked.get("shortNames") or () if word in words), None)
+    clash = next((word for word in requested.get("shortNames") or () if word in words), None)
     if clash is not None:
         problem = problem if problem[0] else ("ShortNamesConflict", f'"{clash}" is already in use')
     else:
-        _set(accepted, "shortNames", asked.get("shortNames"))
-    _set(accepted, "categories", asked.get("categories"))
+        _set(accepted, "shortNames", requested.get("shortNames"))
+    _set(accepted, "categories", requested.get("categories"))
     return accepted, problem
 
 

@@ -74,7 +74,7 @@ class Place:
 
 
 def check_schema(raw: Raw, path: str) -> list[FieldError]:
-    """What is wrong with the schema of one version, in the order of the schema."""
+    """List the errors in the schema of one version, in the order of the schema."""
     found = list(_node(raw, Place(path)))
     if raw.get("nullable"):
         found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -231,9 +231,9 @@ def _metadata(raw: Raw, place: Place) -> Iterator[FieldError]:
     metadata, path = properties["metadata"] or {}, f"{place.path}.properties[metadata]"
     if metadata.get("type") != "object":
         yield invalid(f"{path}.type", metadata.get("type") or "", "must be object")
-    said = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)}
-    said -= {"type", "properties", "description", "title"}
-    if place.level == "root" and (said or set(metadata.get("properties") or ()) - {"name", "generateName"}):
+    specified = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)}
+    specified -= {"type", "properties", "description", "title"}
+    if place.level == "root" and (specified or set(metadata.get("properties") or ()) - {"name", "generateName"}):
         why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         yield forbidden(path, why)
 

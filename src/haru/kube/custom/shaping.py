@@ -11,8 +11,7 @@ from typing import Any
 
 from haru.kube.cloning import clone
 from haru.kube.custom.structural import Structural
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 TYPE_META = ("apiVersion", "kind", "metadata")
 
@@ -35,7 +34,8 @@ def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, res
     found: Obj = {}
     for name, inner in value.items():
         below = f"{path}.{name}" if path else name
-        kept = _member(name, inner, schema, below, unknown, resource=resource or schema.embedded)
+        is_type = (resource or schema.embedded) and name in TYPE_META
+        kept = inner if is_type else _member(name, inner, schema, below, unknown)
         if kept is not _GONE:
             found[name] = kept
     same = len(found) == len(value) and all(found[name] is value[name] for name in value)
@@ -45,9 +45,7 @@ def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, res
 _GONE = object()
 
 
-def _member(name: str, value: Any, schema: Structural, path: str, unknown: list[str], *, resource: bool) -> Any:
-    if resource and name in TYPE_META:
-        return value
+def _member(name: str, value: Any, schema: Structural, path: str, unknown: list[str]) -> Any:
     declared = schema.properties.get(name) or schema.additional
     if declared is not None:
         return _prune(value, declared, path, unknown)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -20,14 +20,13 @@ from haru.kube.decoding import decode_metadata
 from haru.kube.errors import FieldError, bad_request_error
 from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
+from haru.kube.meta import Obj
 from haru.kube.printing.base import Printer, age, column, name, since
 from haru.kube.schema import Field, MessageType
 
-Obj = dict[str, Any]
-
 
 class CustomType:
-    """What one version of a CustomResourceDefinition says."""
+    """One version of a CustomResourceDefinition, decoded."""
 
     def __init__(self, version: Obj, label: str, *, terminating: bool = False) -> None:
         raw = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -81,7 +80,7 @@ class CustomType:
         return defaulted(obj, self.schema)
 
     def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """What the schema refuses; what an update left as it was (`old`) is not judged again (KEP 4008)."""
+        """Validate against the schema; values that an update left as in `old` are not (KEP 4008)."""
         found = validate_object_values(obj, self.schema)
         return [error for error in found if old is None or not is_unchanged(error, obj, old)]
 

@@ -16,10 +16,8 @@ from haru.kube.custom.formats import FORMATS
 from haru.kube.custom.shaping import TYPE_META
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
-from haru.kube.meta import value_at
+from haru.kube.meta import Obj, value_at
 from haru.kube.patterns import compile_pattern
-
-Obj = dict[str, Any]
 
 
 def judge(value: Any, schema: Structural, path: str) -> list[FieldError]:
@@ -28,7 +26,7 @@ def judge(value: Any, schema: Structural, path: str) -> list[FieldError]:
 
 
 def validate_object_values(obj: Obj, schema: Structural) -> list[FieldError]:
-    """As `judge` for a whole object; its type and metadata are judged elsewhere."""
+    """Validate a whole object; its type and metadata are validated elsewhere."""
     return list(_judge(obj, schema, "", resource=True))
 
 
@@ -64,7 +62,7 @@ def _takes_anything(schema: Structural) -> bool:
 
 
 def json_type(value: Any) -> str:
-    """What OpenAPI calls the type of a JSON value."""
+    """Return OpenAPI's name of the type of a JSON value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -97,7 +95,7 @@ def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
 
 
 def validate_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """What the keywords that judge values say; those for values of another type say nothing."""
+    """Validate a value by its keywords; those for values of another type do not apply."""
     if not checks:
         return
     if "enum" in checks and value not in checks["enum"]:

@@ -7,30 +7,16 @@ does not belong here. Source: the defaulting functions of each API group, as beh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Set
 
 from haru.kube.cloning import clone
-from haru.kube.defaulting import apps, batch, core, devices, networking, pods, policies, scheduling, storage
+from haru.kube.defaulting import core, devices, pods, policies, workloads
+from haru.kube.defaulting.filling import Fillers
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
-Filler = Callable[[Obj, "FeatureGates"], None]
-
-# Each filler changes the object it is given, which is a copy by then.
-_FILLERS: Mapping[tuple[str, str], Filler] = {
-    **pods.FILLERS,
-    **core.FILLERS,
-    **apps.FILLERS,
-    **batch.FILLERS,
-    **scheduling.FILLERS,
-    **networking.FILLERS,
-    **policies.FILLERS,
-    **storage.FILLERS,
-}
+_FILLERS: Fillers = {**pods.FILLERS, **core.FILLERS, **workloads.FILLERS, **policies.FILLERS}
 
 
 def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:

@@ -1,16 +1,10 @@
-"""Defaults of the remaining core/v1 kinds: services, namespaces, nodes, volumes, secrets, limits."""
+"""Defaults of core/v1 but for pods, of networking, discovery, scheduling (KEP 4671, 5710) and storage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from haru.kube.defaulting.filling import fill, fill_unset, items, part, section
-
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-
-Obj = dict[str, Any]
+from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
+from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 
 _CLIENT_IP_SECONDS = 10800
 
@@ -87,7 +81,54 @@ def _limit_range(limit_range: Obj, gates: FeatureGates) -> None:
             item["defaultRequest"] = requests
 
 
-FILLERS: Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]] = {
+def _network_policy(policy: Obj, gates: FeatureGates) -> None:
+    spec = section(policy, "spec")
+    for rule in (*items(spec, "ingress"), *items(spec, "egress")):
+        for port in items(rule, "ports"):
+            fill(port, protocol="TCP")
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
+def _ingress_class(ingress_class: Obj, gates: FeatureGates) -> None:
+    parameters = part(ingress_class, "spec", "parameters")
+    if parameters is not None:
+        fill_unset(parameters, scope="Cluster")
+
+
+def _endpoint_slice(endpoint_slice: Obj, gates: FeatureGates) -> None:
+    for port in items(endpoint_slice, "ports"):
+        fill_unset(port, name="", protocol="TCP")
+
+
+def _priority_class(priority_class: Obj, gates: FeatureGates) -> None:
+    fill_unset(priority_class, preemptionPolicy="PreemptLowerPriority", value=0)
+
+
+def _pod_group(pod_group: Obj, gates: FeatureGates) -> None:
+    if gates.enabled("WorkloadAwarePreemption"):
+        fill_unset(section(pod_group, "spec"), disruptionMode="Pod")
+
+
+def _storage_class(storage_class: Obj, gates: FeatureGates) -> None:
+    fill_unset(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def _csi_driver(driver: Obj, gates: FeatureGates) -> None:
+    spec = section(driver, "spec")
+    fill_unset(
+        spec,
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        fsGroupPolicy="ReadWriteOnceWithFSType",
+        requiresRepublish=False,
+    )
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+FILLERS: Fillers = {
     ("", "Service"): _service,
     ("", "Namespace"): _namespace,
     ("", "Node"): _node,
@@ -96,4 +137,11 @@ FILLERS: Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]] = {
     ("", "PersistentVolumeClaim"): _persistent_volume_claim,
     ("", "Endpoints"): _endpoints,
     ("", "LimitRange"): _limit_range,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "PodGroup"): _pod_group,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
+
 GROUP = "resource.k8s.io"
 
 

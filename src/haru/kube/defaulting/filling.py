@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
+
+Fillers = Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]]
+"""By group and kind, what fills in an object, which it may change."""
 
 
 def fill(obj: Obj, **values: Any) -> None:

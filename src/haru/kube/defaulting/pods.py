@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from haru.kube.cloning import clone
-from haru.kube.defaulting.filling import fill, fill_unset, items, part, section
+from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
+from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 from haru.kube.resources import pod_requests
-
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-
-Obj = dict[str, Any]
 
 _FILE_MODE = 0o644
 _PATH_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
@@ -177,18 +174,18 @@ def _field_ref(holder: Obj | None) -> None:
 
 
 def _volume(volume: Obj) -> None:
-    said = False
+    has_source = False
     for name, source in volume.items():
         if name == "name" or source is None:
             continue
-        said = True
+        has_source = True
         values = _VOLUME_SOURCES.get(name)
         if values is not None and isinstance(source, dict):
             fill_unset(source, **values)
         nested = _VOLUME_PARTS.get(name)
         if nested is not None and isinstance(source, dict):
             nested(source)
-    if not said:
+    if not has_source:
         volume["emptyDir"] = {}
 
 
@@ -268,7 +265,7 @@ def _fill_replication_controller(obj: Obj, gates: FeatureGates) -> None:
     fill_unset(spec, replicas=1)
 
 
-FILLERS: Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]] = {
+FILLERS: Fillers = {
     ("", "Pod"): fill_pod,
     ("", "PodTemplate"): _fill_pod_template_object,
     ("", "ReplicationController"): _fill_replication_controller,

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
 from haru.kube.cloning import clone
 from haru.kube.custom.definitions import GROUP, fill_definition
-from haru.kube.defaulting.filling import fill, fill_unset, items, part, section
-
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-
-Obj = dict[str, Any]
+from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
+from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 
 _RBAC = "rbac.authorization.k8s.io"
 _CPU_80: Obj = {
@@ -130,7 +124,7 @@ def _api_service(service: Obj, gates: FeatureGates) -> None:
 
 _ADMISSION = "admissionregistration.k8s.io"
 
-FILLERS: Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]] = {
+FILLERS: Fillers = {
     (GROUP, "CustomResourceDefinition"): lambda definition, gates: fill_definition(definition),
     (_RBAC, "RoleBinding"): _binding,
     (_RBAC, "ClusterRoleBinding"): _binding,

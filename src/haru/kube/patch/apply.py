@@ -16,20 +16,19 @@ from typing import Any, Final
 
 from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.meta import Obj
 from haru.kube.patch import managers
 from haru.kube.patch.fieldset import FieldSet, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
 
-Obj = dict[str, Any]
-
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedWrite:
-    """Who writes an object: under which name, in which version, to which (sub)resource of which type, and when."""
+    """A write by a field manager: its name, version, (sub)resource, type and time."""
 
     manager: str
     api_version: str

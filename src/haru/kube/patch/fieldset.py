@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 class FieldSet:
@@ -70,7 +70,7 @@ class FieldSet:
         return FieldSet(self.members - other.members, children)
 
     def without_subtrees(self, other: FieldSet) -> FieldSet:
-        """What is left without the members of `other` and everything below them."""
+        """Return the set without the members of `other` and everything below them."""
         children = {}
         for element, child in self.children.items():
             if element in other.members:
@@ -151,7 +151,7 @@ class SetBuilder:
         self.members.add(element)
 
     def below(self, element: str, subtree: FieldSet) -> None:
-        """What belongs to the set below the element."""
+        """Return the part of the set below the element."""
         if subtree:
             present = self.children.get(element)
             self.children[element] = subtree if present is None else present | subtree

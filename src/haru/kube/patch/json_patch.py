@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error, too_large_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 MAX_OPERATIONS: Final = 10000
 MAX_COPIED: Final = 3 * 1024 * 1024

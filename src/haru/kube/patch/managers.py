@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from haru.kube.meta import Obj
 from haru.kube.patch.fieldset import EMPTY, FieldSet
-
-Obj = dict[str, Any]
 
 MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
@@ -41,7 +40,7 @@ SERVER_OWNED: Final = FieldSet.of(
 
 
 class Owner(NamedTuple):
-    """Who holds fields."""
+    """A field manager that owns fields."""
 
     manager: str
     operation: str
@@ -62,7 +61,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What an owner holds, and since when it has last changed it."""
+    """The fields of one owner, and the time of its last change."""
 
     owner: Owner
     time: str

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.kube.cloning import clone
 from haru.kube.errors import bad_request_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def apply_merge_patch(obj: Obj, patch: Obj) -> Obj:

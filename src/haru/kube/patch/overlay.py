@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.patch.fieldset import element_text
 from haru.kube.patch.typed import Shape, item_element, merge
 from haru.kube.schema import Field
-
-Obj = dict[str, Any]
 
 _TEXTS = frozenset(("string", "time", "microTime", "bytes"))
 _NUMBERS = frozenset(("int32", "int64", "double"))

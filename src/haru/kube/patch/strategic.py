@@ -15,9 +15,8 @@ from typing import Any, Final
 from haru.kube import schema
 from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType
-
-Obj = dict[str, Any]
 
 _PATCH: Final = "$patch"
 _RETAIN: Final = "$retainKeys"

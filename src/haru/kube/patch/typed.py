@@ -213,7 +213,7 @@ def field_set(value: Any, shape: Shape, path: str = "") -> FieldSet:
 
 
 class Comparison(NamedTuple):
-    """What differs between two values: fields that were set or given another value, and fields that went."""
+    """The difference between two values: fields added or changed, and fields removed."""
 
     changed: FieldSet
     removed: FieldSet

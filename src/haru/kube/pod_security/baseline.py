@@ -6,11 +6,11 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.pod_security.checks import (
     Check,
     Finding,
     Look,
-    Obj,
     containers_of,
     context_of,
     named,
@@ -229,9 +229,9 @@ def _selinux(allowed: Collection[str], metadata: Obj, spec: Obj) -> Finding | No
     containers = [container["name"] for container in containers_of(spec) if is_bad(container)]
     if not (pod or containers):
         return None
-    told = [named("type", sorted(types))] if types else []
-    told += [f"{name} may not be set" for name in ("user", "role") if name in faults]
-    detail = f"{setters(pod, containers)} set forbidden securityContext.seLinuxOptions: {'; '.join(told)}"
+    details = [named("type", sorted(types))] if types else []
+    details += [f"{name} may not be set" for name in ("user", "role") if name in faults]
+    detail = f"{setters(pod, containers)} set forbidden securityContext.seLinuxOptions: {'; '.join(details)}"
     return Finding("seLinuxOptions", detail)
 
 

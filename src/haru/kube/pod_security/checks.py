@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What all checks found."""
+    """The findings of all checks."""
 
     findings: tuple[Finding, ...]
 
@@ -84,6 +84,6 @@ def plural(word: str, things: Sequence[Any]) -> str:
 
 
 def setters(pod: bool, containers: Sequence[str]) -> str:
-    """Who sets something: the pod, containers, or both."""
+    """Name those that set a field: the pod, containers, or both."""
     found = ["pod"] if pod else []
     return " and ".join(found + ([named("container", containers)] if containers else []))

@@ -75,7 +75,7 @@ def parse_version(text: str) -> int:
 
 
 def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list[FieldError]]:
-    """What labels say, the defaults where they say nothing, and what is wrong with them.
+    """Return the policy of labels and defaults, and the errors in the labels.
 
     A wrong level to enforce counts as restricted; to audit or warn by, as privileged. Who enforces without a word on
     warnings is warned by the same standard if it is the stricter one.

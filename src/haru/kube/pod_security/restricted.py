@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from haru.kube.meta import Obj
 from haru.kube.pod_security.baseline import (
     bad_profiles,
     masked_proc_only,
@@ -12,7 +13,6 @@ from haru.kube.pod_security.checks import (
     Check,
     Finding,
     Look,
-    Obj,
     containers_of,
     context_of,
     named,
@@ -86,11 +86,11 @@ def _capabilities(metadata: Obj, spec: Obj) -> Finding | None:
         if more:
             adding.append(container["name"])
             added |= more
-    told = [f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]'] if keeping else []
+    details = [f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]'] if keeping else []
     if adding:
         listed = quoted(sorted(added))
-        told.append(f"{named('container', adding)} must not include {listed} in securityContext.capabilities.add")
-    return Finding("unrestricted capabilities", "; ".join(told)) if told else None
+        details.append(f"{named('container', adding)} must not include {listed} in securityContext.capabilities.add")
+    return Finding("unrestricted capabilities", "; ".join(details)) if details else None
 
 
 def _volumes(metadata: Obj, spec: Obj) -> Finding | None:
@@ -109,12 +109,12 @@ def _volumes(metadata: Obj, spec: Obj) -> Finding | None:
 
 def _non_root(metadata: Obj, spec: Obj) -> Finding | None:
     whole = context_of(spec).get("runAsNonRoot")
-    said = {c["name"]: context_of(c).get("runAsNonRoot") for c in containers_of(spec)}
-    bad = [name for name, value in said.items() if value is False]
+    settings = {c["name"]: context_of(c).get("runAsNonRoot") for c in containers_of(spec)}
+    bad = [name for name, value in settings.items() if value is False]
     if whole is False or bad:
         detail = f"{setters(whole is False, bad)} must not set securityContext.runAsNonRoot=false"
         return Finding("runAsNonRoot != true", detail)
-    silent = [name for name, value in said.items() if value is None] if not whole else []
+    silent = [name for name, value in settings.items() if value is None] if not whole else []
     if silent:
         detail = f"pod or {named('container', silent)} must set securityContext.runAsNonRoot=true"
         return Finding("runAsNonRoot != true", detail)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 WORKLOADS = frozenset(
     {

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from haru.kube.meta import get_condition, value_at
+from haru.kube.meta import Obj, get_condition, value_at
 
-Obj = dict[str, Any]
 Cells = Callable[[Obj, datetime], list[Any]]
 
 NONE = "<none>"
@@ -159,3 +158,8 @@ def containers_of(template: Obj | None) -> list[Any]:
     containers = value_at(template or {}, "spec", "containers") or []
     names = ",".join(str(c.get("name", "")) for c in containers)
     return [names, ",".join(str(c.get("image", "")) for c in containers)]
+
+
+def between(*cells: Callable[[Obj], Any]) -> Cells:
+    """A row of the name, these cells and the age."""
+    return lambda obj, now: [name(obj), *(cell(obj) for cell in cells), age(obj, now)]

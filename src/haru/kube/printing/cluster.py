@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.meta import value_at
+from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
     UNSET,
-    Obj,
     age,
+    between,
     condition,
     human_duration,
     joined,
@@ -36,32 +36,16 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 def _api_service(obj: Obj, now: datetime) -> list[Any]:
     service = spec(obj).get("service")
-    told = condition(obj, "Available")
-    available, reason = told.get("status") or "Unknown", told.get("reason")
+    status = condition(obj, "Available")
+    available, reason = status.get("status") or "Unknown", status.get("reason")
     if available != "True" and reason:
         available = f"{available} ({reason})"
     where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
     return [name(obj), where, available, age(obj, now)]
 
 
-def _phase(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), status(obj).get("phase", ""), age(obj, now)]
-
-
 def _data(obj: Obj) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
-
-
-def _config_map(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), _data(obj), age(obj, now)]
-
-
-def _secret(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), obj.get("type", ""), _data(obj), age(obj, now)]
-
-
-def _service_account(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), len(obj.get("secrets") or ()), age(obj, now)]
 
 
 def _service(obj: Obj, now: datetime) -> list[Any]:
@@ -169,10 +153,6 @@ def _storage_class(obj: Obj, now: datetime) -> list[Any]:
     ]
 
 
-def _lease(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), spec(obj).get("holderIdentity", ""), age(obj, now)]
-
-
 def _some(items: list[str], limit: int = 3, separator: str = ",") -> str:
     """The first few, and how many more."""
     more = f" + {len(items) - limit} more..." if len(items) > limit else ""
@@ -212,10 +192,6 @@ def _ingress_class(obj: Obj, now: datetime) -> list[Any]:
     group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
     text = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}" if parameters else NONE
     return [name(obj), spec(obj).get("controller", ""), text, age(obj, now)]
-
-
-def _network_policy(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), label_selector(spec(obj).get("podSelector")), age(obj, now)]
 
 
 def _created(obj: Obj, now: datetime) -> list[Any]:
@@ -258,14 +234,6 @@ def _quota(obj: Obj, now: datetime) -> list[Any]:
     return [name(obj), ", ".join(texts[False]), ", ".join(texts[True]), age(obj, now)]
 
 
-def _runtime_class(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), obj.get("handler", ""), age(obj, now)]
-
-
-def _webhooks(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), len(obj.get("webhooks") or ()), age(obj, now)]
-
-
 def _policy(rules: str) -> Any:
     def cells(obj: Obj, now: datetime) -> list[Any]:
         kind = spec(obj).get("paramKind") or {}
@@ -289,12 +257,13 @@ def _attachment(obj: Obj, now: datetime) -> list[Any]:
 
 
 _BINDING = "Name Role Age Users* Groups* ServiceAccounts*"
+_WEBHOOKS = between(lambda obj: len(obj.get("webhooks") or ()))
 _POLICIES = "admissionregistration.k8s.io"
 PRINTERS = {
-    ("", "namespaces"): printer("Name Status Age", _phase),
-    ("", "configmaps"): printer("Name Data:integer Age", _config_map),
-    ("", "secrets"): printer("Name Type Data:integer Age", _secret),
-    ("", "serviceaccounts"): printer("Name Secrets:integer Age", _service_account),
+    ("", "namespaces"): printer("Name Status Age", between(lambda obj: status(obj).get("phase", ""))),
+    ("", "configmaps"): printer("Name Data:integer Age", between(_data)),
+    ("", "secrets"): printer("Name Type Data:integer Age", between(lambda obj: obj.get("type", ""), _data)),
+    ("", "serviceaccounts"): printer("Name Secrets:integer Age", between(lambda obj: len(obj.get("secrets") or ()))),
     ("", "services"): printer("Name Type Cluster-IP External-IP Port(s) Age Selector*", _service),
     ("", "events"): printer(
         "Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count:integer* Name*", _event
@@ -314,11 +283,15 @@ PRINTERS = {
         "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion:boolean Age", _storage_class
     ),
     ("storage.k8s.io", "volumeattachments"): printer("Name Attacher PV Node Attached:boolean Age", _attachment),
-    ("coordination.k8s.io", "leases"): printer("Name Holder Age", _lease),
+    ("coordination.k8s.io", "leases"): printer(
+        "Name Holder Age", between(lambda obj: spec(obj).get("holderIdentity", ""))
+    ),
     ("discovery.k8s.io", "endpointslices"): printer("Name AddressType Ports Endpoints Age", _endpoint_slice),
     ("networking.k8s.io", "ingresses"): printer("Name Class Hosts Address Ports Age", _ingress),
     ("networking.k8s.io", "ingressclasses"): printer("Name Controller Parameters Age", _ingress_class),
-    ("networking.k8s.io", "networkpolicies"): printer("Name Pod-Selector Age", _network_policy),
+    ("networking.k8s.io", "networkpolicies"): printer(
+        "Name Pod-Selector Age", between(lambda obj: label_selector(spec(obj).get("podSelector")))
+    ),
     ("rbac.authorization.k8s.io", "roles"): printer("Name Created_At", _created),
     ("rbac.authorization.k8s.io", "clusterroles"): printer("Name Created_At", _created),
     ("rbac.authorization.k8s.io", "rolebindings"): printer(_BINDING, _role_binding),
@@ -326,10 +299,10 @@ PRINTERS = {
     ("certificates.k8s.io", "certificatesigningrequests"): printer(
         "Name Age SignerName Requestor RequestedDuration Condition", _signing_request
     ),
-    ("node.k8s.io", "runtimeclasses"): printer("Name Handler Age", _runtime_class),
+    ("node.k8s.io", "runtimeclasses"): printer("Name Handler Age", between(lambda obj: obj.get("handler", ""))),
     ("apiregistration.k8s.io", "apiservices"): printer("Name Service Available Age", _api_service),
-    (_POLICIES, "mutatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
-    (_POLICIES, "validatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
+    (_POLICIES, "mutatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _WEBHOOKS),
+    (_POLICIES, "validatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _WEBHOOKS),
     (_POLICIES, "validatingadmissionpolicies"): printer(
         "Name Validations:integer ParamKind Age", _policy("validations")
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.meta import value_at
-from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, printer, since, spec, status
+from haru.kube.meta import Obj, value_at
+from haru.kube.printing.base import NONE, age, between, condition, meta, name, printer, since, spec, status
 
 
 def _claim_state(claim: Obj) -> str:
@@ -18,10 +18,6 @@ def _claim_state(claim: Obj) -> str:
     elif not states:
         states.append("pending")
     return ",".join(states)
-
-
-def _claim(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), _claim_state(obj), age(obj, now)]
 
 
 def _slice(obj: Obj, now: datetime) -> list[Any]:
@@ -59,7 +55,7 @@ def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
 _COUNTS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
 _GROUP = "resource.k8s.io"
 PRINTERS = {
-    (_GROUP, "resourceclaims"): printer("Name State Age", _claim),
+    (_GROUP, "resourceclaims"): printer("Name State Age", between(_claim_state)),
     (_GROUP, "resourceslices"): printer("Name Node Driver Pool Age", _slice),
     (_GROUP, "devicetaintrules"): printer("Name Devices Taint Age Evicting*", _taint_rule),
     (_GROUP, "resourcepoolstatusrequests"): printer(

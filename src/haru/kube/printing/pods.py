@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.printing.base import NONE, Obj, age, condition, instant, meta, name, printer, since, spec, status
+from haru.kube.meta import Obj
+from haru.kube.printing.base import NONE, age, condition, instant, meta, name, printer, since, spec, status
 
 _ROLE = "node-role.kubernetes.io/"
 

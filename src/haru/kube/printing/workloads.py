@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.meta import value_at
+from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
-    Obj,
     age,
     condition,
     containers_of,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.quota.claims import Claims
 from haru.kube.quota.limited import Limited, uncovered
@@ -55,8 +56,6 @@ class Services(Evaluator):
         return not subresource
 
 
-Obj = dict[str, Any]
-
 _SPECIAL: Mapping[tuple[str, str], Evaluator] = {
     (evaluator.group, evaluator.plural): evaluator for evaluator in (Pods(), Claims(), VolumeClaims(), Services())
 }
@@ -84,7 +83,7 @@ class QuotaRefusal(Exception):
 
 
 def evaluator_of(group: str, plural: str) -> Evaluator | None:
-    """Who counts the objects of a namespaced resource; None if nobody does."""
+    """Return the evaluator of a namespaced resource; None if nothing counts its objects."""
     if (group, plural) in UNCOUNTED:
         return None
     return _SPECIAL.get((group, plural)) or Evaluator(group, plural)
@@ -152,13 +151,13 @@ def _charge(write: Write, quota: Obj, new_usage: Usage, old_usage: Usage) -> Cha
     # Less is never written here: the controller counts anew what is given back.
     more = {name: amount - before.get(name, ZERO) for name, amount in new_usage.items()}
     more = {name: amount for name, amount in more.items() if amount > ZERO}
-    asked = {name: amount for name, amount in more.items() if name in hard}
-    if not asked:
+    requested = {name: amount for name, amount in more.items() if name in hard}
+    if not requested:
         pending = any(name in more for name in uncounted)
         return Charge(quota, dict(status.get("used") or {}), True) if pending else None
-    total = {name: used[name] + amount if name in used else amount for name, amount in asked.items()}
+    total = {name: used[name] + amount if name in used else amount for name, amount in requested.items()}
     if write.subresource != "status":
-        _require_room(quota, asked, total, used)
+        _require_room(quota, requested, total, used)
     return Charge(quota, {**(status.get("used") or {}), **{name: str(amount) for name, amount in total.items()}})
 
 
@@ -171,16 +170,16 @@ def _require_countable(write: Write, quota: Obj, names: Sequence[str], used: Map
         raise QuotaRefusal(f"status unknown for quota: {name}, resources: {','.join(sorted(names))}")
 
 
-def _require_room(quota: Obj, asked: Usage, total: Usage, used: Mapping[str, Quantity]) -> None:
-    hard = {name: parse_quantity(quota["status"]["hard"][name]) for name in asked}
-    exceeded = [name for name in asked if total[name] > hard[name]]
+def _require_room(quota: Obj, requested: Usage, total: Usage, used: Mapping[str, Quantity]) -> None:
+    hard = {name: parse_quantity(quota["status"]["hard"][name]) for name in requested}
+    exceeded = [name for name in requested if total[name] > hard[name]]
     if exceeded:
         name = quota["metadata"]["name"]
         raise QuotaRefusal(
-            f"exceeded quota: {name}, requested: {_listed(asked, exceeded)}, "
+            f"exceeded quota: {name}, requested: {_listed(requested, exceeded)}, "
             f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}",
             name,
-            *({each: str(amounts.get(each, ZERO)) for each in sorted(exceeded)} for amounts in (asked, used, hard)),
+            *({each: str(amounts.get(each, ZERO)) for each in sorted(exceeded)} for amounts in (requested, used, hard)),
         )
 
 
@@ -189,7 +188,7 @@ def _listed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
 
 
 def wanted_evaluators(quota: Obj, evaluators: Iterable[Evaluator], around: Surroundings) -> list[Evaluator]:
-    """Those whose objects a quota counts."""
+    """List the evaluators whose objects a quota counts."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     return [evaluator for evaluator in evaluators if evaluator.names(hard, around)]
 

@@ -9,8 +9,8 @@ counted again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.quota.pods import Pods
 from haru.kube.quota.usage import (
@@ -24,8 +24,6 @@ from haru.kube.quota.usage import (
     add,
     is_extended_quota,
 )
-
-Obj = dict[str, Any]
 
 PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 ALL_DEVICES = 32
@@ -83,10 +81,10 @@ def _devices(request: Obj) -> Usage:
     return worst
 
 
-def _amount(asked: Obj) -> Quantity:
-    match asked.get("allocationMode") or "ExactCount":
+def _amount(request: Obj) -> Quantity:
+    match request.get("allocationMode") or "ExactCount":
         case "ExactCount":
-            return parse_quantity(int(asked.get("count") or 1))
+            return parse_quantity(int(request.get("count") or 1))
         case "All":
             return parse_quantity(ALL_DEVICES)
     return ZERO

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quota.scopes import selectors_of
 from haru.kube.quota.usage import ZERO, Evaluator, Surroundings, Usage
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.names import is_extended_resource_name, parse_time
 from haru.kube.quantity import Quantity
 from haru.kube.quota.scopes import is_terminating, pod_in_scope
 from haru.kube.quota.usage import IMPLICIT, ONE, REQUESTS, Evaluator, Surroundings, Usage, is_extended_quota
 from haru.kube.resources import parse_resource_list, pod_limits, pod_requests
-
-Obj = dict[str, Any]
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _HUGE = "hugepages-"
@@ -70,11 +68,11 @@ class Pods(Evaluator):
         missing: dict[str, set[str]] = {}
         for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())) if wanted else ():
             resources = container.get("resources") or {}
-            said = pod_compute(
+            specified = pod_compute(
                 parse_resource_list(resources.get("requests")), parse_resource_list(resources.get("limits"))
             )
             for name in wanted:
-                if name not in said:
+                if name not in specified:
                     missing.setdefault(name, set()).add(container["name"])
         listed = [f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing)]
         return f"must specify {'; '.join(listed)}" if listed else ""

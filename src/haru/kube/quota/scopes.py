@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.strategy import qos_class
-
-Obj = dict[str, Any]
 
 
 def selectors_of(quota: Obj) -> list[Obj]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 
-Obj = dict[str, Any]
 Usage = dict[str, Quantity]
 
 ONE = parse_quantity("1")
@@ -29,7 +28,7 @@ def _no_pod(claim: Obj) -> Obj | None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What else usage depends on: the time, the classes behind extended resources, and the pod of a special claim.
+    """Other inputs of usage: time, classes of extended resources, the pod of its extended claim.
 
     `classes` are the names of extended resources by the device class that has one; `pod_of` answers the pod for which
     the scheduler made a claim, if what the pod counts as already covers it.
@@ -59,7 +58,7 @@ class Evaluator:
         self.count = count_name(group, plural)
 
     def names(self, hard: Iterable[str], around: Surroundings) -> list[str]:
-        """Those of a quota's names that objects of this resource count under."""
+        """Select the names of a quota that objects of this resource count under."""
         return [name for name in hard if name == self.count or name == self._short]
 
     @property
@@ -67,7 +66,7 @@ class Evaluator:
         return self.plural if not self.group and self.plural in COUNTED_BY_NAME else self.count
 
     def usage(self, obj: Obj, around: Surroundings) -> Usage:
-        """What an object counts as, by name."""
+        """Return the usage of an object by name."""
         return {self.count: ONE, self._short: ONE}
 
     def in_scope(self, selector: Obj, obj: Obj) -> bool:
@@ -79,7 +78,7 @@ class Evaluator:
         return operation == "CREATE" and not subresource
 
     def lacks(self, names: Iterable[str], obj: Obj) -> str:
-        """What the object would have to say so that it can be counted; empty if nothing."""
+        """List the fields that the object lacks to be counted."""
         return ""
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.quota.scopes import volume_attributes_classes, volume_claim_in_scope
 from haru.kube.quota.usage import ONE, Evaluator, Surroundings, Usage
-
-Obj = dict[str, Any]
 
 _CLAIMS = "persistentvolumeclaims"
 _STORAGE = "requests.storage"
@@ -63,11 +61,11 @@ def changes_quota(new: Obj, old: Obj) -> bool:
 
 
 def requested_storage(claim: Obj) -> Quantity | None:
-    """What a claim asks for, in whole bytes, or what it was given if that is more."""
-    asked = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    if "storage" not in asked:
+    """Return a claim's requested storage, or its allocated one if that is more, in bytes."""
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    if "storage" not in requests:
         return None
-    found = _whole(parse_quantity(asked["storage"]))
+    found = _whole(parse_quantity(requests["storage"]))
     given = ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage")
     return max(found, _whole(parse_quantity(given))) if given is not None else found
 

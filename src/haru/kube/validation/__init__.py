@@ -8,24 +8,19 @@ Sources: dra-api (KEP 4381 and its family), KEP 4671, and the validation of each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from haru.kube.errors import FieldError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.validation import dispatch, generic
 from haru.kube.validation.metadata import validate_metadata, validate_metadata_update
 from haru.kube.validation.types import CheckSelector, Rules, SelectorProblem
 
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-    from haru.kube.kinds import Kind
-
 __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_status_update", "validate_update"]
-
-Obj = dict[str, Any]
 
 
 def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector) -> list[FieldError]:
-    """What is wrong with an object that is to be created; empty when it may be stored."""
+    """Validate an object that is to be created; empty when it may be stored."""
     found = validate_metadata(obj.get("metadata") or {}, kind)
     if kind.custom is not None:
         return found + kind.custom.judge(obj)
@@ -38,7 +33,7 @@ def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: C
 def validate_update(
     new: Obj, old: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector
 ) -> list[FieldError]:
-    """What is wrong with replacing `old` by `new` (both in the version of the request)."""
+    """Validate the replacement of `old` by `new` (both in the version of the request)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
     if kind.custom is not None:
         return found + kind.custom.judge(new, old)
@@ -49,7 +44,7 @@ def validate_update(
 
 
 def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> list[FieldError]:
-    """What is wrong with a write to `/status` (spec and most metadata were restored from `old` by then)."""
+    """Validate a write to `/status` (spec and most metadata were restored from `old`)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
     if kind.custom is not None:
         return found + kind.custom.judge(new, old)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
-from typing import Any
 
 from haru.kube import names
 from haru.kube.api_services import name_of
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.kinds import group_versions
+from haru.kube.meta import Obj
 from haru.kube.validation.common import items, part
-
-Obj = dict[str, Any]
 
 _STATUSES = ("True", "False", "Unknown")
 
@@ -28,7 +26,7 @@ def validate_api_service(service: Obj) -> list[FieldError]:
 
 
 def validate_api_service_status(new: Obj, old: Obj) -> list[FieldError]:
-    """What is said of an APIService."""
+    """Validate the status of an APIService."""
     conditions = items(part(new, "status"), "conditions")
     return [
         not_supported(f"status.conditions[{index}].status", condition.get("status") or "", _STATUSES)

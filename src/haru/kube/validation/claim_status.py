@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, required, too_long
+from haru.kube.meta import Obj
 from haru.kube.validation.claims import RequestNames, request_names, request_reference, request_references
 from haru.kube.validation.common import (
     bounded,
@@ -36,8 +36,6 @@ from haru.kube.validation.devices import (
     qualified_name,
 )
 from haru.kube.validation.selectors import validate_conditions, validate_node_selector
-
-Obj = dict[str, Any]
 
 MAX_RESULTS = 32
 MAX_RESERVED_FOR = 256

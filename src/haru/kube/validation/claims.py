@@ -7,9 +7,9 @@ the version of the request.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from haru.kube.errors import FieldError, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
     bounded_set,
@@ -32,7 +32,6 @@ from haru.kube.validation.devices import (
 from haru.kube.validation.metadata import validate_template_metadata
 from haru.kube.validation.types import Rules
 
-Obj = dict[str, Any]
 RequestNames = Mapping[str, frozenset[str]]
 
 MAX_REQUESTS = 32
@@ -64,7 +63,7 @@ def validate_claim_template(template: Obj, version: str, rules: Rules) -> list[F
 
 
 def request_names(claim_spec: Obj) -> RequestNames:
-    """What constraints, configuration and results may refer to: requests and their subrequests."""
+    """Names that constraints, configuration and results may refer to: requests and subrequests."""
     return {
         request.get("name") or "": frozenset(sub.get("name") or "" for sub in items(request, "firstAvailable"))
         for request in items(part(claim_spec, "devices"), "requests")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, too_long
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
     driver_name,
@@ -26,8 +25,6 @@ from haru.kube.validation.devices import (
 )
 from haru.kube.validation.selectors import validate_conditions
 from haru.kube.validation.types import CheckSelector, Rules, no_selector_check
-
-Obj = dict[str, Any]
 
 MAX_RULE_CONDITIONS = 8
 MAX_REQUEST_CONDITIONS = 10

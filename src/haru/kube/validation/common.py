@@ -11,8 +11,7 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 IMMUTABLE = "field is immutable"
 
@@ -142,7 +141,7 @@ def indexed(field: str, values: Sequence[Any], check: Callable[[str, Any], list[
 def bounded(
     field: str, values: Sequence[Any], maximum: int, check: Callable[[str, Any], list[FieldError]]
 ) -> list[FieldError]:
-    """As `indexed`, but a list that is too long is only told to be that."""
+    """Validate each item of a list; a list that is too long is one error."""
     if len(values) > maximum:
         return [too_many(field, len(values), maximum)]
     return indexed(field, values, check)

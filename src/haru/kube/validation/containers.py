@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     in_range,
+    indexed,
     items,
     not_negative,
     one_of,
@@ -24,8 +25,6 @@ from haru.kube.validation.common import (
 )
 from haru.kube.validation.resources import validate_requirements
 from haru.kube.validation.volumes import field_reference
-
-Obj = dict[str, Any]
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -40,7 +39,7 @@ _MAX_ID = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class PodParts:
-    """What containers refer to: the pod's volumes, claims, and what concerns all containers."""
+    """Parts of a pod that containers refer to: volumes, claims, settings of all containers."""
 
     volumes: Collection[str]
     claims: Collection[str]
@@ -131,10 +130,8 @@ def _common(field: str, container: Obj, pod: PodParts) -> list[FieldError]:
     policies = ("FallbackToLogsOnError", "File")
     found += one_of(f"{field}.terminationMessagePolicy", container.get("terminationMessagePolicy"), policies)
     found += _ports(f"{field}.ports", items(container, "ports"))
-    for index, variable in enumerate(items(container, "env")):
-        found += _variable(f"{field}.env[{index}]", variable)
-    for index, source in enumerate(items(container, "envFrom")):
-        found += _variables_from(f"{field}.envFrom[{index}]", source)
+    found += indexed(f"{field}.env", items(container, "env"), _variable)
+    found += indexed(f"{field}.envFrom", items(container, "envFrom"), _variables_from)
     found += _mounts(f"{field}.volumeMounts", items(container, "volumeMounts"), pod)
     for index, device in enumerate(items(container, "volumeDevices")):
         found += _device(f"{field}.volumeDevices[{index}]", device, pod)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
 
-from haru.kube import names
+from haru.kube import names, node_taints
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required, too_long
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     immutable,
@@ -26,10 +26,7 @@ from haru.kube.validation.metadata import validate_labels
 from haru.kube.validation.resources import quantity
 from haru.kube.validation.volumes import validate_volume_claim_spec
 
-Obj = dict[str, Any]
-
 MAX_DATA_BYTES = 1024 * 1024
-_TAINT_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 # Keys that secrets of a type must have.
 _SECRET_KEYS = {
@@ -97,7 +94,7 @@ def _taints(field: str, taints: Sequence[Obj]) -> list[FieldError]:
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         found += label_key(f"{place}.key", key)
         found += label_value(f"{place}.value", taint.get("value") or "")
-        found += one_of(f"{place}.effect", effect, _TAINT_EFFECTS)
+        found += one_of(f"{place}.effect", effect, node_taints.EFFECTS)
         if (key, effect) in seen:
             found.append(duplicate(place, f"{key}:{effect}"))
         seen.add((key, effect))
@@ -161,7 +158,7 @@ def _is_json(field: str, text: str) -> list[FieldError]:
 
 
 def validate_config_update(new: Obj, old: Obj) -> list[FieldError]:
-    """What is marked immutable stays as it is, the mark included; a secret's type always does."""
+    """Refuse changes of immutable ConfigMaps and Secrets, and of a Secret's type."""
     found: list[FieldError] = []
     if old.get("immutable"):
         if not new.get("immutable"):

@@ -13,10 +13,9 @@ from haru.kube import names
 from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
+from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable
 from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors
-
-Obj = dict[str, Any]
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -31,7 +30,7 @@ _KUBE_GROUPS = re.compile(r"(.*\.)?(k8s\.io|kubernetes\.io)")
 
 
 def validate_definition(definition: Obj) -> list[FieldError]:
-    """What is wrong with a definition that is to be created."""
+    """Validate a definition that is to be created."""
     spec = definition.get("spec") or {}
     found = list(_spec(spec)) + list(_approval(definition))
     name = (definition.get("metadata") or {}).get("name")
@@ -44,7 +43,7 @@ def validate_definition(definition: Obj) -> list[FieldError]:
 
 
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
-    """What is wrong with replacing a definition."""
+    """Validate the replacement of a definition."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     found = list(_spec(spec, schemas_of(old))) + list(_approval(new))
     if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):

@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_found, required, too_long, too_many
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import indexed, label_name, required_label
 from haru.kube.validation.devices import qualified_name
-
-Obj = dict[str, Any]
 
 MAX_ATTRIBUTES_AND_CAPACITIES = 32
 MAX_ATTRIBUTE_VALUES = 48
@@ -230,7 +229,7 @@ def validate_counters(field: str, counters: Mapping[str, Obj]) -> list[FieldErro
 
 
 def validate_consumption(field: str, consumption: Obj) -> list[FieldError]:
-    """What a device consumes of one counter set; the set itself is looked up when devices are allocated."""
+    """Validate a device's consumption of one counter set, which allocation looks up."""
     found = required_label(f"{field}.counterSet", consumption.get("counterSet") or "")
     return found + validate_counters(f"{field}.counters", consumption.get("counters") or {})
 

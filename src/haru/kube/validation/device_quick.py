@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from haru.kube import names
+from haru.kube.meta import Obj
 from haru.kube.validation.device_parts import (
     MAX_ATTRIBUTES_AND_CAPACITIES,
     MAX_VALUE_BYTES,
@@ -22,8 +23,6 @@ from haru.kube.validation.device_parts import (
     validate_consumption,
 )
 from haru.kube.validation.devices import is_good_qualified_name
-
-Obj = dict[str, Any]
 
 _PLAIN_FIELDS = frozenset({"name", "attributes", "capacity", "consumesCounters"})
 _MAX_CONSUMPTIONS = 2

@@ -13,10 +13,9 @@ import orjson
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required, too_long, too_many
+from haru.kube.meta import Obj
 from haru.kube.validation.common import bounded, driver_name, each_message, label_key, label_value, one_of, subdomain
 from haru.kube.validation.types import CheckSelector
-
-Obj = dict[str, Any]
 
 MAX_EXPRESSION_BYTES = 10 * 1024
 MAX_PARAMETERS_BYTES = 10 * 1024

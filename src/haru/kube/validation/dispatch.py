@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from haru.kube.custom.definitions import GROUP as _DEFINITIONS
 from haru.kube.errors import FieldError
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.validation import (
     api_services,
     claim_status,
@@ -28,12 +29,8 @@ from haru.kube.validation import (
 )
 from haru.kube.validation.types import Rules
 
-if TYPE_CHECKING:
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
-Create = Callable[[Obj, "Kind", Rules], list[FieldError]]
-Update = Callable[[Obj, Obj, "Kind", Rules], list[FieldError]]
+Create = Callable[[Obj, Kind, Rules], list[FieldError]]
+Update = Callable[[Obj, Obj, Kind, Rules], list[FieldError]]
 """Called with the new object, then the old one."""
 Status = Callable[[Obj, Obj], list[FieldError]]
 _Alone = Callable[[Obj], list[FieldError]]

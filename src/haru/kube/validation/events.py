@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from haru.kube.errors import FieldError, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, label_key, part
-
-Obj = dict[str, Any]
 
 _MAX_TEXT = 128
 _MAX_NOTE = 1024

@@ -6,47 +6,18 @@ and lists are left alone. Status is written by controllers and not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from haru.kube.data import rows
 from haru.kube.errors import FieldError, not_supported, required
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType, message_type, type_of
 
-if TYPE_CHECKING:
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
-
-# Closed sets that the API checks, by message and field.
-_ENUMS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("StorageClass", "reclaimPolicy"): ("Delete", "Retain"),
-    ("StorageClass", "volumeBindingMode"): ("Immediate", "WaitForFirstConsumer"),
-    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): ("Delete", "Recycle", "Retain"),
-    ("PersistentVolumeSpec", "volumeMode"): ("Block", "Filesystem"),
-    ("PersistentVolumeClaimSpec", "volumeMode"): ("Block", "Filesystem"),
-    ("HTTPIngressPath", "pathType"): ("Exact", "ImplementationSpecific", "Prefix"),
-    ("EndpointSlice", "addressType"): ("FQDN", "IPv4", "IPv6"),
-    ("EndpointPort", "protocol"): ("SCTP", "TCP", "UDP"),
-    ("NetworkPolicyPort", "protocol"): ("SCTP", "TCP", "UDP"),
-    ("CSIDriverSpec", "fsGroupPolicy"): ("File", "None", "ReadWriteOnceWithFSType"),
-    ("MutatingWebhook", "failurePolicy"): ("Fail", "Ignore"),
-    ("ValidatingWebhook", "failurePolicy"): ("Fail", "Ignore"),
-    ("MutatingWebhook", "sideEffects"): ("None", "NoneOnDryRun"),
-    ("ValidatingWebhook", "sideEffects"): ("None", "NoneOnDryRun"),
-    ("MutatingAdmissionPolicySpec", "failurePolicy"): ("Fail", "Ignore"),
-    ("ValidatingAdmissionPolicySpec", "failurePolicy"): ("Fail", "Ignore"),
-    ("MutatingAdmissionPolicySpec", "reinvocationPolicy"): ("IfNeeded", "Never"),
-    ("Mutation", "patchType"): ("ApplyConfiguration", "JSONPatch"),
-    ("FlowDistinguisherMethod", "type"): ("ByNamespace", "ByUser"),
-    ("PriorityLevelConfigurationSpec", "type"): ("Exempt", "Limited"),
-    ("LimitResponse", "type"): ("Queue", "Reject"),
-    ("LeaseCandidateSpec", "strategy"): ("OldestEmulationVersion",),
-    ("MetricSpec", "type"): ("ContainerResource", "External", "Object", "Pods", "Resource"),
-    ("MetricTarget", "type"): ("AverageValue", "Utilization", "Value"),
-    ("HPAScalingPolicy", "type"): ("Percent", "Pods"),
-    ("LimitRangeItem", "type"): ("Container", "PersistentVolumeClaim", "Pod"),
-}
+_CLOSED_SETS = {(message, field): tuple(values) for message, field, *values in rows("closed_sets")}
+"""Values that the API checks, by message and field."""
 
 
 def validate_by_schema(obj: Obj, kind: Kind) -> list[FieldError]:
@@ -67,7 +38,7 @@ def _plan(type_name: str) -> tuple[Field, ...]:
 
 
 def _matters(message: MessageType, field: Field, above: frozenset[str]) -> bool:
-    if (message.short_name, field.name) in _ENUMS or field.enum or (field.required and field.type == "string"):
+    if (message.short_name, field.name) in _CLOSED_SETS or field.enum or (field.required and field.type == "string"):
         return True
     if not field.is_message or field.type in above:
         return False
@@ -95,7 +66,7 @@ def _value(path: str, field: Field, value: Any, holder: str) -> Iterator[FieldEr
         return
     if field.type != "string" or field.container == "map":
         return
-    allowed = _ENUMS.get((holder, field.name)) or field.enum
+    allowed = _CLOSED_SETS.get((holder, field.name)) or field.enum
     if value in (None, ""):
         if field.required:
             yield required(path)

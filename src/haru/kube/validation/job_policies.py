@@ -13,9 +13,8 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import OMITTED, FieldError, duplicate, invalid, not_supported, required, too_long, too_many
+from haru.kube.meta import Obj
 from haru.kube.validation.common import indexed, items, label_key, not_negative, part
-
-Obj = dict[str, Any]
 
 _MODES = ("NonIndexed", "Indexed")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from haru.kube.errors import OMITTED, FieldError, duplicate, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.validation.common import items, not_negative, part, same
 from haru.kube.validation.job_policies import count_indexes, index_interval
-
-Obj = dict[str, Any]
 
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 _CONDITIONS = "status.conditions"
@@ -44,7 +43,7 @@ class _Outcome(NamedTuple):
 
 
 def validate_job_status_update(new: Obj, old: Obj) -> list[FieldError]:
-    """What is wrong with a write to a Job's status."""
+    """Validate a write to a Job's status."""
     status, before = part(new, "status"), part(old, "status")
     is_, was = _Outcome.of(new), _Outcome.of(old)
     changed = {name for name in status.keys() | before.keys() if not same(status.get(name), before.get(name))}

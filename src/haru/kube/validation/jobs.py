@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
 from haru.kube.validation.common import (
     immutable,
@@ -20,8 +20,6 @@ from haru.kube.validation.job_policies import validate_job_policies
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
-
-Obj = dict[str, Any]
 
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 _MAX_SCHEDULED_NAME = 52
@@ -68,7 +66,7 @@ def _generated_labels(job: Obj, labels: Obj) -> list[FieldError]:
 
 
 def validate_job_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
-    """What of a job may change: parallelism, suspension, the template of one that does not run."""
+    """Validate an update: parallelism, suspension, the template of a suspended job may change."""
     spec, before = part(new, "spec"), part(old, "spec")
     found = validate_job(new, rules) + _completions_update(spec, before)
     for name in _FIXED:

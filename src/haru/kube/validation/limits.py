@@ -9,11 +9,10 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import each_message, immutable, items, part
 from haru.kube.validation.resources import is_overcommittable, quantity
-
-Obj = dict[str, Any]
 
 _COMPUTE = frozenset(
     {"cpu", "memory", *(f"{side}.{name}" for side in ("requests", "limits") for name in ("cpu", "memory"))}

@@ -6,16 +6,13 @@ Source: apimachinery `api/validation` and `meta/v1/validation`, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, required, too_long
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.validation.common import each_message, immutable, not_negative
 
-if TYPE_CHECKING:
-    from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
 NameCheck = Callable[[str], list[str]]
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024

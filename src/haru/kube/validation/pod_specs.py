@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from haru.kube import names
+from haru.kube import names, node_taints
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     in_range,
+    indexed,
     items,
     label_key,
     label_name,
@@ -37,10 +38,7 @@ from haru.kube.validation.selectors import (
 from haru.kube.validation.types import Rules
 from haru.kube.validation.volumes import validate_volumes
 
-Obj = dict[str, Any]
-
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
-_TAINT_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _MAX_INT32 = 2**31 - 1
@@ -70,8 +68,7 @@ def validate_pod_spec(field: str, spec: Obj, rules: Rules, *, is_pod: bool) -> l
     seconds = spec.get("activeDeadlineSeconds")
     found += in_range(f"{field}.activeDeadlineSeconds", seconds, 1, _MAX_INT32)
     found += validate_tolerations(f"{field}.tolerations", items(spec, "tolerations"))
-    for index, constraint in enumerate(items(spec, "topologySpreadConstraints")):
-        found += _spread(f"{field}.topologySpreadConstraints[{index}]", constraint)
+    found += indexed(f"{field}.topologySpreadConstraints", items(spec, "topologySpreadConstraints"), _spread)
     found += unique(
         f"{field}.topologySpreadConstraints",
         items(spec, "topologySpreadConstraints"),
@@ -221,7 +218,7 @@ def validate_tolerations(field: str, tolerations: Sequence[Obj]) -> list[FieldEr
             why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             found.append(invalid(f"{place}.effect", effect, why))
         found += _toleration_operator(f"{place}.operator", operator, value)
-        found += one_of(f"{place}.effect", effect, _TAINT_EFFECTS, optional=True)
+        found += one_of(f"{place}.effect", effect, node_taints.EFFECTS, optional=True)
     return found
 
 
@@ -251,7 +248,32 @@ def _spread(field: str, constraint: Obj) -> list[FieldError]:
         found.append(invalid(f"{field}.minDomains", domains, why))
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         found += one_of(f"{field}.{name}", constraint.get(name), ("Honor", "Ignore"), optional=True)
-    return found + validate_label_selector(f"{field}.labelSelector", constraint.get("labelSelector"))
+    found += validate_label_selector(f"{field}.labelSelector", constraint.get("labelSelector"))
+    return found + _label_keys(field, constraint)
+
+
+def _label_keys(field: str, term: Obj) -> list[FieldError]:
+    """matchLabelKeys and mismatchLabelKeys, once the pod's values of them have been added to the selector."""
+    selector = term.get("labelSelector")
+    keys, others = items(term, "matchLabelKeys"), items(term, "mismatchLabelKeys")
+    found: list[FieldError] = []
+    for place, named in ((f"{field}.matchLabelKeys", keys), (f"{field}.mismatchLabelKeys", others)):
+        if named and selector is None:
+            found.append(forbidden(place, "must not be specified when labelSelector is not set"))
+        else:
+            found += [error for index, key in enumerate(named) for error in label_key(f"{place}[{index}]", key)]
+    seen = set(part(selector or {}, "matchLabels"))
+    for expression in items(selector or {}, "matchExpressions"):
+        key = expression.get("key")
+        if key in keys and key in seen:
+            why = "exists in both matchLabelKeys and labelSelector"
+            found.append(invalid(f"{field}[{len(keys) - 1 - keys[::-1].index(key)}]", key, why))
+        seen.add(key)
+    for index, key in enumerate(keys):
+        if key in others:
+            why = "exists in both matchLabelKeys and mismatchLabelKeys"
+            found.append(invalid(f"{field}.matchLabelKeys[{index}]", key, why))
+    return found
 
 
 # --- affinity ------------------------------------------------------------------------------------------------------
@@ -289,8 +311,8 @@ def _weight(field: str, term: Obj) -> list[FieldError]:
 def _pod_term(field: str, term: Obj) -> list[FieldError]:
     found = validate_label_selector(f"{field}.labelSelector", term.get("labelSelector"))
     found += validate_label_selector(f"{field}.namespaceSelector", term.get("namespaceSelector"))
-    for index, namespace in enumerate(items(term, "namespaces")):
-        found += label_name(f"{field}.namespaces[{index}]", namespace)
+    found += indexed(f"{field}.namespaces", items(term, "namespaces"), label_name)
     key = term.get("topologyKey") or ""
     place = f"{field}.topologyKey"
-    return found + (label_key(place, key) if key else [required(place, "can not be empty")])
+    found += label_key(place, key) if key else [required(place, "can not be empty")]
+    return found + _label_keys(field, term)

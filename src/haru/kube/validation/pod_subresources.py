@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from haru.kube.errors import FieldError, forbidden, invalid
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.strategy import qos_class
 from haru.kube.validation.common import items, part, same
 from haru.kube.validation.pod_specs import validate_pod_spec
 from haru.kube.validation.types import Rules
-
-Obj = dict[str, Any]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _RESIZABLE: Final = ("cpu", "memory")

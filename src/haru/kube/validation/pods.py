@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import each_message, immutable, items, label_key, part, same
 from haru.kube.validation.pod_specs import validate_pod_spec, validate_tolerations
 from haru.kube.validation.types import Rules
-
-Obj = dict[str, Any]
 
 _MIRROR = "kubernetes.io/config.mirror"
 _MAX_INT32 = 2**31 - 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     immutable,
@@ -17,8 +16,6 @@ from haru.kube.validation.common import (
 )
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.workloads import count_or_percent
-
-Obj = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import items, one_of, part, same
 from haru.kube.validation.registration_rules import CHANGING_OPERATIONS, condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
-
-Obj = dict[str, Any]
 
 ANNOTATIONS_LIMIT = 20
 _MATCH_POLICIES = ("Equivalent", "Exact")
@@ -37,7 +35,7 @@ def validate_policy(policy: Obj) -> list[FieldError]:
 
 
 def validate_policy_update(new: Obj, old: Obj) -> list[FieldError]:
-    """As on creation; match conditions that did not change are not judged again."""
+    """Validate as on creation, without match conditions that did not change."""
     ours, theirs = part(new, "spec"), part(old, "spec")
     settled = all(same(ours.get(name), theirs.get(name)) for name in ("paramKind", "matchConditions"))
     return [error for error in _policy(new) if not (settled and error.field.startswith("spec.matchConditions"))]
@@ -56,7 +54,7 @@ def _policy(policy: Obj) -> Iterator[FieldError]:
 
 
 def policy_errors(spec: Obj) -> Iterator[FieldError]:
-    """What policies that judge and policies that change objects have in common."""
+    """Validate the parts that validating and mutating policies share."""
     yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
     if spec.get("paramKind") is not None:
         yield from param_kind_errors("spec.paramKind", spec["paramKind"])
@@ -95,7 +93,7 @@ def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
 
 
 def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
-    """What a policy or a binding is about."""
+    """Validate the match resources of a policy or a binding."""
     yield from one_of(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         if resources.get(name) is None:
@@ -161,7 +159,7 @@ def _annotations(path: str, annotations: Sequence[Obj], policy: str) -> Iterator
 
 
 def validate_policy_status(new: Obj, old: Obj) -> list[FieldError]:
-    """What type checking found must name a field and say something."""
+    """Validate the warnings of type checking: each has a field and a text."""
     found: list[FieldError] = []
     checking = part(part(new, "status"), "typeChecking")
     for index, warning in enumerate(items(checking, "expressionWarnings")):
@@ -198,7 +196,7 @@ def _binding(spec: Obj) -> Iterator[FieldError]:
 
 
 def binding_errors(spec: Obj) -> Iterator[FieldError]:
-    """What bindings of both sorts of policies have in common."""
+    """Validate the parts that bindings of both sorts of policies share."""
     name = spec.get("policyName") or ""
     if not name:
         yield required("spec.policyName")
@@ -237,7 +235,7 @@ def validate_mutating_policy(policy: Obj) -> list[FieldError]:
 
 
 def validate_mutating_policy_update(new: Obj, old: Obj) -> list[FieldError]:
-    """As on creation; match conditions that did not change are not judged again."""
+    """Validate as on creation, without match conditions that did not change."""
     ours, theirs = part(new, "spec"), part(old, "spec")
     settled = all(same(ours.get(name), theirs.get(name)) for name in ("paramKind", "matchConditions"))
     return [

@@ -6,12 +6,10 @@ Source: admissionregistration.k8s.io/v1 validation, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_many
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 CONDITIONS_LIMIT = 64
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import items, one_of, part
 from haru.kube.validation.registration_rules import condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
-
-Obj = dict[str, Any]
 
 REVIEW_VERSIONS = ("v1", "v1beta1")
 _NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
@@ -43,7 +41,7 @@ def validate_webhooks(configuration: Obj) -> list[FieldError]:
 
 
 def validate_webhooks_update(new: Obj, old: Obj) -> list[FieldError]:
-    """As on creation, but for rules that the stored configuration did not meet either."""
+    """Validate as on creation, without rules that the stored configuration breaks, too."""
     before = items(old, "webhooks")
     strictness = _Strictness(
         all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in before),

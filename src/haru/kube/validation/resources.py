@@ -7,11 +7,10 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import is_pod_level_resource
 from haru.kube.validation.common import each_message, items, label_name, part
-
-Obj = dict[str, Any]
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _NOT_NEGATIVE = "must be greater than or equal to 0"

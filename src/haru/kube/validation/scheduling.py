@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.kube.errors import FieldError, forbidden, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
     bounded_set,
@@ -22,8 +21,6 @@ from haru.kube.validation.common import (
 )
 from haru.kube.validation.selectors import validate_conditions
 from haru.kube.validation.types import Rules
-
-Obj = dict[str, Any]
 
 MAX_TEMPLATES = 8
 MAX_GROUP_CLAIMS = 4

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required, too_long, too_many
+from haru.kube.meta import Obj
 from haru.kube.validation.common import each_message, indexed, items, label_key, part, unique
 from haru.kube.validation.metadata import validate_labels
-
-Obj = dict[str, Any]
 
 _REASON_FORMAT = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _REASON = re.compile(_REASON_FORMAT)
@@ -29,9 +28,10 @@ def validate_label_selector(field: str, selector: Obj | None) -> list[FieldError
     return found + indexed(f"{field}.matchExpressions", items(selector, "matchExpressions"), _label_requirement)
 
 
-def _label_requirement(field: str, requirement: Obj) -> list[FieldError]:
+def _label_requirement(field: str, requirement: Obj, *, compares: bool = False) -> list[FieldError]:
+    """A requirement on a label; those of nodes may compare numbers, too."""
     found: list[FieldError] = []
-    operator, values = requirement.get("operator") or "", requirement.get("values")
+    operator, values = requirement.get("operator") or "", requirement.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:
             found.append(required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
@@ -39,10 +39,13 @@ def _label_requirement(field: str, requirement: Obj) -> list[FieldError]:
         if values:
             why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
             found.append(forbidden(f"{field}.values", why))
+    elif compares and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            found.append(required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
     else:
         found.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
     found += label_key(f"{field}.key", requirement.get("key") or "")
-    for index, value in enumerate(values or ()):
+    for index, value in enumerate(values):
         found += each_message(f"{field}.values[{index}]", value, names.is_label_value(value))
     return found
 
@@ -57,30 +60,9 @@ def validate_node_selector(field: str, selector: Obj) -> list[FieldError]:
 
 def validate_node_selector_term(field: str, term: Obj) -> list[FieldError]:
     """One term: requirements on labels and on fields."""
-    return indexed(f"{field}.matchExpressions", items(term, "matchExpressions"), _node_requirement) + indexed(
-        f"{field}.matchFields", items(term, "matchFields"), _node_field_requirement
-    )
-
-
-def _node_requirement(field: str, requirement: Obj) -> list[FieldError]:
-    found: list[FieldError] = []
-    operator, values = requirement.get("operator") or "", requirement.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            found.append(required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            found.append(forbidden(f"{field}.values", why))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            found.append(required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-    else:
-        found.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    found += label_key(f"{field}.key", requirement.get("key") or "")
-    for index, value in enumerate(values):
-        found += each_message(f"{field}.values[{index}]", value, names.is_label_value(value))
-    return found
+    return indexed(
+        f"{field}.matchExpressions", items(term, "matchExpressions"), partial(_label_requirement, compares=True)
+    ) + indexed(f"{field}.matchFields", items(term, "matchFields"), _node_field_requirement)
 
 
 def _node_field_requirement(field: str, requirement: Obj) -> list[FieldError]:

@@ -7,10 +7,9 @@ walked with the paths that messages need.
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded_set,
     driver_name,
@@ -34,8 +33,6 @@ from haru.kube.validation.device_parts import (
 from haru.kube.validation.device_quick import all_plainly_valid
 from haru.kube.validation.devices import binding_conditions, device_taint, pool_name, too_many_taints
 from haru.kube.validation.selectors import validate_node_selector
-
-Obj = dict[str, Any]
 
 MAX_DEVICES = 128
 MAX_DEVICES_WITH_ADVANCED_FEATURES = 64

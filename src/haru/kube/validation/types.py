@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from haru.kube.gates import FeatureGates
-
-Obj = dict[str, Any]
+from haru.kube.gates import FeatureGates
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ CheckSelector = Callable[[str], SelectorProblem | None]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the rules depend on besides the objects."""
+    """Inputs of the rules besides the objects."""
 
     gates: FeatureGates
     check_selector: CheckSelector

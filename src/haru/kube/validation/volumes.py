@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
-from haru.kube.validation.common import each_message, items, one_of, part, required_label, unique
+from haru.kube.meta import Obj
+from haru.kube.validation.common import each_message, indexed, items, one_of, part, required_label, unique
 from haru.kube.validation.resources import quantity
-
-Obj = dict[str, Any]
 
 _SUBSCRIPTABLE = ("metadata.annotations", "metadata.labels")
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
@@ -76,8 +74,7 @@ def _empty_dir(field: str, source: Obj) -> list[FieldError]:
 
 def _files(field: str, source: Obj) -> list[FieldError]:
     found = _mode(f"{field}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(items(source, "items")):
-        found += _key_to_path(f"{field}.items[{index}]", item)
+    found += indexed(f"{field}.items", items(source, "items"), _key_to_path)
     return found
 
 
@@ -105,8 +102,7 @@ def _relative(field: str, path: str) -> list[FieldError]:
 
 def _downward(field: str, source: Obj) -> list[FieldError]:
     found = _mode(f"{field}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(items(source, "items")):
-        found += _downward_file(f"{field}.items[{index}]", item)
+    found += indexed(f"{field}.items", items(source, "items"), _downward_file)
     return found
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
 from haru.kube.validation.common import each_message, immutable, not_negative, one_of, part, same
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
-
-Obj = dict[str, Any]
 
 _PERCENT_FORMAT = "[0-9]+%"
 _PERCENT = re.compile(_PERCENT_FORMAT)

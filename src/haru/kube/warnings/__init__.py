@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_label
 from haru.kube.warnings.claims import volume_claim_warnings
 from haru.kube.warnings.nodes import runtime_class_warnings
 from haru.kube.warnings.pods import pod_warnings
 
-if TYPE_CHECKING:
-    from haru.kube.kinds import Kind
-
 __all__ = ["warnings_on_create", "warnings_on_update"]
-
-Obj = dict[str, Any]
 
 _HOSTNAMES = "which can result in surprising behavior; a DNS label is recommended"
 _LIMIT = 1000
@@ -30,13 +26,13 @@ _MANY_COMPLETIONS, _MANY_AT_ONCE = 100_000, 10_000
 
 
 def warnings_on_create(obj: Obj, kind: Kind) -> list[str]:
-    """What there is to say of a new object; most kinds have nothing."""
+    """List the warnings about a new object; most kinds have none."""
     found = _CREATED.get((kind.group, kind.kind))
     return list(islice(found(obj), _LIMIT)) if found is not None else []
 
 
 def warnings_on_update(new: Obj, old: Obj, kind: Kind) -> list[str]:
-    """What there is to say of an object whose spec has changed."""
+    """List the warnings about an object whose spec has changed."""
     found = _CHANGED.get((kind.group, kind.kind))
     if found is None or _same_spec(new, old):
         return []

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
-
-Obj = dict[str, Any]
 
 _NANO_PER_UNIT = 10**9
 _NANO_PER_MILLI = 10**6
 
 
 def volume_claim_warnings(spec: Obj, path: str) -> Iterator[str]:
-    """What is odd about a PersistentVolumeClaim's spec at `path`."""
+    """List the warnings about a PersistentVolumeClaim's spec at `path`."""
     resources = spec.get("resources") or {}
     for kind in ("requests", "limits"):
         yield from fraction_warnings(resources.get(kind), f"{path}.resources.{kind}", ("storage",))

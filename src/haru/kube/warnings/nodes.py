@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 DEPRECATED_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -22,9 +21,9 @@ DEPRECATED_LABELS = {
 def selector_term_warnings(term: Obj, path: str) -> Iterator[str]:
     """The deprecated labels in a NodeSelectorTerm at `path`."""
     for number, expression in enumerate(term.get("matchExpressions") or ()):
-        said = DEPRECATED_LABELS.get(expression.get("key") or "")
-        if said is not None:
-            yield f"{path}.matchExpressions[{number}].key: {expression['key']} is {said}"
+        advice = DEPRECATED_LABELS.get(expression.get("key") or "")
+        if advice is not None:
+            yield f"{path}.matchExpressions[{number}].key: {expression['key']} is {advice}"
 
 
 def runtime_class_warnings(obj: Obj) -> Iterator[str]:

@@ -6,8 +6,8 @@ Source: kube-apiserver 1.36's warnings for pods, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.warnings.claims import fraction_warnings, volume_claim_warnings
 from haru.kube.warnings.nodes import DEPRECATED_LABELS, selector_term_warnings
 
@@ -57,12 +57,12 @@ def _paths(source: Obj) -> list[str]:
     return [item.get("path") or "" for item in source["items"]]
 
 
-def _overlaps(files: _Files, paths: Sequence[str], told: str) -> Iterator[str]:
+def _overlaps(files: _Files, paths: Sequence[str], where: str) -> Iterator[str]:
     for path in paths:
         path = path.rstrip("/")
         other = files.add(path) if path else ""
         if other:
-            yield f'{told}: overlapping paths: "{path}" with "{other}"'
+            yield f'{where}: overlapping paths: "{path}" with "{other}"'
 
 
 class _Files:
@@ -92,8 +92,6 @@ class _Files:
             at._taken, at._first = True, path
         return other
 
-
-Obj = dict[str, Any]
 
 _BYTES = ("memory", "ephemeral-storage")
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
@@ -125,7 +123,7 @@ _VOLUME_PATHS = {"storageos": "storageOS"}
 
 
 def pod_warnings(pod: Obj, template: str = "") -> Iterator[str]:
-    """What there is to say of a pod, or of a pod template at the path `template`."""
+    """List the warnings about a pod, or a pod template at the path `template`."""
     spec, before = pod.get("spec") or {}, f"{template}." if template else ""
     annotations = (pod.get("metadata") or {}).get("annotations")
     path = f"{before}spec"
@@ -256,16 +254,16 @@ def _ports(containers: Sequence[tuple[Obj, str]]) -> Iterator[str]:
             where, host, host_port = f"{path}.ports[{number}]", port.get("hostIP") or "", port.get("hostPort") or 0
             protocol = port.get("protocol") or "TCP"
             if host and not host_port:
-                told = (
+                described = (
                     f"Name:{port.get('name') or ''} HostPort:0 ContainerPort:{port['containerPort']} "
                     f"Protocol:{protocol} HostIP:{host}"
                 )
-                yield f"{where}: hostIP set without hostPort: {{{told}}}"
+                yield f"{where}: hostIP set without hostPort: {{{described}}}"
             same = known.get((port["containerPort"], protocol))
             if same is None:
                 same = known[port["containerPort"], protocol] = _SamePorts()
-            for said, other in same.add(where, host, host_port):
-                yield f"{where}: {said} port definition with {other}"
+            for conflict, other in same.add(where, host, host_port):
+                yield f"{where}: {conflict} port definition with {other}"
 
 
 class _SamePorts:

@@ -18,6 +18,7 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
 from haru.kube.node_admission import admission_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
@@ -43,9 +44,10 @@ from haru.node.status.pod_status import TERMINAL
 from haru.node.volumes.pod_volumes import PodVolumes
 from haru.proto import cri_pb2 as cri
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 PODS = known_kind("v1", "Pod")
+SERVICES = known_kind("v1", "Service")
+_SERVICES_SECONDS = 5.0
 
 
 class NodeError(HaruError):
@@ -138,6 +140,7 @@ class Agent:
             ranges=await asyncio.to_thread(_ranges, options),
             runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, await _has_users(runtime)),
             allocatable=allocatable(options, machine),
+            services=Informer(self._client, SERVICES, transform=_addressed),
         )
 
     async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
@@ -154,7 +157,12 @@ class Agent:
                 lambda _, pod: self._pod_changed(context, starter, pod),
                 self._removed,
             )
+            assert context.services is not None
+            group.create_task(context.services.run(), name="services")
             group.create_task(pods.run(), name="pods of the node")
+            with contextlib.suppress(TimeoutError):
+                # Their variables are in every container; later, a container that finds none is tried again.
+                await asyncio.wait_for(context.services.wait_synced(), _SERVICES_SECONDS)
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.cgroups.qos_groups.run(), name="groups above pods")
@@ -193,7 +201,7 @@ class Agent:
     def _active(self) -> list[Obj]:
         """Pods here that have not ended."""
         found = [worker.pod for worker, _ in self._workers.values()]
-        return [pod for pod in found if pod is not None and _is_active(pod)]
+        return [pod for pod in found if pod is not None and (pod.get("status") or {}).get("phase") not in TERMINAL]
 
     def _running(self) -> list[SeenContainer]:
         """Containers of pods here that run, as they were last seen."""
@@ -272,10 +280,6 @@ async def _has_users(runtime: RuntimeClient) -> bool:
     return any(one.name == "" and one.features.user_namespaces for one in handlers)
 
 
-def _is_active(pod: Obj) -> bool:
-    return (pod.get("status") or {}).get("phase") not in TERMINAL
-
-
 async def _patiently(work: Any, what: str) -> None:
     """Until the API answers."""
     while True:
@@ -285,3 +289,11 @@ async def _patiently(work: Any, what: str) -> None:
         except OSError as error:
             _log.warning("%s: %s", what, error)
             await asyncio.sleep(1.0)
+
+
+def _addressed(service: Obj) -> Obj:
+    """What variables say of a Service; the rest would fill the memory."""
+    metadata = {name: service["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    spec = service.get("spec") or {}
+    kept = {"clusterIP": spec.get("clusterIP", ""), "ports": spec.get("ports") or []}
+    return {"metadata": metadata, "spec": kept}

@@ -8,6 +8,8 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
+from haru.client.informer import Informer
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.object_cache import Objects
@@ -19,11 +21,11 @@ from haru.node.cgroups.qos_groups import QosGroups
 from haru.node.cgroups.tree import Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.dra.devices import Devices
+from haru.node.podworker.fields import ConfigError
+from haru.node.podworker.service_environment import service_environment
 from haru.node.podworker.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
 from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.volumes.pod_volumes import PodVolumes
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,16 @@ class Context:
     """The users of pods that have their own."""
     runtime_info: RuntimeInfo
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    services: Informer | None = None
+    """Those of all namespaces; None: containers get no variables of them."""
+
+    def service_variables(self, pod: Obj) -> Sequence[tuple[str, str]]:
+        """The variables of Services for a pod's containers. Raises `ConfigError` until Services were read."""
+        if self.services is None:
+            return ()
+        if not self.services.has_synced:
+            raise ConfigError("services have not yet been read at least once, cannot construct envvars")
+        return service_environment(pod, self.services.store.values())
 
     def users(self, pod: Obj) -> IdRange | None:
         """The users of a pod that wants its own, None for one that has the host's. Raises `UserNamespaceError`."""

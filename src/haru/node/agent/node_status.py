@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.options import NodeOptions
 from haru.proto import cri_pb2 as cri
 
-Obj = dict[str, Any]
 KUBELET_VERSION = "v1.36.0"
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5
@@ -96,15 +95,14 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
             "systemUUID": machine.system_uuid or machine.machine_id,
             "swap": {"capacity": machine.swap},
         },
-        "images": [_image(image) for image in listed],
+        "images": [
+            {"names": [*image.repo_digests, *image.repo_tags][:_MOST_IMAGE_NAMES], "sizeBytes": image.size}
+            for image in listed
+        ],
     }
     if host.port:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": host.port}}
     return status
-
-
-def _image(image: cri.Image) -> Obj:
-    return {"names": [*image.repo_digests, *image.repo_tags][:_MOST_IMAGE_NAMES], "sizeBytes": image.size}
 
 
 def runtime_fields(answer: cri.StatusResponse) -> Obj:

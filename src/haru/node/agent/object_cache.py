@@ -16,13 +16,14 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
 from haru.clock import utc_now
+from haru.event_loop import cancelled
 from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.node.podworker.environment import ReferencedObjects
 from haru.node.podworker.fields import ConfigError
 from haru.node.volumes.payload import references, token_requests
 
-Obj = dict[str, Any]
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 SECRETS = known_kind("v1", "Secret")
 ACCOUNTS = known_kind("v1", "ServiceAccount")
@@ -139,9 +140,7 @@ class Objects:
         """Watch nothing more."""
         tasks = [entry.task for entry in self._watched.values()]
         self._watched.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
 
 
 def _key(request: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import labels_of, owner_reference
+from haru.kube.meta import Obj, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
 from haru.node.agent.machine import available_memory
 from haru.node.agent.node_status import (
@@ -34,7 +34,6 @@ from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.proto import cri_pb2 as cri
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 NODES = known_kind("v1", "Node")
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")

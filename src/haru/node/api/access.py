@@ -7,21 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-import orjson
+from typing import Protocol
 
 from haru.node.api.attributes import subresources_of, verb_of
-from haru.node.api.cache import Cache
-from haru.node.api.identity import User
 from haru.node.api.options import AuthorizationOptions
-from haru.node.api.reviews import ACCESS, Reviewer
-
-LARGEST_KEPT_BYTES = 10_000
-
-
-class Forbidden(Exception):
-    """403; the text is the answer's."""
+from haru.secure_serving.authorization import Forbidden, ReviewedAccess
+from haru.secure_serving.identity import User
+from haru.secure_serving.reviews import Reviewer
 
 
 class Access(Protocol):
@@ -49,9 +41,8 @@ class WebhookAccess:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._reviewer, self._node, self._harden = reviewer, node, options.require_create_for_streams
-        self._seconds = {True: options.allowed_seconds, False: options.denied_seconds}
-        self._cache: Cache[bool] = Cache(monotonic)
+        self._node, self._harden = node, options.require_create_for_streams
+        self._access = ReviewedAccess(reviewer, options.allowed_seconds, options.denied_seconds, monotonic=monotonic)
 
     async def require(self, user: User, method: str, path: str) -> None:
         """Raises `Forbidden`, and `ReviewFailed` where nobody could say."""
@@ -60,23 +51,9 @@ class WebhookAccess:
             verb = "create"
         subresources = subresources_of(path)
         for subresource in subresources:
-            if await self._allowed(user, verb, subresource):
+            if await self._access.allowed(user, {"resourceAttributes": node_attributes(verb, subresource, self._node)}):
                 return
         raise Forbidden(forbidden_text(user, verb, subresources))
-
-    async def _allowed(self, user: User, verb: str, subresource: str) -> bool:
-        spec = review_spec(user, verb, subresource, self._node)
-        # The whole of it is the key: a user of the same name with other groups is another one.
-        key = orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
-
-        async def ask() -> tuple[bool, float]:
-            status = await self._reviewer.review(ACCESS, spec)
-            allowed = status.get("allowed") is True and status.get("denied") is not True
-            return allowed, self._seconds[allowed]
-
-        if len(key) >= LARGEST_KEPT_BYTES:
-            return (await ask())[0]
-        return await self._cache.get(key, ask)
 
 
 def opens_container(path: str) -> bool:
@@ -84,26 +61,10 @@ def opens_container(path: str) -> bool:
     return path.split("/", 2)[1] in ("exec", "attach", "run", "portForward")
 
 
-def review_spec(user: User, verb: str, subresource: str, node: str) -> dict[str, Any]:
-    """The `spec` of a SubjectAccessReview."""
-    spec: dict[str, Any] = {
-        "user": user.name,
-        "resourceAttributes": {
-            "group": "",
-            "version": "v1",
-            "resource": "nodes",
-            "subresource": subresource,
-            "name": node,
-            "verb": verb,
-        },
-    }
-    if user.uid:
-        spec["uid"] = user.uid
-    if user.groups:
-        spec["groups"] = list(user.groups)
-    if user.extra:
-        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return spec
+def node_attributes(verb: str, subresource: str, node: str) -> dict[str, str]:
+    """The `resourceAttributes` of a SubjectAccessReview."""
+    about = {"group": "", "version": "v1", "resource": "nodes", "subresource": subresource}
+    return {**about, "name": node, "verb": verb}
 
 
 def forbidden_text(user: User, verb: str, subresources: Sequence[str]) -> str:

@@ -9,23 +9,25 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from haru.client.api import ApiClient
+from haru.event_loop import cancelled
+from haru.kube.meta import Obj
 from haru.node.agent.agent import Agent
 from haru.node.agent.context import Context
 from haru.node.agent.machine import own_address
 from haru.node.agent.node_status import KUBELET_VERSION
 from haru.node.agent.options import NodeOptions
 from haru.node.api.handlers import KubeletSources
-from haru.node.api.http import HttpError
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.options import ServerOptions
 from haru.node.api.runtime_streams import RuntimeStreams
-from haru.node.api.sources import ContainerRef, LogOptions, Obj, StreamOptions, StreamRequest
+from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
 from haru.node.cgroups.tree import SystemdTree
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
 from haru.node.stats.kubelet.collector import Collector, HostPaths
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.proto import cri_pb2 as cri
+from haru.secure_serving.http import HttpError
 from haru.upgrade_proxy import UpgradeResponse
 
 _STUCK_SECONDS = 180.0
@@ -238,6 +240,5 @@ async def serve(
     try:
         yield view, serving.port
     finally:
-        measuring.cancel()
-        await asyncio.gather(measuring, return_exceptions=True)
+        await cancelled(measuring)
         await serving.stop()

@@ -13,23 +13,25 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from haru.node.api.access import Access, Forbidden
-from haru.node.api.attributes import PROXY, cleaned, is_below, subresources_of, verb_of
-from haru.node.api.http import (
+from haru.node.api.access import Access
+from haru.node.api.attributes import PROXY, is_below, subresources_of, verb_of
+from haru.node.api.metrics import Counters
+from haru.secure_serving.authorization import Forbidden
+from haru.secure_serving.http import (
     Answer,
     HttpError,
     Receive,
     Request,
     Send,
+    cleaned,
     date_header,
     redirect,
     send_answer,
     text_answer,
 )
-from haru.node.api.identity import Authenticator, Unauthenticated
-from haru.node.api.metrics import Counters
-from haru.node.api.protocol import CERTIFICATE
-from haru.node.api.reviews import ReviewFailed
+from haru.secure_serving.identity import Authenticator, Unauthenticated
+from haru.secure_serving.protocol import CERTIFICATE
+from haru.secure_serving.reviews import ReviewFailed
 from haru.serving import ABORT
 from haru.upgrade_proxy import HIJACK
 

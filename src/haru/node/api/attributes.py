@@ -39,18 +39,3 @@ def subresources_of(path: str) -> Sequence[str]:
 def is_below(path: str, prefix: str) -> bool:
     """Whether a path is the prefix or continues it with a slash: `/podsX` is not below `/pods`."""
     return path == prefix or path.startswith(prefix + "/")
-
-
-def cleaned(path: str) -> str:
-    """The path without `.`, `..` and doubled slashes, from the root on; a slash at its end stays.
-
-    Only a path that is its own clean form is authorized and answered: both look at the same text.
-    """
-    kept: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            del kept[-1:]
-        elif part not in ("", "."):
-            kept.append(part)
-    ends = "/" if kept and path.endswith(("/", "/.", "/..")) else ""
-    return "/" + "/".join(kept) + ends

@@ -11,13 +11,14 @@ from typing import Any
 
 from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.node.api import node_logs
-from haru.node.api.http import METRICS, Answer, HttpError, Request, json_answer, text_answer
 from haru.node.api.metrics import Counters
 from haru.node.api.options import ServerOptions
-from haru.node.api.sources import ContainerRef, LogOptions, Logs, Obj, Pods, Statistics, Streams
+from haru.node.api.sources import ContainerRef, LogOptions, Logs, Pods, Statistics, Streams
 from haru.node.api.streaming import Streaming
+from haru.secure_serving.http import METRICS, Answer, HttpError, Request, json_answer, text_answer
 
 Handler = Callable[[Request], Awaitable[Answer]]
 _GET, _POST = frozenset({"GET"}), frozenset({"POST"})

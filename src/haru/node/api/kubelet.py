@@ -10,15 +10,14 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.node.api.access import Access, AlwaysAllow, WebhookAccess
 from haru.node.api.app import KubeletApp
-from haru.node.api.attributes import cleaned
-from haru.node.api.certificates import ensure_certificate
 from haru.node.api.handlers import Handlers, KubeletSources
-from haru.node.api.http import Answer, HttpError, Receive, Request, Send, send_answer, text_answer
-from haru.node.api.identity import Authenticator
-from haru.node.api.listener import Listener, TlsFiles
 from haru.node.api.metrics import Counters
 from haru.node.api.options import ServerOptions
-from haru.node.api.reviews import ApiReviewer, Reviewer
+from haru.secure_serving.certificates import ensure_certificate
+from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
+from haru.secure_serving.identity import Authenticator
+from haru.secure_serving.listener import Listener, TlsFiles
+from haru.secure_serving.reviews import ApiReviewer, Reviewer
 
 
 class HealthApp:
@@ -103,7 +102,8 @@ class KubeletServer:
         certificate = (o.cert_file, o.key_file) if o.cert_file and o.key_file else None
         if certificate is None:
             assert o.cert_dir is not None
-            certificate = ensure_certificate(o.cert_dir, self._node.name, self._node.addresses, datetime.now(UTC))
+            node, now = self._node, datetime.now(UTC)
+            certificate = ensure_certificate(o.cert_dir, "kubelet", node.name, node.addresses, now)
         tls = TlsFiles(*certificate, o.authentication.client_ca_file)
         listeners = [Listener(self._app, o.address, o.port, tls, look_seconds=o.certificate_check_seconds)]
         if o.healthz_port >= 0:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from haru.node.api.http import Answer, HttpError, text_answer
+from haru.secure_serving.http import Answer, HttpError, text_answer
 
 _PIECE_BYTES = 256 * 1024
 _NOT_FOUND = "404 page not found"

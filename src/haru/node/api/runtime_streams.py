@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from haru.node.api.http import HttpError
+from haru.kube.meta import Obj
 from haru.node.api.log_files import read_log
-from haru.node.api.sources import ContainerRef, LogOptions, Obj, StreamOptions, StreamRequest
+from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
 from haru.proto import cri_pb2 as cri
+from haru.secure_serving.http import HttpError
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
+from haru.kube.meta import Obj
 from haru.upgrade_proxy import UpgradeResponse
-
-Obj = dict[str, Any]
 
 
 class Pods(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from haru.node.api.http import Answer, HttpError, Request, json_answer, text_answer
 from haru.node.api.sources import ContainerRef, StreamOptions, StreamRequest, Streams
+from haru.secure_serving.http import Answer, HttpError, Request, json_answer, text_answer
 from haru.upgrade_proxy import ByteStream, UpgradeResponse, splice, wants_upgrade
 
 Find = Callable[[str, str, str, str | None], ContainerRef]

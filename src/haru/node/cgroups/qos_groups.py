@@ -10,15 +10,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.node.agent.options import NodeOptions
 from haru.node.cgroups.host import Hierarchies, lacking
 from haru.node.cgroups.memory_qos import MemoryQos, configured, node_values
 from haru.node.cgroups.paths import kubepods, qos_cgroup
 from haru.node.cgroups.tree import CgroupError, Tree
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 SECONDS = 60.0
 

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from haru.node.cri.errors import CriError
 from haru.node.cri.listing import CONTAINER_STATS, CONTAINERS, IMAGE_LIST, IMAGES, RUNTIME, SANDBOXES, Lister
+from haru.plugin_channel import OPTIONS
 from haru.proto import MessageError, decode
 from haru.proto import cri_pb2 as cri
 
@@ -25,14 +26,9 @@ REQUEST_SECONDS = 120.0
 PULL_SECONDS = 3600.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
+    *OPTIONS,
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 Observer = Callable[[str, float, str], None]
 """Told of every call: operation, seconds, the name of its status."""
@@ -176,12 +172,6 @@ class RuntimeClient:
         request = cri.ExecSyncRequest(container_id=container, cmd=command, timeout=round(seconds))
         limit = seconds + 10 if seconds else PULL_SECONDS
         return await self._call("exec_sync", RUNTIME + "ExecSync", request, cri.ExecSyncResponse, limit)
-
-    async def update_container(self, container: str, resources: cri.LinuxContainerResources) -> None:
-        """Change the resources of a container."""
-        request = cri.UpdateContainerResourcesRequest(container_id=container, linux=resources)
-        method = RUNTIME + "UpdateContainerResources"
-        await self._call("update_container", method, request, cri.UpdateContainerResourcesResponse)
 
     async def reopen_log(self, container: str) -> None:
         """Its log was moved away: write into a new file."""

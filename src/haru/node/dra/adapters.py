@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
 
+from haru.event_loop import cancelled
+from haru.kube.meta import Obj
 from haru.node.agent.agent import Agent
 from haru.node.dra.node_devices import NodeDevices
-
-Obj = dict[str, Any]
 
 
 class AgentPods:
@@ -33,9 +32,7 @@ async def run_with_devices(agent: Agent, devices: NodeDevices) -> None:
         for task in ended:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
 
 
 async def _follow(agent: Agent, devices: NodeDevices) -> None:

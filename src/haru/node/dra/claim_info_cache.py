@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.node.dra.errors import ClaimRefused
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haru.kube.meta import namespace_of
+from haru.kube.meta import Obj, namespace_of
 from haru.kube.pod_claims import NotPrepared, pod_claims
 from haru.node.dra.claim_info_cache import ClaimInfo, PreparedDevice
 
-Obj = dict[str, Any]
 Find = Callable[[str], ClaimInfo | None]
 """The claim of a key (`namespace/name`) as it is prepared here."""
 

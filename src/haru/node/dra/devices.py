@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from haru.kube.meta import Obj
 from haru.proto import cri_pb2 as cri
-
-Obj = dict[str, Any]
 
 
 class DevicesError(Exception):

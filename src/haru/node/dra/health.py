@@ -16,6 +16,7 @@ from typing import Final
 
 from haru.client.backoff import Backoff
 from haru.drivers.protocol import HEALTH_NAMES
+from haru.event_loop import cancelled
 from haru.node.dra.claim_info_cache import ClaimInfo
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
@@ -117,9 +118,7 @@ class HealthWatcher:
                 self._wake.clear()
         finally:
             self._registry = None
-            for _, task in self._watching.values():
-                task.cancel()
-            await asyncio.gather(*(task for _, task in self._watching.values()), return_exceptions=True)
+            await cancelled(*[task for _, task in self._watching.values()])
             self._watching.clear()
 
     def changed(self, driver: str) -> None:

@@ -13,13 +13,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from haru.client.api import ApiClient
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import labels_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, labels_of, name_of, namespace_of, uid_of
 from haru.kube.pod_claims import NotPrepared, PodClaim, check_claim, pod_claims
 from haru.kube.selectors import node_selector_matches
 from haru.node.dra.claim_info_cache import ClaimInfo, ClaimInfos, PreparedDevice
@@ -31,7 +31,6 @@ from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
 from haru.proto import dra_pb2 as dra
 
-Obj = dict[str, Any]
 NODES: Final = known_kind("v1", "Node")
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 T = TypeVar("T")

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.drivers.sockets import SocketError
-from haru.kube.meta import uid_of
+from haru.kube.meta import Obj, uid_of
 from haru.node.dra.containers import health_status
 from haru.node.dra.devices import Prepared
 from haru.node.dra.health import HealthWatcher
@@ -21,7 +21,6 @@ from haru.node.dra.pod_resources import SOCKET, PodResourcesServer
 from haru.node.dra.registry import LOOK_SECONDS, PluginRegistry
 from haru.node.dra.slices import GRACE_SECONDS, SliceCleaner
 
-Obj = dict[str, Any]
 RECONCILE_SECONDS: Final = 60.0
 _LOG = logging.getLogger("haru.node.dra")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import Message
 
 from haru.drivers.sockets import remove, serve, unary
-from haru.kube.meta import name_of, namespace_of
+from haru.kube.meta import Obj, name_of, namespace_of
 from haru.kube.pod_claims import NotPrepared
 from haru.node.dra.containers import Find, Use, devices_of, uses_of
 from haru.node.dra.metrics import DraMetrics
@@ -23,7 +23,6 @@ from haru.proto import podresources_pb2 as podresources
 if TYPE_CHECKING:
     import grpc.aio
 
-Obj = dict[str, Any]
 SERVICE: Final = "v1.PodResourcesLister"
 SOCKET: Final = Path("pod-resources/kubelet.sock")
 """Below the node's directory."""

@@ -18,6 +18,7 @@ from typing import Final
 from haru.client.backoff import Backoff
 from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, method
 from haru.drivers.sockets import call, channel
+from haru.event_loop import cancelled
 from haru.kube.names import is_dns1123_subdomain
 from haru.node.dra.errors import DriverMissing
 from haru.node.dra.metrics import DraMetrics
@@ -80,10 +81,7 @@ class PluginRegistry:
                 self._look()
                 await asyncio.sleep(self._look_seconds)
         finally:
-            tasks = [task for _, task in self._asking.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(*[task for _, task in self._asking.values()])
 
     def _look(self) -> None:
         found = _sockets(self._directory)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from haru.client.api import ApiClient
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
 from haru.kube.meta import name_of, uid_of
 
@@ -72,9 +72,6 @@ class SliceCleaner:
         for obj in (await self._client.list(SLICES, field_selector=selector))["items"]:
             if obj["spec"]["driver"] in self._connected():
                 continue
-            try:
+            with suppress_status(404, 409):
                 await self._client.delete(SLICES, name_of(obj), uid=uid_of(obj))
                 _LOG.info("removed ResourceSlice %s: its driver is gone", name_of(obj))
-            except StatusError as error:
-                if error.code not in (404, 409):
-                    raise

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.kube.meta import annotations_of, labels_of
+from haru.kube.meta import Obj, annotations_of, labels_of
 from haru.node.cgroups.amounts import Amounts
 from haru.node.podworker import observed as names
 from haru.node.podworker.plan import container_hash, uses_host_network
 from haru.proto import cri_pb2 as cri
 
-Obj = dict[str, Any]
 _PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
 _PROFILES = {
     "RuntimeDefault": cri.SecurityProfile.RuntimeDefault,
@@ -53,9 +52,7 @@ class ContainerInputs:
 
 def pod_labels(pod: Obj) -> dict[str, str]:
     """Labels of a sandbox: the pod's own and who it is."""
-    meta = pod["metadata"]
-    own = {names.POD_NAME: meta["name"], names.POD_NAMESPACE: meta["namespace"], names.POD_UID: meta["uid"]}
-    return {**labels_of(pod), **own}
+    return {**labels_of(pod), **pod_labels_only(pod)}
 
 
 @dataclass(frozen=True, slots=True)

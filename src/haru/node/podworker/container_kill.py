@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from haru.kube.container_restarts import is_sidecar
+from haru.kube.meta import Obj
 from haru.node.agent.context import Context
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import GRACE_PERIOD, RUNNING, UNKNOWN, SeenContainer, SeenPod
-from haru.node.podworker.restarts import is_sidecar
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 _LEAST_SECONDS = 2.0
 _ORPHAN_SECONDS = 30

@@ -12,6 +12,7 @@ from typing import Any
 from haru.drivers.cdi.edits import CdiError
 from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.node.agent.context import Context
 from haru.node.agent.images import ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
@@ -58,7 +59,6 @@ def apply(config: cri.ContainerConfig, names: Sequence[str], directories: Sequen
     del config.CDI_devices[:]
 
 
-Obj = dict[str, Any]
 _HOOK_SECONDS = 3600.0
 
 
@@ -146,7 +146,7 @@ class ContainerStarter:
 
     def _config(self, request: ContainerStart, image_ref: str) -> cri.ContainerConfig:
         pod, container, inputs = request.pod, request.container, request.inputs
-        values = environment(pod, container, inputs.sources, inputs.facts)
+        values = environment(pod, container, inputs.sources, inputs.facts, self._context.service_variables(pod))
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
         mounts = self._mounts(pod, container, inputs.facts, lambda text: expand(text, known))

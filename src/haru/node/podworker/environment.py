@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from haru.kube.meta import Obj
 from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 
-Obj = dict[str, Any]
 Lookup = Callable[[str], Obj | None]
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.kube.meta import annotations_of, labels_of
+from haru.kube.meta import Obj, annotations_of, labels_of
 from haru.kube.quantity import Quantity, parse_quantity
 
-Obj = dict[str, Any]
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 

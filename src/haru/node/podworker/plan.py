@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar
+from haru.kube.meta import Obj
 from haru.node.podworker.observed import CREATED, EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
-from haru.node.podworker.restarts import CrashLoop, crash_message, is_sidecar, should_restart
+from haru.node.podworker.restarts import should_restart
 from haru.proto import cri_pb2 as cri
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

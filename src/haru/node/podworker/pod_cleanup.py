@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.node.agent.context import Context
 from haru.node.podworker.config import log_directory
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.sandboxes import Sandboxes
-
-Obj = dict[str, Any]
 
 
 class PodCleanup:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.strategy import qos_class
 from haru.node.agent.context import Context
 from haru.node.cgroups.amounts import pod_amounts
@@ -14,8 +15,6 @@ from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup
 from haru.node.podworker.config import SandboxInputs, log_directory, sandbox_config
 from haru.node.podworker.plan import uses_host_network
 from haru.proto import cri_pb2 as cri
-
-Obj = dict[str, Any]
 
 
 class Sandboxes:

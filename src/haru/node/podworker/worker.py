@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from haru.client.backoff import Backoff
-from haru.kube.errors import StatusError
+from haru.kube.container_restarts import CrashLoop
+from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.node.agent.context import Context
 from haru.node.agent.images import StartError
@@ -31,7 +32,6 @@ from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Plan, container_hash, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
-from haru.node.podworker.restarts import CrashLoop
 from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
@@ -40,7 +40,6 @@ from haru.node.status.container_status import StatusInputs, by_name, has_run, li
 from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 _RETRY_SECONDS = 10.0
@@ -379,11 +378,8 @@ class PodWorker:
 
     async def _delete(self, pod: Obj) -> None:
         meta = pod["metadata"]
-        try:
+        with suppress_status(404, 409):
             await self._context.client.delete(PODS, meta["name"], meta["namespace"], self.uid, grace_period_seconds=0)
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
 
     # -- what is told -------------------------------------------------------------------------------------------------
 

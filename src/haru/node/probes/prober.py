@@ -13,13 +13,12 @@ from random import Random
 from typing import Any
 
 from haru.client.events import EventRecorder
+from haru.kube.meta import Obj
 from haru.node.podworker.observed import SeenContainer
 from haru.node.podworker.plan import ProbeResults
 from haru.node.probes.metrics import probed
 from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.probes.schedule import FIELDS, ProbeName, ProbeState
-
-Obj = dict[str, Any]
 
 
 class Prober:

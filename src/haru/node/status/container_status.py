@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from haru.kube.container_restarts import is_sidecar
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.node.podworker.observed import EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.podworker.plan import ProbeResults
-from haru.node.podworker.restarts import is_sidecar, should_restart
+from haru.node.podworker.restarts import should_restart
 
-Obj = dict[str, Any]
 LOST_EXIT_CODE: Final = 137
 
 

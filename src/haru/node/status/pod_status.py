@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haru.kube.meta import get_condition
+from haru.kube.container_restarts import is_sidecar
+from haru.kube.meta import Obj, get_condition
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
-from haru.node.podworker.restarts import is_sidecar
 from haru.node.status.container_status import StatusInputs, container_statuses
 
-Obj = dict[str, Any]
 TERMINAL = ("Succeeded", "Failed")
 
 

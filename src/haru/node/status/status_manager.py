@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
-from haru.kube.errors import StatusError
+from haru.kube.errors import suppress_status
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.node.agent.context import Context
 from haru.node.podworker.observed import SeenPod
 from haru.node.status.container_status import StatusInputs
 from haru.node.status.pod_status import pod_status, status_patch
 
-Obj = dict[str, Any]
 PODS = known_kind("v1", "Pod")
 
 
@@ -38,11 +37,8 @@ class StatusManager:
             return None
         meta = pod["metadata"]
         body: Obj = {"metadata": {"uid": meta["uid"]}, "status": patch}
-        try:
+        with suppress_status(404, 409):
             return await self._context.client.patch(
                 PODS, meta["name"], body, meta["namespace"], type="strategic", subresource="status"
             )
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
-            return None
+        return None

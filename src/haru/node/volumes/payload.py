@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from haru.kube.meta import Obj
 from haru.node.podworker.environment import ReferencedObjects, config_map_data, secret_data
 from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 
-Obj = dict[str, Any]
 DEFAULT_MODE = 0o644
 TOKEN_MODE = 0o600
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.files import write_whole
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 from haru.kube.strategy import qos_class
 from haru.node.podworker.fields import ConfigError
@@ -23,7 +24,6 @@ from haru.node.volumes.atomic import write_files
 from haru.node.volumes.payload import Files, holds_secrets
 from haru.proto import cri_pb2 as cri
 
-Obj = dict[str, Any]
 _NOTE = "pod.json"
 _KINDS = {
     "configMap": "configmap",

@@ -9,19 +9,19 @@ Source: EASY backfilling; docs/adr/0007.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from haru.engine import Options, SchedulerCache, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
 from haru.engine.state import time_text
+from haru.kube.meta import Obj
+from haru.kube.names import names_text
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
 from haru.scheduler.settings import SchedulerConfig
 
-Obj = dict[str, Any]
 _LATE_SECONDS = 1.0
-_MOST_NAMED = 5
 
 
 class BackfillHost(Protocol):
@@ -139,14 +139,9 @@ class HeadOfQueue:
 def reservation_text(reservation: BackfillReservation) -> str:
     """Describe the reservation and what it waits for; equal reservations have equal texts."""
     nodes = sorted({place.node for place in reservation.places})
-    text = f"places for {len(reservation.places)} pods are kept on {_named(nodes)}"
+    text = f"places for {len(reservation.places)} pods are kept on {names_text(nodes)}"
     if reservation.waits_for:
-        text += f"; waiting for the end of {_named(sorted(pod.path for pod in reservation.waits_for))}"
+        text += f"; waiting for the end of {names_text(sorted(pod.path for pod in reservation.waits_for))}"
     if reservation.until is not None and reservation.waits_for:
         text += f", by {time_text(reservation.until)} at the latest"
     return text
-
-
-def _named(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:_MOST_NAMED])
-    return listed if len(names) <= _MOST_NAMED else f"{listed} and {len(names) - _MOST_NAMED} more"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ from haru.client.api import ApiClient
 from haru.engine.dra import extended_resource_claim_owner
 from haru.engine.state import MemberDecision, PodKey
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.scheduler.binding import extended_claim_writes
 from haru.scheduler.binding.claim_updates import (
@@ -36,10 +38,9 @@ from haru.scheduler.binding.claim_updates import (
     without_finalizer,
 )
 from haru.scheduler.binding.extended_claims import ClaimMaker
+from haru.scheduler.binding.volume_binder import VolumeBinder
 from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, PODS, delay, is_transient
 from haru.scheduler.shared import WatchedObjects
-
-Obj = dict[str, Any]
 
 __all__ = ["CLAIMS", "PODS", "Binder", "PodGoneError", "is_transient"]
 
@@ -63,6 +64,10 @@ def _uncounted(_status: str) -> None:
     return None
 
 
+def _unheard(_path: str, _uid: str, _allocation: Obj) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class WriteTimes:
     """Times of writes. `claims`: allocations get a timestamp (DRADeviceBindingConditions)."""
@@ -70,6 +75,7 @@ class WriteTimes:
     clock: Callable[[], datetime]
     claims: bool = True
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    monotonic: Callable[[], float] = time.monotonic
 
     def now(self) -> str:
         """Return the time as the API has it."""
@@ -83,7 +89,8 @@ class WriteTimes:
 class Binder:
     """Write claims, nominations and bindings.
 
-    `count` is called with `success` or `failure` for every claim that was to be created.
+    `count` is called with `success` or `failure` for every claim that was to be created; `announce` with path, UID and
+    allocation before an allocation is written.
     """
 
     def __init__(
@@ -92,12 +99,15 @@ class Binder:
         objects: WatchedObjects,
         times: WriteTimes,
         count: Callable[[str], None] = _uncounted,
+        announce: Callable[[str, str, Obj], None] = _unheard,
     ) -> None:
         self._client = client
+        self._announce = announce
         self._objects = objects
         self._times = times
         self._sleep = times.sleep
         self._slots = asyncio.Semaphore(_PARALLEL)
+        self._volumes = VolumeBinder(client, objects, times.monotonic, times.sleep)
         self._maker = ClaimMaker(client, self._slots, times.sleep, objects.observe, count)
 
     # -- reserving ----------------------------------------------------------------------------------------------------
@@ -165,6 +175,8 @@ class Binder:
             claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
             wanted = reserved_claim(claim, write, self._times.allocation_time())
         if wanted.get("status") != claim.get("status"):
+            if write.allocation is not None:
+                self._announce(write.path, write.uid, write.allocation)
             claim = await self._client.update_status(CLAIMS, wanted)
         self._objects.observe(CLAIMS, claim)
 
@@ -205,6 +217,15 @@ class Binder:
 
     async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
         return await self._client.patch(PODS, member.pod.name, patch, member.pod.namespace, "merge", "status")
+
+    async def bind_volumes(
+        self, members: Sequence[MemberDecision], timeout: float, needed: int = 0
+    ) -> dict[PodKey, Exception]:
+        """Bind the volume claims that waited for these pods' nodes; return the members for which that failed.
+
+        `needed`: how many members have to stay. As soon as too few are left, none is waited for.
+        """
+        return await self._volumes.bind(members, timeout, needed)
 
     # -- binding ------------------------------------------------------------------------------------------------------
 

@@ -12,17 +12,18 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from haru.engine import SchedulerCache
-from haru.engine.plugins import resolve_claims
+from haru.engine.plugins import assumed_objects, resolve_claims
 from haru.engine.state import GroupKey, MemberDecision, PodKey, namespaced_name
+from haru.kube.meta import Obj
 from haru.scheduler.binding.binder import Binder, PodGoneError
 from haru.scheduler.binding.claim_updates import BindingError, claim_writes, reserved_claim
 from haru.scheduler.binding.extended_claim_writes import claims_to_create, stale_claims, unrecorded, with_created
+from haru.scheduler.metrics import BIND_CALL
+from haru.scheduler.shared import SchedulerState
 
-Obj = dict[str, Any]
 _MANY = 1000
 
 
@@ -30,21 +31,59 @@ class HeldBackError(Exception):
     """The pod was fine, but its gang is not bound: siblings failed and too few are left."""
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """When a unit's cycle began, and when the unit first came to the active queue; how often it was tried."""
+
+    profile: str = ""
+    began: float = 0.0
+    first_active: float = 0.0
+    number: int = 1
+    flushed: bool = False
+
+
 @dataclass(slots=True)
 class BindingTask:
-    """The members to be bound together. `minimum` is the gang's minCount, 1 without a gang."""
+    """The members to be bound together. `minimum` is the gang's minCount, 1 without a gang.
+
+    `bind_timeout`: the seconds that the binding of their volumes may take.
+    """
 
     group: GroupKey | None
     minimum: int
     members: tuple[MemberDecision, ...]
     unit_errors: int = 0
+    attempt: Attempt = field(default_factory=Attempt)
     claims: dict[str, Obj] = field(default_factory=dict)
     nominated_before: frozenset[PodKey] = frozenset()
+    bind_timeout: float = 600.0
 
     @property
     def is_gang(self) -> bool:
         """Whether members may not be bound one by one."""
         return self.group is not None and self.minimum > 1
+
+
+class DeviceLostError(BindingError):
+    """Raised for a claim whose device another scheduler's claim had first."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"claim {path} is given back: {why}")
+        self.path = path
+
+
+class AllocationConfirmer(Protocol):
+    """Who knows of allocations by other schedulers."""
+
+    @property
+    def must_confirm(self) -> bool:
+        """Whether other schedulers allocate devices here."""
+
+    async def confirm(self, claims: Iterable[str]) -> None:
+        """Wait until the watch has shown the allocations of claims. Raises BindingError."""
+
+    def lost_to(self, path: str) -> str:
+        """Why a claim must give its devices back; "" if it need not."""
 
 
 class DecisionWriter(Protocol):
@@ -56,24 +95,30 @@ class DecisionWriter(Protocol):
     def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         """These members have no place any more; nothing of theirs is assumed or stored but what the text says."""
 
+    def devices_lost(self, path: str, *, deallocate: bool) -> None:
+        """Another scheduler has a device of this claim; `deallocate`: the allocation is an earlier one, and stands."""
+
 
 class BindingCycle:
     """Carries binding tasks out. `silence` stops reports about a pod, which would be late."""
 
     def __init__(
         self,
-        cluster: SchedulerCache,
+        state: SchedulerState,
         binder: Binder,
         sender: DecisionWriter,
         silence: Callable[[str], None],
-        *,
-        workload_claims: bool,
+        confirmer: AllocationConfirmer | None = None,
     ) -> None:
-        self._cluster = cluster
+        self._metrics = state.metrics
+        self.running = 0
+        """How many members are being bound."""
+        self._cluster = state.cluster
+        self._confirmer = confirmer
         self._binder = binder
         self._sender = sender
         self._silence = silence
-        self._workload_claims = workload_claims
+        self._workload_claims = state.config.workload_claims
         self._uncertain: set[PodKey] = set()
         self._under_way: dict[PodKey, int] = {}
         self._most_under_way = _MANY
@@ -98,6 +143,8 @@ class BindingCycle:
             self._silence(member.pod.path)
         if len(self._under_way) > self._most_under_way:
             self._forget_arrived()
+        for volume in assumed_objects(snapshot, binding_task.members):
+            self._cluster.assume_volume(volume)
         binding_task.nominated_before = frozenset(nominated)
         new = claims_to_create(binding_task.members)
         for path, write in claim_writes(binding_task.members).items():
@@ -124,6 +171,13 @@ class BindingCycle:
 
     async def carry_out(self, binding_task: BindingTask) -> None:
         """Ends when every member is bound or has been given back."""
+        self.running += len(binding_task.members)
+        try:
+            await self._carry_out(binding_task)
+        finally:
+            self.running -= len(binding_task.members)
+
+    async def _carry_out(self, binding_task: BindingTask) -> None:
         if binding_task.group is None:
             ready = await self._reserve(binding_task)
         else:
@@ -135,11 +189,17 @@ class BindingCycle:
     # -- the reserving phase ------------------------------------------------------------------------------------------
 
     async def _reserve(self, binding_task: BindingTask) -> Sequence[MemberDecision]:
+        began = self._metrics.clock()
         failures = await self._create_claims(binding_task)
         made = tuple(m for m in binding_task.members if m.pod not in failures)
         failures |= await self._binder.reserve(
             made, nominate=binding_task.is_gang, insist=lambda: self._is_half_placed(binding_task)
         )
+        failures |= await self._confirm(binding_task, failures)
+        if any(member.volumes for member in binding_task.members):
+            held = [m for m in binding_task.members if m.pod not in failures]
+            needed = binding_task.minimum - len(self._certain(binding_task)) if binding_task.is_gang else 0
+            failures |= await self._binder.bind_volumes(held, binding_task.bind_timeout, needed)
         for member in binding_task.members:
             if member.pod not in failures and (problem := self._fallen(binding_task, member)) is not None:
                 failures[member.pod] = problem
@@ -150,10 +210,50 @@ class BindingCycle:
             failures.update({m.pod: HeldBackError(f"a sibling could not be reserved: {text}") for m in ready})
             ready = []
         self._uncertain.difference_update(m.pod for m in ready)
+        self._measure_reserving(binding_task, failures, self._metrics.clock() - began)
         await self._take_back(binding_task, failures)
+        self._report_lost(binding_task, failures)
         stale = [claim for member in ready for claim in stale_claims(self._cluster.snapshot(), member)]
         await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
         return ready
+
+    def _measure_reserving(
+        self, binding_task: BindingTask, failures: Mapping[PodKey, Exception], seconds: float
+    ) -> None:
+        """Observe PreBind for each member, and for those of a gang that they waited for each other meanwhile."""
+        for member in binding_task.members:
+            problem = failures.get(member.pod)
+            status = "Success" if problem is None else "Error"
+            self._metrics.extension_point("PreBind", status, binding_task.attempt.profile, seconds)
+            if binding_task.is_gang:
+                result = "Unschedulable" if isinstance(problem, HeldBackError) else status
+                self._metrics.observe("permit_wait_duration_seconds", seconds, result)
+
+    async def _confirm(
+        self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]
+    ) -> dict[PodKey, Exception]:
+        """Wait, if other schedulers allocate devices too, until what was allocated before is known."""
+        writes = claim_writes(m for m in binding_task.members if m.pod not in failures)
+        if self._confirmer is None or not writes or not self._confirmer.must_confirm:
+            return {}
+        try:
+            await self._confirmer.confirm(writes)
+        except BindingError as error:
+            return {pod: error for write in writes.values() for pod in write.pods}
+        return {}
+
+    def _lost(self, paths: Iterable[str]) -> DeviceLostError | None:
+        if self._confirmer is not None and self._confirmer.must_confirm:
+            for path in paths:
+                if why := self._confirmer.lost_to(path):
+                    return DeviceLostError(path, why)
+        return None
+
+    def _report_lost(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
+        writes = claim_writes(binding_task.members)
+        for path in {error.path for error in failures.values() if isinstance(error, DeviceLostError)}:
+            write = writes.get(path)
+            self._sender.devices_lost(path, deallocate=write is None or write.allocation is None)
 
     async def _create_claims(self, binding_task: BindingTask) -> dict[PodKey, Exception]:
         """Claims that have to be made first take the places of their stand-ins; the members for which that failed."""
@@ -197,9 +297,10 @@ class BindingCycle:
         if not isinstance(uses, tuple):
             return BindingError(uses.message)
         for use in uses:
-            if use.allocation is None or not use.is_reserved or use.path in snapshot.in_flight:
+            if use.allocation is None or not use.is_reserved or use.path in snapshot.claim_index.in_flight:
                 return BindingError(f"claim {use.path} is not reserved any more")
-        return self._without_devices(member, info.obj)
+        extended = (member.extended.path,) if member.extended is not None else ()
+        return self._lost([*(use.path for use in uses), *extended]) or self._without_devices(member, info.obj)
 
     def _without_devices(self, member: MemberDecision, pod: Obj) -> BindingError | None:
         """Why the claim of a pod's extended resources is not in order."""
@@ -210,7 +311,7 @@ class BindingCycle:
         path, snapshot = member.extended.path, self._cluster.snapshot()
         status = (snapshot.claims.get(path) or {}).get("status") or {}
         reserved = any(entry.get("uid") == member.pod.uid for entry in status.get("reservedFor") or ())
-        if not status.get("allocation") or not reserved or path in snapshot.in_flight:
+        if not status.get("allocation") or not reserved or path in snapshot.claim_index.in_flight:
             return BindingError(f"claim {path} is not reserved any more")
         return None
 
@@ -221,14 +322,22 @@ class BindingCycle:
     # -- the binding phase --------------------------------------------------------------------------------------------
 
     async def _bind(self, binding_task: BindingTask, member: MemberDecision) -> None:
+        began, profile = self._metrics.clock(), binding_task.attempt.profile
         try:
             await self._binder.bind(
                 member, insist=lambda: self._lacks_members(binding_task), obstacle=lambda: self._obstacle(member)
             )
         except Exception as error:
+            self._measure_bind("Error", profile, began)
             await self._take_back(binding_task, {member.pod: error})
         else:
+            self._measure_bind("Success", profile, began)
             self._sender.member_bound(binding_task, member)
+
+    def _measure_bind(self, status: str, profile: str, began: float) -> None:
+        seconds = self._metrics.clock() - began
+        self._metrics.extension_point("Bind", status, profile, seconds)
+        self._metrics.api_call(BIND_CALL, status.lower(), seconds)
 
     def _lacks_members(self, binding_task: BindingTask) -> bool:
         if not binding_task.is_gang or binding_task.group is None:
@@ -240,6 +349,7 @@ class BindingCycle:
     async def _take_back(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         if not failures:
             return
+        began = self._metrics.clock()
         failed = [m for m in binding_task.members if m.pod in failures]
         await self._binder.release(
             failed, self._kept_consumers(binding_task, failed), self._to_unnominate(binding_task, failed)
@@ -247,9 +357,13 @@ class BindingCycle:
         for path, write in claim_writes(binding_task.members).items():
             if path in binding_task.claims and write.pods <= failures.keys():
                 self._cluster.forget_claim(namespaced_name(binding_task.claims[path]), binding_task.claims[path])
+        for kind, path in _volumes_of(failed) - _volumes_of(m for m in binding_task.members if m not in failed):
+            self._cluster.forget_volume(kind, path)
         for member in failed:
             self._cluster.forget_pod(member.pod)
             self._uncertain.discard(member.pod)
+            seconds = self._metrics.clock() - began
+            self._metrics.extension_point("Unreserve", "Success", binding_task.attempt.profile, seconds)
         self._sender.members_returned(binding_task, failures)
 
     def _kept_consumers(self, binding_task: BindingTask, failed: Iterable[MemberDecision]) -> frozenset[str]:
@@ -267,3 +381,12 @@ class BindingCycle:
             return []
         kept = binding_task.nominated_before if self._is_half_placed(binding_task) else frozenset()
         return [m for m in failed if m.pod not in kept or self._obstacle(m)]
+
+
+def _volumes_of(members: Iterable[MemberDecision]) -> set[tuple[str, str]]:
+    """The volumes, and claims for which volumes are provisioned: kind and path."""
+    return {
+        ("PersistentVolume", binding.volume) if binding.volume else ("PersistentVolumeClaim", binding.path)
+        for member in members
+        for binding in member.volumes
+    }

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
@@ -103,6 +101,13 @@ def without_finalizer(claim: Obj) -> Obj:
     metadata = dict(claim["metadata"])
     metadata["finalizers"] = [f for f in metadata.get("finalizers") or () if f != FINALIZER]
     return {**claim, "metadata": metadata}
+
+
+def users_of(claim: Obj) -> list[str]:
+    """The paths of the pods that a claim is reserved for."""
+    namespace = claim["metadata"].get("namespace", "")
+    entries = (claim.get("status") or {}).get("reservedFor") or ()
+    return [f"{namespace}/{entry.get('name')}" for entry in entries if entry.get("resource") == "pods"]
 
 
 def is_protected_for_nothing(claim: Obj) -> bool:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
-from haru.engine import Decision, SchedulerCache, Snapshot
+from haru.engine import Decision, Snapshot
 from haru.engine.preemption import is_half_placed
 from haru.engine.state import PodInfo, PodKey
+from haru.kube.meta import Obj
 from haru.scheduler.binding.binder import Binder
 from haru.scheduler.binding.claim_updates import is_protected_for_nothing
 from haru.scheduler.binding.extended_claim_writes import surplus_claims
 from haru.scheduler.binding.idle_claims import idle_claims, without_allocations
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
-from haru.scheduler.shared import BackgroundTasks
+from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.status_writer import path_of
 
 
@@ -34,11 +35,8 @@ def orphan_cleanup(
     for claim in surplus:
         yield binder.deallocate(claim)
     for path, claim in snapshot.claims.items():
-        if is_protected_for_nothing(claim) and path not in snapshot.in_flight and id(claim) not in removed:
+        if is_protected_for_nothing(claim) and path not in snapshot.claim_index.in_flight and id(claim) not in removed:
             yield binder.unprotect(claim)
-
-
-Obj = dict[str, Any]
 
 
 class DeallocationHost(Protocol):
@@ -54,20 +52,12 @@ class DeallocationHost(Protocol):
 class Deallocator:
     """Free allocated claims that no pod can use."""
 
-    def __init__(
-        self,
-        cluster: SchedulerCache,
-        binder: Binder,
-        tasks: BackgroundTasks,
-        host: DeallocationHost,
-        *,
-        workload_claims: bool,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, state: SchedulerState, binder: Binder, host: DeallocationHost) -> None:
+        self._cluster = state.cluster
         self._binder = binder
-        self._tasks = tasks
+        self._tasks = state.tasks
         self._host = host
-        self._workload_claims = workload_claims
+        self._workload_claims = state.config.workload_claims
         self._running = 0
 
     @property

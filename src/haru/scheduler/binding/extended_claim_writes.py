@@ -17,9 +17,7 @@ from haru.engine import Snapshot
 from haru.engine.dra import extended_resource_claim_owner, requested_devices
 from haru.engine.plugins import extended_resource_claim_use
 from haru.engine.state import ClaimAllocation, MemberDecision, PodInfo, PodKey
-from haru.kube.meta import controller_of, is_being_deleted, name_of, namespace_of, uid_of
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, uid_of
 
 EXTENDED = "extendedResourceClaimStatus"
 CLAIMED = "nodeAllocatableResourceClaimStatuses"
@@ -114,7 +112,7 @@ def surplus_claims(snapshot: Snapshot, schedulers: Collection[str], is_busy: Cal
     """Claims of living pods that no attempt will use: made twice, or not for the node that the pod went to."""
     found: list[Obj] = []
     for uid, paths in snapshot.claim_index.extended.items():
-        claims = {path: snapshot.claims[path] for path in sorted(paths) if path not in snapshot.in_flight}
+        claims = {path: snapshot.claims[path] for path in sorted(paths) if path not in snapshot.claim_index.in_flight}
         for path, claim in claims.items():
             pod = _owner(snapshot, claim, uid)
             if pod is None or pod.scheduler_name not in schedulers or is_busy(pod.key):
@@ -143,4 +141,4 @@ def stale_claims(snapshot: Snapshot, member: MemberDecision) -> list[Obj]:
     """Claims that were made for a pod's extended resources, but for the one that it is about to be bound with."""
     used = member.extended.path if member.extended is not None else ""
     paths = snapshot.claim_index.extended.get(member.pod.uid) or frozenset()
-    return [snapshot.claims[path] for path in sorted(paths - {used}) if path not in snapshot.in_flight]
+    return [snapshot.claims[path] for path in sorted(paths - {used}) if path not in snapshot.claim_index.in_flight]

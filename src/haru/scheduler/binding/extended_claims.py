@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.engine.state import MemberDecision
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.scheduler.binding.claim_updates import BindingError
 from haru.scheduler.binding.extended_claim_writes import body_of, claims_to_create, is_same_claim
 from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, delay, is_transient
-
-Obj = dict[str, Any]
 
 
 class ClaimMaker:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from haru.engine import Snapshot
 from haru.engine.plugins import ClaimUse, extended_resource_claim_use, resolve_claims
 from haru.engine.state import GroupKey, Patched, PodInfo, consumer_key, freed
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def idle_claims(
@@ -37,7 +35,7 @@ def idle_claims(
         use.path: use.claim
         for use in uses
         if use.allocation is not None
-        and use.path not in snapshot.in_flight
+        and use.path not in snapshot.claim_index.in_flight
         and use.path not in taken
         and {entry.get("uid") for entry in use.reserved_for} <= consumers
     }
@@ -51,13 +49,13 @@ def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapsh
 
 def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
     """The allocated claims of a PodGroup that lost members by eviction, as far as none of its members uses them."""
-    if group.path not in snapshot.evicted_groups:
+    if group.path not in snapshot.podgroup_index.evicted:
         return []
     reserved = snapshot.claim_index.by_consumer.get(consumer_key("podgroups", group.namespace, group.name)) or ()
     return [
         snapshot.claim_index.orphaned[p]
         for p in sorted(reserved)
-        if p in snapshot.claim_index.orphaned and p not in snapshot.in_flight
+        if p in snapshot.claim_index.orphaned and p not in snapshot.claim_index.in_flight
     ]
 
 

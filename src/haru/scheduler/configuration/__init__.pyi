@@ -1,3 +1,4 @@
+from .document import configuration_document as configuration_document
 from .fields import ConfigurationError as ConfigurationError
 from .file import Configuration as Configuration
 from .file import LeaderElection as LeaderElection

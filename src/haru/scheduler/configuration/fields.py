@@ -11,10 +11,9 @@ from typing import Any
 
 from haru.kube.durations import seconds_of
 from haru.kube.errors import FieldError, forbidden, invalid, required
+from haru.kube.meta import Obj
 from haru.kube.validation.common import label_key
 from haru.kube.validation.selectors import validate_node_selector, validate_node_selector_term
-
-Obj = dict[str, Any]
 
 
 class ConfigurationError(ValueError):

@@ -14,12 +14,15 @@ from typing import Any
 from haru.engine import Profile
 from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE
 from haru.engine.plugins import ARGUMENT_READERS
+from haru.engine.state import WHOLE, Partition, partition_from
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from haru.kube.yaml import load
 from haru.scheduler.configuration.fields import ConfigurationError, Fields, suggestion
 from haru.scheduler.configuration.plugins import read_plugins
 
-_API_VERSION = "kubescheduler.config.k8s.io/v1"
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_NAME = "default-scheduler"
 
 
 def read_plugin_config(entries: list[Fields], profile: Profile) -> Profile:
@@ -43,15 +46,10 @@ def read_plugin_config(entries: list[Fields], profile: Profile) -> Profile:
 
 
 def _check_type(arguments: Fields, plugin: str) -> None:
-    for name, wanted in (("apiVersion", _API_VERSION), ("kind", f"{plugin}Args")):
+    for name, wanted in (("apiVersion", API_VERSION), ("kind", f"{plugin}Args")):
         given = arguments.text(name, wanted)
         if given != wanted:
             arguments.findings.append(invalid(arguments.at(name), given, f'must be "{wanted}"'))
-
-
-API_VERSION = "kubescheduler.config.k8s.io/v1"
-KIND = "KubeSchedulerConfiguration"
-DEFAULT_NAME = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says: profiles by schedulerName, backoffs in seconds, leader election, and notes for the log."""
+    """What the file says: profiles by schedulerName, backoffs in seconds, leader election, notes for the log."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     initial_backoff: float = 1.0
@@ -76,6 +74,7 @@ class Configuration:
     leader_election: LeaderElection = field(default_factory=LeaderElection)
     kubeconfig: str = ""
     notes: tuple[str, ...] = ()
+    partition: Partition = WHOLE
 
 
 def load_configuration(path: Path, default_name: str = DEFAULT_NAME) -> Configuration:
@@ -109,6 +108,7 @@ def read_configuration(obj: Mapping[str, Any], default_name: str = DEFAULT_NAME)
     initial, most = _backoffs(top)
     leader = _leader_election(top.part("leaderElection"))
     kubeconfig = _connection(top.part("clientConnection"))
+    partition = _partition(top.part("partition"))
     _check_share(top, notes)
     parallelism = top.integer("parallelism", 16)
     if parallelism is not None and parallelism <= 0:
@@ -118,7 +118,7 @@ def read_configuration(obj: Mapping[str, Any], default_name: str = DEFAULT_NAME)
     top.done()
     if findings:
         raise ConfigurationError(findings)
-    return Configuration(profiles, initial, most, leader, kubeconfig, tuple(notes))
+    return Configuration(profiles, initial, most, leader, kubeconfig, tuple(notes), partition)
 
 
 def _profiles(top: Fields, default_name: str, notes: list[str]) -> dict[str, Profile]:
@@ -186,6 +186,18 @@ def _connection(connection: Fields) -> str:
     connection.skip("acceptContentTypes", "contentType", "qps", "burst")
     connection.done()
     return kubeconfig
+
+
+def _partition(given: Fields) -> Partition:
+    """The part of the cluster that the scheduler serves: Haru's own field."""
+    value: dict[str, Any] = {name: given.texts(name) for name in ("pools", "drivers", "deviceClasses")}
+    value |= {"nodeSelector": given.take("nodeSelector"), "nodeTaint": given.text("nodeTaint")}
+    given.done()
+    try:
+        return partition_from(value)
+    except (KeyError, ValueError) as error:
+        given.findings.append(invalid(given.path, "", str(error)))
+        return WHOLE
 
 
 def _leader_election(election: Fields) -> LeaderElection:

@@ -13,7 +13,7 @@ from haru.engine.framework import DEFAULT_PLUGINS, EXPECTED, FILTERS, PACKING, P
 from haru.kube.errors import duplicate, forbidden, invalid, not_supported
 from haru.scheduler.configuration.fields import Fields, suggestion
 
-_POINTS = (
+POINTS = (
     "preEnqueue",
     "queueSort",
     "preFilter",
@@ -84,7 +84,7 @@ class _Set:
 
 def read_plugins(plugins: Fields) -> Selection:
     """The selection that a profile's `plugins` come to."""
-    given = {point: _read_set(plugins.part(point), point) for point in (*_POINTS, "multiPoint")}
+    given = {point: _read_set(plugins.part(point), point) for point in (*POINTS, "multiPoint")}
     plugins.done()
     multi = given.pop("multiPoint")
     everywhere = _everywhere(multi)

@@ -5,10 +5,11 @@ Source: kube-scheduler's event handlers, as behaviour; KEP-4671 for groups.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from haru.engine import SchedulerCache
 from haru.engine.state import GroupKey, epoch
+from haru.kube.meta import Obj
 from haru.scheduler.binding.idle_claims import abandoned_claims
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.pre_enqueue import PreEnqueue
@@ -16,8 +17,6 @@ from haru.scheduler.queue.queue_keys import group_key, group_of, priority_of, un
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.status.status_writer import path_of, pod_key
-
-Obj = dict[str, Any]
 
 
 class EventListener(Protocol):
@@ -37,6 +36,9 @@ class EventListener(Protocol):
 
     def unit_changed(self) -> None:
         """Hear that a pod does not wait any more."""
+
+    def object_changed(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        """Hear of a change of a pod or a claim, whosever it is."""
 
 
 class EventHandlers:
@@ -71,11 +73,17 @@ class EventHandlers:
         """The key of the pod's unit in the queue."""
         return unit_key(pod, groups=self._config.groups)
 
+    def object_changed(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        """Pass on what matters to who watches other schedulers."""
+        self._listener.object_changed(kind, old, new)
+
     def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         """Add the pod to the queue or remove it, and wake the units that the change may help."""
         pod = new or old
         if pod is None:
             return
+        if old is not None and new is not None and self.unit_key(old) != self.unit_key(new):
+            self._leave_unit(old)
         if new is not None and self.waits(new):
             if not self._cluster.is_assumed(pod_key(new)):
                 self._pod_waits(old, new)
@@ -91,6 +99,12 @@ class EventHandlers:
                 self._listener.deallocate(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
             self._listener.report_group_scheduled(group_key(new))
+
+    def _leave_unit(self, pod: Obj) -> None:
+        """Take a pod out of its unit: what describes its gang has come, gone or changed."""
+        self._pre_enqueue.forget(path_of(pod))
+        self._queue.take_out(self.unit_key(pod), path_of(pod))
+        self._listener.unit_changed()
 
     def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A member that is not (any more) ours to place counts for its group's quorum all the same."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from haru.client.api import ApiClient
-from haru.client.discovery import adapt_to_server, retry_unavailable
-from haru.client.informer import Informer, Selection, strip_managed_fields
+from haru.client.discovery import adapt_to_server
+from haru.client.informer import Informer, Selection, object_key, strip_managed_fields
 from haru.client.server_version import AS_WRITTEN
 from haru.engine import SchedulerCache
-from haru.kube.errors import StatusError
+from haru.gangs import GangTranslator, Translated, as_written, is_translated
 from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
+from haru.scheduler.events.event_labels import event_labels
+from haru.scheduler.events.foreign_gangs import ForeignGangs, may_list
+from haru.scheduler.metrics import WITHOUT_EVENT, QueueMetrics
 from haru.scheduler.queue import queueing_hints
+from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.status.succeeded_members import FinishedMembers
-
-Obj = dict[str, Any]
 
 
 class SchedulerContext(Protocol):
@@ -35,6 +38,9 @@ class SchedulerContext(Protocol):
     def group_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A PodGroup appeared, changed or went."""
 
+    def object_changed(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        """A pod or claim appeared, changed or went; after the cache, before the other handlers."""
+
     def may_help(self, plugins: frozenset[str]) -> None:
         """Something changed that these plugins look at."""
 
@@ -47,6 +53,8 @@ REQUIRED = (
     ("v1", "PersistentVolumeClaim"),
     ("storage.k8s.io/v1", "StorageClass"),
     ("storage.k8s.io/v1", "CSINode"),
+    ("storage.k8s.io/v1", "CSIDriver"),
+    ("storage.k8s.io/v1", "CSIStorageCapacity"),
     ("storage.k8s.io/v1", "VolumeAttachment"),
     ("v1", "Service"),
     ("v1", "ReplicationController"),
@@ -79,24 +87,12 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
         else:
             kinds[name] = kind
     if run_times:
-        if await _may_list_jobs(client):
-            kinds["Job"] = known_kind("batch/v1", "Job")
+        jobs = known_kind("batch/v1", "Job")
+        if await may_list(client, jobs):
+            kinds["Job"] = jobs
         else:
             missing.append("batch/v1 Job")
     return kinds, missing
-
-
-async def _may_list_jobs(client: ApiClient) -> bool:
-    async def ask() -> int:
-        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
-        if status >= 500 or status == 429:
-            raise StatusError(status, "Unknown", f"GET /apis/batch/v1/jobs: the server answered {status}")
-        return status
-
-    try:
-        return await retry_unavailable(ask) == 200
-    except StatusError:
-        return False
 
 
 def _selecting(obj: Obj) -> Obj:
@@ -124,9 +120,20 @@ class Watchers:
     """Run the informers of one scheduler."""
 
     def __init__(
-        self, client: ApiClient, kinds: dict[str, Kind], cluster: SchedulerCache, context: SchedulerContext
+        self,
+        client: ApiClient,
+        kinds: dict[str, Kind],
+        cluster: SchedulerCache,
+        context: SchedulerContext,
+        config: SchedulerConfig,
+        metrics: QueueMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self._cluster = cluster
+        self._translator = GangTranslator((), native=config.native_groups)
+        self._shown: dict[str, Obj] = {}
+        """The pods of gangs of other projects, by path, as they were last shown."""
+        self.foreign = ForeignGangs(client, config.gang_adapters, self._translator, self._take, self._show_again)
         self._context = context
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
@@ -136,8 +143,9 @@ class Watchers:
             informer = Informer(client, kind, Selection(field_selector=selector), transform=transform)
             self.informers[name] = informer
             self._connect(name, informer)
-        if "PodGroup" in kinds:
+        if "PodGroup" in kinds or config.gang_adapters:
             self._finished = FinishedMembers(client, kinds["Pod"], self._group_finishes)
+            self._finished.informer.add_handler(self._member_finished, on_delete=self._finished_member_gone)
 
     async def run(self) -> None:
         """Keep all informers running until cancelled."""
@@ -146,6 +154,7 @@ class Watchers:
                 group.create_task(informer.run(), name=f"scheduler informer {name}")
             if self._finished is not None:
                 group.create_task(self._finished.informer.run(), name="scheduler informer of finished pods")
+            group.create_task(self.foreign.run(), name="scheduler informers of other projects")
 
     async def wait_synced(self) -> None:
         """Wait for every first list."""
@@ -153,6 +162,7 @@ class Watchers:
             await informer.wait_synced()
         if self._finished is not None:
             await self._finished.informer.wait_synced()
+        await self.foreign.wait_synced()
 
     def _take_slice(self, obj: Obj) -> Obj:
         # The engine keeps slices in columns and interned parts; a second copy as dicts would dwarf it.
@@ -163,34 +173,110 @@ class Watchers:
 
     def _connect(self, name: str, informer: Informer) -> None:
         changed: dict[str, Callable[[Obj | None, Obj | None], None]] = {
-            "Pod": self._context.pod_changed,
             "ResourceClaim": self._context.claim_changed,
-            "PodGroup": self._context.group_changed,
         }
         tell = changed.get(name, self._other_changed(name))
+        if name == "ResourceClaim":
+            tell = self._also_for_others(name, tell)
 
-        def on_add(obj: Obj) -> None:
-            if name != "ResourceSlice":
-                self._cluster.apply(self._as_seen(obj))
-            tell(None, obj)
-
-        def on_update(old: Obj, new: Obj) -> None:
-            if name != "ResourceSlice":
-                self._cluster.apply(self._as_seen(new))
+        def handle(old: Obj | None, new: Obj | None) -> None:
+            if name in ("Pod", "PodGroup"):
+                self._translate(old, new)
+                if name == "Pod":
+                    self._context.object_changed(name, old, new)
+                return
+            if new is None:
+                self._cluster.remove(old or {})
+            elif name != "ResourceSlice":
+                self._cluster.apply(new)
             tell(old, new)
 
-        def on_delete(obj: Obj) -> None:
-            self._cluster.remove(obj)
-            tell(obj, None)
+        def measure(old: Obj | None, new: Obj | None) -> None:
+            if self._metrics is None:
+                handle(old, new)
+                return
+            began, labels = self._metrics.clock(), event_labels(name, old, new)
+            self._metrics.event = labels[0]
+            try:
+                handle(old, new)
+            finally:
+                self._metrics.event = WITHOUT_EVENT
+                self._metrics.handled(labels, self._metrics.clock() - began)
 
-        informer.add_handler(on_add, on_update, on_delete)
+        informer.add_handler(lambda obj: measure(None, obj), measure, lambda obj: measure(obj, None))
+
+    def _also_for_others(
+        self, name: str, tell: Callable[[Obj | None, Obj | None], None]
+    ) -> Callable[[Obj | None, Obj | None], None]:
+        def both(old: Obj | None, new: Obj | None) -> None:
+            self._context.object_changed(name, old, new)
+            tell(old, new)
+
+        return both
+
+    def _translate(self, old: Obj | None, new: Obj | None) -> None:
+        """Take in an event of a pod or a PodGroup, as its gang makes of it."""
+        if new is not None:
+            self._take(self._translator.apply(new), old, is_new=old is None)
+        elif old is not None:
+            self._take(self._translator.remove(old))
+
+    def _take(self, told: Translated, old: Obj | None = None, *, is_new: bool = False) -> None:
+        """Take in what an event comes to; `old` is the object before it, `is_new` that there was none."""
+        for obj in told.changed:
+            if obj["kind"] == "PodGroup":
+                self._group_comes(old, obj)
+            else:
+                self._pod_comes(old, obj, is_new=is_new)
+        for obj in told.removed:
+            self._cluster.remove(obj)
+            if obj["kind"] == "PodGroup":
+                self._context.group_changed(obj, None)
+            else:
+                self._shown.pop(object_key(obj), None)
+                self._context.pod_changed(obj, None)
+
+    def _group_comes(self, old: Obj | None, new: Obj) -> None:
+        self._cluster.apply(self._as_seen(new))
+        if is_translated(new):
+            # Its members are checked again: the quorum may be another one.
+            self._context.group_changed(None, new)
+            self._context.may_help(queueing_hints.QUORUM)
+        else:
+            self._context.group_changed(old, new)
+
+    def _pod_comes(self, old: Obj | None, new: Obj, *, is_new: bool) -> None:
+        path = object_key(new)
+        before = self._shown.pop(path, None)
+        if as_written(new) is not new:
+            self._shown[path] = new
+        if before is None and old is None and not is_new:
+            # What describes its gang has come: until now it was seen as its author wrote it.
+            known = self._cluster.snapshot().pods.get(path)
+            before = known.obj if known is not None else None
+        self._cluster.apply(new)
+        self._context.pod_changed(before or old, new)
+
+    def _show_again(self) -> None:
+        """Show all pods as other adapters have them."""
+        for pod in list(self.informers["Pod"].store.values()):
+            self._take(self._translator.apply(pod))
+        if self._finished is not None:
+            for pod in list(self._finished.informer.store.values()):
+                self._member_finished(pod)
+
+    def _member_finished(self, pod: Obj) -> None:
+        self._take(self._translator.finished(pod))
+
+    def _finished_member_gone(self, pod: Obj) -> None:
+        self._take(self._translator.finished_gone(pod))
 
     def _as_seen(self, obj: Obj) -> Obj:
-        return self._finished.as_needed(obj) if self._finished is not None and obj["kind"] == "PodGroup" else obj
+        return self._finished.as_needed(obj) if self._finished is not None and not is_translated(obj) else obj
 
     def _group_finishes(self, path: str) -> None:
         """Members have succeeded, or are gone: for a group that counts them the quorum is another one."""
-        group = self.informers["PodGroup"].store.get(path)
+        group = self.informers["PodGroup"].store.get(path) if "PodGroup" in self.informers else None
         if group is None:
             return
         seen = self._as_seen(group)

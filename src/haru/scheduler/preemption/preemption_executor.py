@@ -10,17 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from haru.engine import Decision, SchedulerCache
+from haru.engine import Decision
 from haru.engine.preemption import displaced
 from haru.engine.state import Nomination, PodKey, nominations_of
+from haru.kube.meta import Obj
 from haru.scheduler.preemption.victim_deletion import EvictionOrder, Evictor, eviction_order, unfinished_orders
-from haru.scheduler.shared import BackgroundTasks
+from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
 from haru.scheduler.status.status_writer import StatusWriter
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
@@ -28,17 +27,13 @@ class PreemptionExecutor:
     """Carry out decisions that nominate pods. `failed` is called when the victims of a preemptor cannot be deleted."""
 
     def __init__(
-        self,
-        cluster: SchedulerCache,
-        evictor: Evictor,
-        status: StatusWriter,
-        tasks: BackgroundTasks,
-        failed: Callable[[], None],
+        self, state: SchedulerState, evictor: Evictor, status: StatusWriter, failed: Callable[[], None]
     ) -> None:
-        self._cluster = cluster
+        self._metrics = state.metrics
+        self._cluster = state.cluster
         self._evictor = evictor
         self._status = status
-        self._tasks = tasks
+        self._tasks = state.tasks
         self._failed = failed
 
     def execute(self, decision: Decision, pods: Mapping[str, Obj], group: Obj | None, needed: int) -> None:
@@ -74,7 +69,7 @@ class PreemptionExecutor:
 
     def remove_nomination(self, pod: PodKey) -> None:
         """Drop the nomination of a pod, and take it out of the pod's status."""
-        if pod.path not in self._cluster.snapshot().nominations:
+        if pod.path not in self._cluster.snapshot().pod_index.nominations:
             return
         self._cluster.forget_nomination(pod)
         info = self._cluster.snapshot().pods.get(pod.path)
@@ -83,7 +78,7 @@ class PreemptionExecutor:
 
     def _with_pending_evictions(self, nomination: Nomination) -> Nomination:
         """Return a renewed nomination that also waits for the victims of the old one that still exist."""
-        before = self._cluster.snapshot().nominations.get(nomination.pod.path)
+        before = self._cluster.snapshot().pod_index.nominations.get(nomination.pod.path)
         if before is None or before.pod != nomination.pod:
             return nomination
         known = self._cluster.snapshot().pods
@@ -92,11 +87,15 @@ class PreemptionExecutor:
 
     def _count_nominated(self, members: frozenset[PodKey]) -> int:
         """Count the members that still have a nomination."""
-        nominations = self._cluster.snapshot().nominations
+        nominations = self._cluster.snapshot().pod_index.nominations
         return sum(1 for pod in members if pod.path in nominations and nominations[pod.path].pod == pod)
 
     async def _evict(self, order: EvictionOrder, members: frozenset[PodKey]) -> None:
+        began = self._metrics.clock()
         failures = await self._evictor.carry_out(order)
+        result = "error" if failures else "success"
+        self._metrics.count("preemption_goroutines_execution", result)
+        self._metrics.observe("preemption_goroutines_duration_seconds", self._metrics.clock() - began, result)
         if not failures:
             return
         _log.warning("evictions: %s", failures[0])

@@ -13,19 +13,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Snapshot
 from haru.engine.state import Eviction, GroupKey, PodInfo
 from haru.kube.errors import StatusError
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 from haru.scheduler.binding.binder import PODS, WriteTimes, is_transient
 from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import disruption_target_patch
-
-Obj = dict[str, Any]
 
 _ATTEMPTS = 6
 _AT_ONCE = 16

@@ -7,15 +7,17 @@ Source: KEP-4671 (PreEnqueue of the GangScheduling plugin), KEP-3521 (gates), KE
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from haru.engine import SchedulerCache, pre_enqueue
+from haru.engine import pre_enqueue
 from haru.engine.plugins import claim_name
 from haru.engine.podgroup import members_needed
 from haru.engine.state import GroupKey, PodInfo
-from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
+from haru.gangs import is_foreign_group
+from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage
+from haru.scheduler.shared import SchedulerState
 
 UnitKey = tuple[str, str, str]
 _NOBODY: Mapping[str, UnitKey] = MappingProxyType({})
@@ -27,6 +29,9 @@ class Holds:
 
     def __init__(self) -> None:
         self._messages: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
+        self.by_plugin: Counter[tuple[str, str]] = Counter()
+        """How many pods are held, by plugin and profile."""
         self._unit_of: dict[str, UnitKey] = {}
         self._held: dict[UnitKey, dict[str, None]] = {}
         self._incomplete: dict[UnitKey, dict[str, None]] = {}
@@ -57,10 +62,14 @@ class Holds:
         for claim in named:
             self._naming.setdefault(claim, {})[path] = unit
 
-    def hold(self, unit: UnitKey, path: str, message: str, *, incomplete: bool) -> None:
-        """A pod of a unit is held; `incomplete`: because of its group."""
+    def hold(
+        self, unit: UnitKey, path: str, message: str, *, incomplete: bool, refused_by: tuple[str, str] = ("", "")
+    ) -> None:
+        """A pod of a unit is held by a plugin in a profile; `incomplete`: because of its group."""
         self.free(path)
         self._messages[path] = message
+        self._refused[path] = refused_by
+        self.by_plugin[refused_by] += 1
         self._unit_of[path] = unit
         self._held.setdefault(unit, {})[path] = None
         if incomplete:
@@ -70,6 +79,7 @@ class Holds:
         """A pod is held no longer."""
         if self._messages.pop(path, None) is None:
             return
+        self.by_plugin[self._refused.pop(path)] -= 1
         unit = self._unit_of.pop(path)
         for kept in (self._held, self._incomplete):
             paths = kept.get(unit, {})
@@ -90,28 +100,20 @@ class Holds:
                 del self._naming[claim]
 
 
-Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 _OF_GROUP = frozenset({"PodGroupMissing", "TooFewMembers"})
+_PLUGINS = {"Gated": "SchedulingGates"} | dict.fromkeys((*_OF_GROUP, "GangSchedulingOff"), "GangScheduling")
+_REFUSED = "UnschedulableAndUnresolvable"
 
 
 class PreEnqueue:
     """Check pods against the cache, and hold or release their units in the queue."""
 
-    def __init__(
-        self,
-        cluster: SchedulerCache,
-        queue: SchedulingQueue,
-        monotonic: Callable[[], float],
-        *,
-        gang_scheduling: bool,
-        workload_claims: bool,
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._monotonic = monotonic
-        self._gang_scheduling = gang_scheduling
-        self._workload_claims = workload_claims
+    def __init__(self, state: SchedulerState) -> None:
+        self._config = state.config
+        self._metrics = state.metrics
+        self._cluster = state.cluster
+        self._queue = state.queue
         self._holds = Holds()
         self.gate_off = ""
         """The gate of gangs that is off, if members of groups are held for that."""
@@ -131,6 +133,11 @@ class PreEnqueue:
         """Return the pods that are held, and why."""
         return self._holds.messages
 
+    @property
+    def held_by(self) -> Mapping[tuple[str, str], int]:
+        """Return how many pods are held, by plugin and profile."""
+        return self._holds.by_plugin
+
     def forget(self, path: str) -> None:
         """Forget a pod that does not wait any more."""
         self._holds.forget(path)
@@ -142,17 +149,23 @@ class PreEnqueue:
         if info is None:
             return False
         self._holds.know(unit.key, path, _claims_of(info))
+        began = self._metrics.clock()
+        foreign = info.group is not None and is_foreign_group(info.group.name)
         reason = pre_enqueue(
             snapshot,
             info.obj,
-            gang_scheduling=self._gang_scheduling,
-            workload_claims=self._workload_claims,
-            gate_off=self.gate_off,
+            gang_scheduling=self._config.gang_scheduling or foreign,
+            workload_claims=self._config.workload_claims,
+            gate_off="" if foreign else self.gate_off,
         )
+        profile = info.scheduler_name
+        seconds = self._metrics.clock() - began
+        self._metrics.extension_point("PreEnqueue", "Success" if reason is None else _REFUSED, profile, seconds)
         if reason is None:
             self._holds.free(path)
             return True
-        self._holds.hold(unit.key, path, reason.message, incomplete=reason.type in _OF_GROUP)
+        refused_by = _PLUGINS.get(reason.type, "DynamicResources"), profile
+        self._holds.hold(unit.key, path, reason.message, incomplete=reason.type in _OF_GROUP, refused_by=refused_by)
         return False
 
     def recheck(self, unit: QueuedUnit, path: str) -> None:
@@ -201,7 +214,7 @@ class PreEnqueue:
     def hold_or_release(self, unit: QueuedUnit) -> None:
         """Hold or release a unit by the last checks of its pods."""
         if self.may_go(unit):
-            self._queue.release(unit, self._monotonic())
+            self._queue.release(unit, self._config.monotonic())
         elif unit.place is not QueueStage.IN_FLIGHT:
             self._queue.hold(unit)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.engine import Snapshot
 from haru.engine.state import GroupKey
+from haru.kube.meta import Obj
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
-
-Obj = dict[str, Any]
 
 
 def group_of(pod: Obj) -> str:

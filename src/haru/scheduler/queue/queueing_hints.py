@@ -15,8 +15,8 @@ from typing import Any
 
 from haru.engine.framework import ClusterEvent
 from haru.engine.plugins import plugins_for
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
+from haru.kube.quantity import parse_quantity
 
 NODE_PLUGINS = plugins_for(ClusterEvent.NODE_ADD)
 POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
@@ -32,9 +32,10 @@ CLASSES = plugins_for(ClusterEvent.DEVICE_CLASS)
 IN_FLIGHT = frozenset({"haru.dev/ClaimInFlight"})
 # What is kept for the head of the queue stands in the way.
 RESERVATION = frozenset({"haru.dev/Reservation"})
+STORAGE = plugins_for(ClusterEvent.STORAGE)
 VOLUMES = plugins_for(ClusterEvent.VOLUME)
 _SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
-_VOLUME_KINDS = ("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "VolumeAttachment")
+_VOLUME_KINDS = ("PersistentVolume", "PersistentVolumeClaim", "CSINode", "VolumeAttachment")
 
 
 def other_change(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
@@ -50,10 +51,32 @@ def other_change(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
     if kind in _SELECTING:
         # The defaults of topology spread count the pods that they select.
         return frozenset() if _selector(old) == _selector(new) else plugins_for(ClusterEvent.SELECTOR)
+    if kind in ("StorageClass", "CSIDriver", "CSIStorageCapacity"):
+        return storage_change(kind, old, new)
     claim = _volume_claim_of(kind, old, new)
     if claim:
         return frozenset({claim})
     return VOLUMES if kind in _VOLUME_KINDS else frozenset()
+
+
+def storage_change(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a change of what provisions volumes may satisfy."""
+    if kind == "StorageClass":
+        fields = ("allowedTopologies", "provisioner", "volumeBindingMode")
+        same = old is not None and new is not None and all(old.get(name) == new.get(name) for name in fields)
+        return frozenset() if same else VOLUMES
+    if kind == "CSIDriver":
+        # Without it, or once it says so, its storage is not measured.
+        checked = [((obj or {}).get("spec") or {}).get("storageCapacity") for obj in (old, new)]
+        return STORAGE if checked[0] and not checked[1] else frozenset()
+    before, after = _volume_limit(old), _volume_limit(new)
+    return STORAGE if after is not None and (before is None or after > before) else frozenset()
+
+
+def _volume_limit(capacity: Obj | None) -> int | None:
+    """The size of the largest volume that can be made, in bytes."""
+    limit = (capacity or {}).get("maximumVolumeSize") or (capacity or {}).get("capacity")
+    return parse_quantity(limit).value() if limit is not None else None
 
 
 def _volume_claim_of(kind: str, old: Obj | None, new: Obj | None) -> str:
@@ -97,6 +120,11 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
     """The plugins that a node's addition or update may satisfy; empty for a heartbeat that changes nothing of use."""
     if old is None:
         return NODE_PLUGINS
+    return frozenset[str]().union(*map(plugins_for, node_events(old, new)))
+
+
+def node_events(old: Obj, new: Obj) -> list[ClusterEvent]:
+    """The parts of a node that an update changed, as far as decisions depend on them."""
     events: list[ClusterEvent] = []
     old_spec, new_spec = old.get("spec") or {}, new.get("spec") or {}
     old_status, new_status = old.get("status") or {}, new.get("status") or {}
@@ -110,7 +138,7 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
         events.append(ClusterEvent.NODE_TAINT)
     if bool(old_spec.get("unschedulable")) != bool(new_spec.get("unschedulable")):
         events.append(ClusterEvent.NODE_UNSCHEDULABLE)
-    return frozenset[str]().union(*map(plugins_for, events))
+    return events
 
 
 def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+
+from haru.scheduler.metrics import QueueMetrics
 
 INITIAL_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 10.0
 FLUSH_AFTER_SECONDS = 300.0
 _STALE_ENTRIES = 1000
 _MOST_DOUBLINGS = 64
+_FAILURE = "ScheduleAttemptFailure"
 _ANY = ("",)
 """Where units are parked that nobody in particular rejected: every event wakes them."""
 
@@ -50,6 +54,11 @@ class QueuedUnit:
     any_event: bool = False
     ticket: int = 0
     timer: float = -1.0
+    first_active: float | None = None
+    flushed: bool = False
+    refusals: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """How many pods each plugin refused at the last attempt, by plugin and profile."""
+    held_pods: int = 0
 
     @property
     def rank(self) -> tuple[int, float, tuple[str, str, str]]:
@@ -80,7 +89,9 @@ class SchedulingQueue:
         max_backoff: float = MAX_BACKOFF_SECONDS,
         *,
         pop_from_backoff: bool = False,
+        metrics: QueueMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self.units: dict[tuple[str, str, str], QueuedUnit] = {}
         self._initial = initial_backoff
         self._max = max_backoff
@@ -102,6 +113,8 @@ class SchedulingQueue:
             unit = self.units[unit_key] = QueuedUnit(unit_key, timestamp=now)
         known = unit.pods.get(pod_key)
         unit.pods[pod_key] = priority
+        if known is None and unit.place in (QueueStage.ACTIVE, QueueStage.BACKOFF, QueueStage.UNSCHEDULABLE):
+            self._incoming(unit.place, 1)
         if known != priority and unit.place is QueueStage.ACTIVE:
             self._push_active(unit)
         return unit
@@ -126,6 +139,10 @@ class SchedulingQueue:
         if unit.place is not QueueStage.IN_FLIGHT:
             unit.place = QueueStage.HELD
             unit.ticket = 0
+            if len(unit.pods) > unit.held_pods:
+                # As in 1.36 gated pods are among the unschedulable ones.
+                self._incoming(QueueStage.UNSCHEDULABLE, len(unit.pods) - unit.held_pods)
+            unit.held_pods = len(unit.pods)
 
     def release(self, unit: QueuedUnit, now: float) -> None:
         """Queue a unit that PreEnqueue admits or that changed: in backoff if that has not ended, else active."""
@@ -146,10 +163,15 @@ class SchedulingQueue:
                 place = QueueStage.BACKOFF
             if ticket != unit.ticket or unit.place is not place:
                 continue
+            if place is QueueStage.BACKOFF:
+                self._incoming(QueueStage.ACTIVE, len(unit.pods), "PopFromBackoffQ")
+            if unit.first_active is None:
+                unit.first_active = now
             unit.place = QueueStage.IN_FLIGHT
             self._in_flight[unit.key] = unit
             unit.ticket = 0
             unit.attempts += 1
+            unit.refusals.clear()
             unit.seen_events.clear()
             unit.any_event = False
             return unit
@@ -159,6 +181,7 @@ class SchedulingQueue:
         """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
         self._in_flight.pop(unit.key, None)
         unit.attempts = unit.errors = 0
+        unit.first_active, unit.flushed = None, False
         if self.units.get(unit.key) is not unit:
             return
         unit.place = QueueStage.HELD
@@ -178,8 +201,9 @@ class SchedulingQueue:
             or (bool(unit.seen_events) and not unit.rejected_by)
         )
         if missed:
-            self._to_backoff(unit)
+            self._to_backoff(unit, event=_FAILURE)
         else:
+            self._incoming(QueueStage.UNSCHEDULABLE, len(unit.pods), _FAILURE)
             unit.place = QueueStage.UNSCHEDULABLE
             unit.parked_at = now
             for plugin in unit.rejected_by or _ANY:
@@ -192,7 +216,7 @@ class SchedulingQueue:
             return
         unit.errors += 1
         unit.ready_at = now + self._backoff_for(unit.errors)
-        self._to_backoff(unit, failed=True)
+        self._to_backoff(unit, failed=True, event=_FAILURE)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -204,12 +228,21 @@ class SchedulingQueue:
             unit.seen_events |= plugins
         woken = 0
         for plugin in (*plugins, *_ANY):
-            # Who is not woken by it has left its place in another way.
-            for unit in self._parked.pop(plugin, {}).values():
-                waits = unit.place is QueueStage.UNSCHEDULABLE and self.units.get(unit.key) is unit
-                if waits and plugin in (unit.rejected_by or _ANY):
-                    self._wake(unit, now)
-                    woken += 1
+            if plugin in self._parked:
+                began = self._metrics.clock() if self._metrics is not None else 0.0
+                woken += self._wake_parked(plugin, now)
+                if self._metrics is not None and "/" not in plugin:
+                    self._metrics.hinted(plugin, self._metrics.clock() - began)
+        return woken
+
+    def _wake_parked(self, plugin: str, now: float) -> int:
+        woken = 0
+        # Who is not woken by it has left its place in another way.
+        for unit in self._parked.pop(plugin, {}).values():
+            waits = unit.place is QueueStage.UNSCHEDULABLE and self.units.get(unit.key) is unit
+            if waits and plugin in (unit.rejected_by or _ANY):
+                self._wake(unit, now)
+                woken += 1
         return woken
 
     def retry(self, unit: QueuedUnit, now: float) -> None:
@@ -234,7 +267,8 @@ class SchedulingQueue:
         woken = 0
         for unit in self.units.values():
             if unit.place is QueueStage.UNSCHEDULABLE and now - unit.parked_at >= FLUSH_AFTER_SECONDS:
-                self._wake(unit, now)
+                unit.flushed = True
+                self._wake(unit, now, "UnschedulableTimeout")
                 woken += 1
         return woken
 
@@ -267,18 +301,29 @@ class SchedulingQueue:
         # A unit may wait for weeks: the power is bounded, too.
         return min(self._initial * 2.0 ** min(max(attempts - 1, 0), _MOST_DOUBLINGS), self._max)
 
-    def _wake(self, unit: QueuedUnit, now: float) -> None:
+    def _incoming(self, place: QueueStage, pods: int, event: str = "") -> None:
+        """Count pods that enter a place; an empty event stands for the one that is being handled."""
+        if self._metrics is not None:
+            self._metrics.incoming(place.value, event, pods)
+
+    def _wake(self, unit: QueuedUnit, now: float, event: str = "") -> None:
         if unit.ready_at > now:
-            self._to_backoff(unit)
+            self._to_backoff(unit, event=event)
         else:
+            self._incoming(QueueStage.ACTIVE, len(unit.pods), event)
+            if unit.first_active is None:
+                unit.first_active = now
             self._push_active(unit)
 
     def _push_active(self, unit: QueuedUnit) -> None:
+        unit.held_pods = 0
         unit.place = QueueStage.ACTIVE
         unit.ticket = next(self._tickets)
         heapq.heappush(self._active, (-unit.priority, unit.timestamp, unit.ticket, unit))
 
-    def _to_backoff(self, unit: QueuedUnit, *, failed: bool = False) -> None:
+    def _to_backoff(self, unit: QueuedUnit, *, failed: bool = False, event: str = "") -> None:
+        self._incoming(QueueStage.BACKOFF, len(unit.pods), event)
+        unit.held_pods = 0
         unit.place = QueueStage.BACKOFF
         unit.ticket = next(self._tickets)
         heapq.heappush(self._backoff, (unit.ready_at, unit.ticket, unit))
@@ -299,4 +344,5 @@ class SchedulingQueue:
         while self._backoff and self._backoff[0][0] <= now:
             _, ticket, unit = heapq.heappop(self._backoff)
             if ticket == unit.ticket and unit.place is QueueStage.BACKOFF:
+                self._incoming(QueueStage.ACTIVE, len(unit.pods), "BackoffComplete")
                 self._push_active(unit)

@@ -5,11 +5,10 @@ Source: scheduling-framework status reporting of 1.36 (`PodScheduled`), KEP-4671
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.engine.backfill import CONDITION
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def condition(conditions: list[Obj] | None, type_: str) -> Obj | None:

@@ -2,37 +2,41 @@
 
 Reports about one object are written one after the other; a newer one replaces an older one that still waits. Each
 carries the version that it was made for, so a late report never undoes a later write, such as the nomination of a pod
-that is being bound now, or a group's `PodGroupScheduled=True`.
+that is being bound now, or a group's `PodGroupScheduled=True`. An explanation comes after the words that it explains.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import datetime
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine.backfill import CONDITION
 from haru.engine.state import PodKey
+from haru.explain import with_explanation, without_explanation
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.scheduler.binding.binder import PODS, is_transient
+from haru.scheduler.metrics import STATUS_CALL, SchedulerMetrics
 from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import (
     ConditionText,
     NominationChange,
+    condition,
     group_scheduled_patch,
     pod_scheduled_patch,
     reserved_patch,
     unnominated_patch,
 )
 
-Obj = dict[str, Any]
 Build = Callable[[Obj], Obj | None]
+_EXPLANATION = "explanation"
+_KEPT = NominationChange(keep=True)
 _AT_ONCE = 16
 _ATTEMPTS = 8
 _log = logging.getLogger(__name__)
@@ -54,6 +58,52 @@ def _scheduler_of(pod: Obj) -> str:
     return str((pod.get("spec") or {}).get("schedulerName") or "")
 
 
+class Explanations:
+    """Keep the explanation of each object that waits, with the scheduler's own message that it is about.
+
+    A message that says something else stands alone until it is explained, too.
+    """
+
+    def __init__(self) -> None:
+        self.kept = False
+        """Whether there will be explanations at all."""
+        self._own: dict[tuple[str, str], tuple[str, str]] = {}
+        self._texts: dict[tuple[str, str], tuple[str, str, str]] = {}
+
+    def told(self, kind: Kind, obj: Obj, message: str) -> None:
+        """Note what the scheduler says of an object."""
+        if self.kept:
+            self._own[kind.plural, path_of(obj)] = obj["metadata"]["uid"], message
+
+    def own_message(self, kind: Kind, obj: Obj, current: str) -> str:
+        """The scheduler's own message, where the condition has `current`."""
+        uid, message = self._own.get((kind.plural, path_of(obj)), ("", ""))
+        return message if uid == obj["metadata"]["uid"] else without_explanation(current)[0]
+
+    def explain(self, kind: Kind, obj: Obj, message: str, text: str) -> None:
+        """Keep what explains a message; an empty text explains nothing."""
+        key = kind.plural, path_of(obj)
+        if text:
+            self._texts[key] = obj["metadata"]["uid"], message, text
+        else:
+            self._texts.pop(key, None)
+
+    def explained(self, kind: Kind, obj: Obj, message: str) -> str:
+        """The message, with what explains it."""
+        uid, about, text = self._texts.get((kind.plural, path_of(obj)), ("", "", ""))
+        return with_explanation(message, text) if (uid, about) == (obj["metadata"]["uid"], message) else message
+
+    def forget(self, plural: str, path: str) -> None:
+        """Drop what is kept of an object that does not wait any more."""
+        self._own.pop((plural, path), None)
+        self._texts.pop((plural, path), None)
+
+    def forget_all_but(self, plural: str, waiting: Container[str]) -> None:
+        """Drop what is kept of objects that do not wait any more."""
+        for key in [key for key in self._own.keys() | self._texts.keys() if key[0] == plural and key[1] not in waiting]:
+            self.forget(*key)
+
+
 class StatusWriter:
     """Write reports beside the scheduling cycles."""
 
@@ -63,11 +113,14 @@ class StatusWriter:
         recorder: EventRecorder,
         clock: Callable[[], datetime],
         objects: WatchedObjects,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or SchedulerMetrics()
         self._client = client
         self._recorder = recorder
         self._clock = clock
         self._objects = objects
+        self.explanations = Explanations()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._waiting: dict[tuple[str, str], tuple[Kind, Obj, Build, bool]] = {}
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -86,10 +139,29 @@ class StatusWriter:
         def build(current: Obj) -> Obj | None:
             if (current.get("spec") or {}).get("nodeName") or current["metadata"].get("deletionTimestamp"):
                 return None
-            text = ConditionText(reason, message, format_time(self._clock()))
-            return pod_scheduled_patch(current, text, nomination)
+            told = self.explanations.explained(PODS, pod, message)
+            return pod_scheduled_patch(current, ConditionText(reason, told, format_time(self._clock())), nomination)
 
+        self.explanations.told(PODS, pod, message)
         self._put(PODS, pod, build, lasting=False)
+
+    def explained(self, kind: Kind, obj: Obj, text: str) -> None:
+        """Write after the scheduler's own words why a pod or a PodGroup waits; take it away if `text` is empty."""
+        type_ = "PodScheduled" if kind is PODS else "PodGroupScheduled"
+
+        def build(current: Obj) -> Obj | None:
+            told = condition((current.get("status") or {}).get("conditions"), type_)
+            placed = (current.get("spec") or {}).get("nodeName") or current["metadata"].get("deletionTimestamp")
+            if placed or told is None or told.get("status") != "False" or told.get("reason") == "SchedulingGated":
+                return None
+            own = self.explanations.own_message(kind, obj, str(told.get("message") or ""))
+            self.explanations.explain(kind, obj, own, text)
+            message, now = self.explanations.explained(kind, obj, own), format_time(self._clock())
+            if kind is PODS:
+                return pod_scheduled_patch(current, ConditionText(told["reason"], message, now), _KEPT)
+            return group_scheduled_patch(current, "False", told["reason"], message, now)
+
+        self._put(kind, obj, build, lasting=False, about=_EXPLANATION)
 
     def unnominated(self, pod: Obj) -> None:
         """The pod's promised place is gone."""
@@ -104,8 +176,10 @@ class StatusWriter:
         """`PodGroupScheduled`; once it is to become True nothing else is told."""
 
         def build(current: Obj) -> Obj | None:
-            return group_scheduled_patch(current, status, reason, message, format_time(self._clock()))
+            told = self.explanations.explained(kind, group, message)
+            return group_scheduled_patch(current, status, reason, told, format_time(self._clock()))
 
+        self.explanations.told(kind, group, message)
         self._put(kind, group, build, lasting=status == "True")
 
     def reserved(self, kind: Kind, obj: Obj, text: str | None) -> None:
@@ -118,10 +192,11 @@ class StatusWriter:
 
     def cancel(self, pod_path: str) -> None:
         """Drop the reports about a pod: it is being bound now."""
-        key = (PODS.plural, pod_path)
-        self._waiting.pop(key, None)
-        if key in self._running:
-            self._running[key].cancel()
+        self.explanations.forget(PODS.plural, pod_path)
+        for key in ((PODS.plural, pod_path), (f"{PODS.plural}{_EXPLANATION}", pod_path)):
+            self._waiting.pop(key, None)
+            if key in self._running:
+                self._running[key].cancel()
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -159,7 +234,7 @@ class StatusWriter:
 
     async def _write(self, kind: Kind, obj: Obj, build: Build) -> None:
         metadata = obj["metadata"]
-        path, uid = path_of(obj), metadata["uid"]
+        path, uid, began = path_of(obj), metadata["uid"], self._metrics.clock()
         current: Obj | None = self._objects.get(kind, path)
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -174,13 +249,19 @@ class StatusWriter:
             patch = {**patch, "metadata": {"uid": uid, "resourceVersion": version}}
             problem = await self._send(kind, obj, patch)
             if problem is None:
+                self._measure(kind, "success", began)
                 return
             conflict = isinstance(problem, StatusError) and problem.code == 409
             if isinstance(problem, StatusError) and problem.code == 404:
                 return
             if not conflict and not is_transient(problem):
                 break
+        self._measure(kind, "error", began)
         _log.warning("status of %s %s: %s", kind.kind, path, problem)
+
+    def _measure(self, kind: Kind, result: str, began: float) -> None:
+        if kind is PODS:
+            self._metrics.api_call(STATUS_CALL, result, self._metrics.clock() - began)
 
     async def _send(self, kind: Kind, obj: Obj, patch: Obj) -> Exception | None:
         metadata = obj["metadata"]

@@ -11,18 +11,26 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
 from haru.engine.podgroup import as_needed
+from haru.gangs import names_gang
 from haru.kube.kinds import Kind
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _PLACE = "scheduler.haru.dev/group"
+
+
+_NAMES = ("labels", "annotations", "ownerReferences")
+"""What other projects name a gang in."""
 
 
 def _slim(pod: Obj) -> Obj:
     """Nothing but who the pod is and which group it belongs to: there may be many that have ended."""
     metadata = {name: pod["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
     group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, _PLACE: group}
+    slim = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, _PLACE: group}
+    if group or not names_gang(pod):
+        return slim
+    named = {name: pod["metadata"][name] for name in _NAMES if name in pod["metadata"]}
+    return {**slim, "metadata": {**metadata, **named}, "status": {"phase": "Succeeded"}}
 
 
 class FinishedMembers:

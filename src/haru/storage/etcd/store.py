@@ -20,6 +20,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from haru.event_loop import cancelled
 from haru.proto import etcd_pb2 as rpc
 from haru.storage.ciphers import KeysAway, SealError
 from haru.storage.damage import Check, damage_in, damaged_value, no_check
@@ -137,9 +138,7 @@ class EtcdStore(MemoryStore):
     async def stop(self) -> None:
         """End all watches and give the connections up."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
         self._progress.stop()
         await self._connection.close()
         await self._sealing.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from haru.apiserver.apiextensions.reader import converted
 from haru.apiserver.auth.authorization import Authorizer
@@ -16,8 +16,26 @@ from haru.cel.admission import SMALL
 from haru.cel.libraries import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
+Id = TypeVar("Id")
+
+
+@dataclass
+class Reinvocation(Generic[Id]):
+    """What is remembered of one request between the passes of webhooks or policies over it."""
+
+    willing: set[Id] = field(default_factory=set)
+    """Who has run and may run again."""
+    again: set[Id] = field(default_factory=set)
+    """Who must, since something has changed after it."""
+    left: Obj | None = None
+    """The object at the end of the last pass."""
+
+    def changed(self) -> None:
+        """Let whoever ran before, and wishes to, run again: somebody has changed the object."""
+        self.again |= self.willing
+        self.willing.clear()
 
 
 class GroupVersionName(NamedTuple):

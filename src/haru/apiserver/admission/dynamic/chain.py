@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
+from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, options_of
 from haru.apiserver.admission.dynamic.match_criteria import is_exempt
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
-from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, MutationRun, Mutators
+from haru.apiserver.admission.dynamic.mutating_policies import Key, MutatingPolicy, Mutators
 from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
-from haru.apiserver.admission.dynamic.webhooks import Webhook, WebhookRun, Webhooks
+from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
 from haru.apiserver.admission.reinvocation import nothing_new
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import node_of
 from haru.apiserver.request.call import BuiltIn, Call, Owned
 from haru.kube.defaulting import apply_defaults
+from haru.kube.meta import Obj
 from haru.kube.patch.managers import read
 
-Obj = dict[str, Any]
 _SYSTEM = ("uid", "creationTimestamp", "generation")
 
 
@@ -73,7 +73,8 @@ class Chain:
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
         if not self._changes:
             return attributes.obj
-        policies, hooks = MutationRun(), WebhookRun() if self._configured.mutating else None
+        policies: Reinvocation[Key] = Reinvocation()
+        hooks: Reinvocation[int] | None = Reinvocation() if self._configured.mutating else None
         with self._counts.step("admit", attributes.operation):
             if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
                 return attributes.obj
@@ -85,7 +86,7 @@ class Chain:
         return attributes.obj
 
     async def _pass(
-        self, attributes: Attributes, policies: MutationRun, hooks: WebhookRun | None, *, again: bool
+        self, attributes: Attributes, policies: Reinvocation[Key], hooks: Reinvocation[int] | None, *, again: bool
     ) -> bool:
         """Run one pass; whether it changed the object."""
         operation, changed = attributes.operation, False

@@ -6,7 +6,6 @@ Source: admissionregistration.k8s.io/v1 validation, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from haru.cel.admission import (
     ANNOTATION,
@@ -20,8 +19,7 @@ from haru.cel.admission import (
     plain_environment,
 )
 from haru.kube.errors import FieldError, invalid
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 
 def webhook_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:

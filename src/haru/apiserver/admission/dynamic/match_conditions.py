@@ -18,9 +18,8 @@ from haru.cel.admission import CONDITION, plain_environment
 from haru.cel.admission_evaluation import CONDITIONS_BUDGET, Evaluation, Given, OutOfBudget, Result
 from haru.cel.libraries import Decide, Decision, Question
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.kube.selectors import parse_field_selector
-
-Obj = dict[str, Any]
 
 
 def given_of(attributes: Attributes, seen: RequestView, *, params: Any = None, namespace: Obj | None = None) -> Given:

@@ -20,9 +20,8 @@ from haru.apiserver.admission.dynamic.attributes import (
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.kube.errors import not_found_error
+from haru.kube.meta import Obj
 from haru.kube.selectors import LabelSelector, label_selector_from
-
-Obj = dict[str, Any]
 
 GROUP = "admissionregistration.k8s.io"
 _EXEMPT = frozenset(

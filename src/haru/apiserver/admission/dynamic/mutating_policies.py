@@ -8,12 +8,10 @@ Source: KEP 3962, as behaviour; the words are those of 1.36.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView, request_view_as
+from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, RequestView, request_view_as
 from haru.apiserver.admission.dynamic.expression_runner import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import ConditionsFailed
 from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources
@@ -26,8 +24,8 @@ from haru.cel.admission import CONFIGURATION, OPERATIONS, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 
-Obj = dict[str, Any]
 Key = tuple[str, str, str, str]
 """What is remembered of an invocation: policy, binding, namespace and name of the parameter."""
 
@@ -62,23 +60,6 @@ class MutatingPolicy(Policy):
         return self._texts[key]
 
 
-@dataclass
-class MutationRun:
-    """What is remembered of one request between the passes of the policies over it."""
-
-    willing: set[Key] = field(default_factory=set)
-    """Who has run and may run again."""
-    again: set[Key] = field(default_factory=set)
-    """Who must, since something has changed after it."""
-    left: Obj | None = None
-    """The object at the end of the last pass."""
-
-    def changed(self) -> None:
-        """Somebody has changed the object: whoever ran before, and wishes to, runs again."""
-        self.again |= self.willing
-        self.willing.clear()
-
-
 class Mutators:
     """Lets policies change requests."""
 
@@ -87,7 +68,12 @@ class Mutators:
         self._counts = counts
 
     async def mutate(
-        self, policies: Sequence[MutatingPolicy], attributes: Attributes, passed: MutationRun, *, again: bool = False
+        self,
+        policies: Sequence[MutatingPolicy],
+        attributes: Attributes,
+        passed: Reinvocation[Key],
+        *,
+        again: bool = False,
     ) -> bool:
         """One pass over a request: whether it changed the object. In the second one (`again`) only those run that must.
 
@@ -124,7 +110,7 @@ class Mutators:
         self,
         invocation: Invocation,
         attributes: Attributes,
-        passed: MutationRun,
+        passed: Reinvocation[Key],
         errors: list[tuple[Policy, str, str, str]],
     ) -> bool:
         """Whether the object is another one afterwards."""

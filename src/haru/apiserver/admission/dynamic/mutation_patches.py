@@ -16,12 +16,11 @@ from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj
 from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
 from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
 from haru.kube.patch.typed import Shape, merge, shape_of
 from haru.kube.schema import type_of
-
-Obj = dict[str, Any]
 
 
 class MutationError(Exception):

@@ -5,16 +5,13 @@ Source: KEP 3488 (paramKind, paramRef), as behaviour.
 
 from __future__ import annotations
 
-from typing import Any
-
 from haru.apiserver.apiextensions.reader import in_version
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.kube.conversion import convert
+from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
-
-Obj = dict[str, Any]
 
 
 class ParamError(Exception):

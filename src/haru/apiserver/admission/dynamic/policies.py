@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.expression_runner import timed_compile
@@ -20,9 +20,7 @@ from haru.apiserver.admission.dynamic.params import ParamError, collect, param_r
 from haru.cel.admission import Composition
 from haru.cel.admission_evaluation import Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error
-
-Obj = dict[str, Any]
-
+from haru.kube.meta import Obj
 
 _NO_PARAMS: Sequence[Obj | None] = (None,)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain, Configured, Evaluators
 from haru.apiserver.admission.dynamic.match_criteria import GROUP, EquivalentResources
@@ -28,9 +28,8 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response
 from haru.apiserver.webhook_client import WebhookClient
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
 from haru.storage import StoreError
-
-Obj = dict[str, Any]
 
 MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"

@@ -14,8 +14,7 @@ import orjson
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.kube.errors import StatusError, internal_error
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 _GROUP = "admission.k8s.io"
 _KNOWN = ("v1", "v1beta1")

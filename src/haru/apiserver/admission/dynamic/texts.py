@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from haru.apiserver.admission.reinvocation import unread
 from haru.cel.admission import ORDER, Expression
@@ -20,10 +19,10 @@ from haru.cel.program import Program
 from haru.cel.types import STRING
 from haru.kube.defaulting import without_defaults
 from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
 from haru.kube.patch.typed import Shape, shape_of
 from haru.kube.schema import type_of
 
-Obj = dict[str, Any]
 Places = Mapping[str, "int | Places"]
 """By the names of members: the number of the text that goes there, or the places inside."""
 

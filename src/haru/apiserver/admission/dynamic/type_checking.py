@@ -9,7 +9,6 @@ Source: KEP 3488 (status.typeChecking), as behaviour.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from haru.apiserver.admission.dynamic.params import param_resource
 from haru.apiserver.object_store import ObjectStore
@@ -18,8 +17,7 @@ from haru.cel.admission import compile_expression, environment, variable_type
 from haru.cel.environment import Environment
 from haru.cel.kinds import declare_kind
 from haru.cel.types import DYN, Type
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 TYPES_LIMIT = 10
 """How many kinds one rule may add."""

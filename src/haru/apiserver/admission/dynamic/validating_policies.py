@@ -23,8 +23,7 @@ from haru.cel.admission import ANNOTATION, CONDITION, MESSAGE, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget, Result
 from haru.cel.values import type_name
 from haru.kube.errors import StatusError
-
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 MESSAGE_BYTES = 5 * 1024
 ANNOTATION_BYTES = 10 * 1024

@@ -10,14 +10,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
+from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, RequestView
 from haru.apiserver.admission.dynamic.match_conditions import Conditions, ConditionsFailed, given_of
 from haru.apiserver.admission.dynamic.match_criteria import Criteria, EquivalentResources
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
@@ -36,9 +35,8 @@ from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
+from haru.kube.meta import Obj
 from haru.kube.patch.json_patch import apply_json_patch
-
-Obj = dict[str, Any]
 
 _LOG = logging.getLogger("haru.apiserver")
 _QUIET = ("None", "NoneOnDryRun")
@@ -67,23 +65,6 @@ class Webhook:
     def has_no_side_effects(self) -> bool:
         """Whether the webhook may be asked of a dry run."""
         return self.raw.get("sideEffects") in _QUIET
-
-
-@dataclass
-class WebhookRun:
-    """What is remembered of one request between the rounds of webhooks; webhooks by their places."""
-
-    willing: set[int] = field(default_factory=set)
-    """Who was asked and may be asked again."""
-    again: set[int] = field(default_factory=set)
-    """Who must, since something has changed."""
-    left: Obj | None = None
-    """The object at the end of the last round."""
-
-    def changed(self) -> None:
-        """The object has changed."""
-        self.again |= self.willing
-        self.willing.clear()
 
 
 class Webhooks:
@@ -163,7 +144,7 @@ class Webhooks:
     # --- mutating
 
     async def mutate(
-        self, hooks: Sequence[Webhook], attributes: Attributes, passed: WebhookRun, *, again: bool = False
+        self, hooks: Sequence[Webhook], attributes: Attributes, passed: Reinvocation[int], *, again: bool = False
     ) -> bool:
         """Ask one after the other: whether they changed the object. In the second round (`again`) only whoever must."""
         if again:

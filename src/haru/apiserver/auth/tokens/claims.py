@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Obj = dict[str, Any]
+from haru.kube.meta import Obj
 
 WARN_AFTER_SECONDS = 3607
 """What the tokens of projected volumes ask for; such a token of a pod may be good for longer than it says."""

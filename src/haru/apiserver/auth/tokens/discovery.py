@@ -8,16 +8,14 @@ Source: KEP 1393; OpenID Connect Discovery 1.0; RFC 7517.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from haru.apiserver.auth.tokens.sources import KeySource
+from haru.apiserver.serving_address import ServingAddress
 from haru.jose import PublicKey, jwk
-
-if TYPE_CHECKING:
-    from haru.apiserver.auth.tokens.sources import KeySource
-    from haru.apiserver.serving_address import ServingAddress
 
 CONFIGURATION = "/.well-known/openid-configuration"
 KEYS = "/openid/v1/jwks"

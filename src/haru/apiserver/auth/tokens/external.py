@@ -17,12 +17,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from haru.apiserver.auth.token_options import TokenOptionError, TokenOptions
-from haru.apiserver.auth.tokens.metrics import NOT_GRPC, TokenMetrics
+from haru.apiserver.auth.tokens.metrics import TokenMetrics
 from haru.apiserver.auth.tokens.signer_client import SignerClient
 from haru.apiserver.auth.tokens.sources import SignerError
 from haru.errors import HaruError
 from haru.externaljwt import ALGORITHMS, KEY_ID_BYTES, LEAST_EXPIRATION_SECONDS, Key, Keys
 from haru.jose import JoseError, PublicKey, algorithm_of, decode, is_signed_by, read_header
+from haru.plugin_channel import NOT_GRPC
 
 RETRY_SECONDS = 10.0
 PAUSE_SECONDS = 1.0

@@ -11,11 +11,11 @@ import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import orjson
 from cachetools import FIFOCache
 
+from haru.apiserver.auth.token_options import TokenOptions
 from haru.apiserver.auth.tokens.claims import WARN_AFTER_SECONDS, Reference, TokenLifetime, claims_of
 from haru.apiserver.auth.tokens.discovery import IssuerDocuments
 from haru.apiserver.auth.tokens.external import EXTENDED_SECONDS, ExternalKeys
@@ -23,14 +23,11 @@ from haru.apiserver.auth.tokens.metrics import TokenMetrics
 from haru.apiserver.auth.tokens.signer_client import SignerClient
 from haru.apiserver.auth.tokens.sources import KeySource, LocalKeys
 from haru.apiserver.auth.tokens.validation import LEGACY_ISSUER, InvalidToken, TokenVerifier, VerifiedToken
+from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.serving_address import ServingAddress
 from haru.jose import JoseError, PublicKey, encode, is_signed_by, split
+from haru.kube.meta import Obj
 
-if TYPE_CHECKING:
-    from haru.apiserver.auth.token_options import TokenOptions
-    from haru.apiserver.object_store import ObjectStore
-    from haru.apiserver.serving_address import ServingAddress
-
-Obj = dict[str, Any]
 REMEMBERED = 8192
 
 

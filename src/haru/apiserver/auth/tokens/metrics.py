@@ -7,8 +7,6 @@ from collections import Counter
 from haru.exposition import HistogramOf, head
 from haru.externaljwt import METADATA
 
-NOT_GRPC = "unknown-non-grpc"
-"""The code of a failure that gRPC knows nothing of: an answer that is not believed."""
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 

@@ -12,16 +12,13 @@ import binascii
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
+from haru.apiserver.auth.tokens.metrics import TokenMetrics
 from haru.apiserver.auth.user import UserInfo
+from haru.apiserver.object_store import ObjectStore
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-
-if TYPE_CHECKING:
-    from haru.apiserver.auth.tokens.metrics import TokenMetrics
-    from haru.apiserver.object_store import ObjectStore
-
-Obj = dict[str, Any]
 
 LEEWAY_SECONDS = 60
 """Clocks differ, and what is being deleted may still speak for a moment."""

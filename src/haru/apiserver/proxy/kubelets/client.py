@@ -21,8 +21,6 @@ from haru.apiserver.proxy.kubelets.options import KubeletOptions
 from haru.kube.errors import StatusError
 from haru.upgrade_proxy import Headers, UpgradeError, UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
-Obj = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -15,13 +15,14 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from haru.apiserver.auth.node_authorizer import Attributes
-from haru.apiserver.object_store import Obj, ObjectStore
+from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
+from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")

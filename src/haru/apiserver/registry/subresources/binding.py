@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.write import change, place_in_namespace
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
@@ -18,7 +17,7 @@ from haru.kube.errors import (
     required,
 )
 from haru.kube.kinds import by_kind
-from haru.kube.meta import set_condition
+from haru.kube.meta import Obj, set_condition
 
 _KIND = by_kind("v1", "Binding")
 _TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")

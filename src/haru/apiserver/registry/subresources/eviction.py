@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.admission import node_restriction
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
@@ -20,7 +19,7 @@ from haru.kube.errors import (
     too_many_requests_error,
 )
 from haru.kube.kinds import by_kind
-from haru.kube.meta import get_condition, set_condition
+from haru.kube.meta import Obj, get_condition, set_condition
 from haru.kube.selectors import label_selector_from
 
 _KIND = by_kind("policy/v1", "Eviction")

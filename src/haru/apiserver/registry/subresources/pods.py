@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
-from haru.apiserver.object_store import Obj
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
+from haru.apiserver.registry.subresources.simulated_logs import simulated_log
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
@@ -17,6 +17,7 @@ from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError, StatusError, bad_request_error
+from haru.kube.meta import Obj
 from haru.kube.validation.common import same
 from haru.kube.validation.pod_subresources import validate_ephemeral_containers_update, validate_resize
 from haru.kube.validation.types import Rules
@@ -149,7 +150,7 @@ def _require(call: Call, errors: list[FieldError]) -> None:
 
 
 async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) -> Response:
-    """GET of a pod's log: the kubelet's of its node; that of a simulated one is empty."""
+    """GET of a pod's log: the kubelet's of its node; that of a simulated one is what its commands print."""
     pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
@@ -157,7 +158,7 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
     node = (pod.get("spec") or {}).get("nodeName")
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
-        return text_response("")
+        return text_response(simulated_log(pod, container, call.request.param, call.objects.clock()))
     from haru.apiserver.peers.proxy import AnswerStream
 
     answer = await log_of(call, kubelets, endpoint, container)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
-from haru.apiserver.object_store import Obj
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, managed_write, prepare_change
 from haru.apiserver.request import bodies
@@ -15,7 +14,7 @@ from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
 from haru.kube.errors import invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
-from haru.kube.meta import value_at
+from haru.kube.meta import Obj, value_at
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.schema import type_of
 

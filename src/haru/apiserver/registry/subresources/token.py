@@ -10,7 +10,6 @@ from haru.apiserver.admission import node_restriction
 from haru.apiserver.auth.tokens.claims import Reference
 from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.sources import SignerError
-from haru.apiserver.object_store import Obj
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
@@ -24,6 +23,7 @@ from haru.kube.errors import (
     not_found_error,
 )
 from haru.kube.kinds import by_kind
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 
 _KIND = by_kind("authentication.k8s.io/v1", "TokenRequest")

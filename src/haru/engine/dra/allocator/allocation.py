@@ -22,11 +22,12 @@ from haru.engine.dra.allocator.search_state import Pick
 from haru.engine.dra.diagnosis.reasons import DeviceRefusal
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim, SubRequest, decode_claims
-from haru.engine.dra.model.model import Features, NodeView, Obj
+from haru.engine.dra.model.model import Features, NodeView
 from haru.engine.dra.placement import result_selector
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.scoring.fragmentation_score import preferred
+from haru.kube.meta import Obj
 
 
 def build(

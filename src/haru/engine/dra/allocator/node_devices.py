@@ -8,7 +8,7 @@ from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.allocator.consumable_capacity import aligned
 from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, Slice
 from haru.engine.dra.pools.pools import PoolView
-from haru.engine.state.cached_property import cached_property
+from haru.engine.equivalence.decision_cache import cached_property
 
 
 class NodeDevices:

@@ -26,12 +26,13 @@ from haru.engine.dra.allocator.constraints import attribute_values
 from haru.engine.dra.allocator.node_devices import AllocatedNodeDevices
 from haru.engine.dra.diagnosis.blockers import CounterUse, claims_holding, refused_values, values_read
 from haru.engine.dra.diagnosis.reasons import NodeFunnel, RequestFunnel, Stage, StageName
-from haru.engine.dra.diagnosis.refusals import node_refusals, refusal_of
+from haru.engine.dra.diagnosis.refusals import node_refusals, outside_refusal, refusal_of
 from haru.engine.dra.model.claims import ALL, Claim, Request, SubRequest
-from haru.engine.dra.model.model import Features, NodeView, Obj
+from haru.engine.dra.model.model import Features, NodeView
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.selectors.compiled_selectors import evaluate
 from haru.engine.dra.taints import untolerated
+from haru.kube.meta import Obj
 
 
 def explain_requests(
@@ -56,7 +57,10 @@ def explain_requests(
     )
     incomplete = tuple(str(v.key) for v in views if v.status == "incomplete")
     invalid = {str(v.key): v.problem for v in views if v.status == "invalid"}
+    outside = snapshot.views_outside(node, features.PartitionableDevices) if not snapshot.partition.is_whole else ()
     refusals = node_refusals(wanted, requests, incomplete, invalid)
+    if refusals and outside:
+        refusals += (outside_refusal(outside, snapshot.partition),)
     return NodeFunnel(node.name, len(devices.devices), incomplete, invalid, requests, refusals)
 
 

@@ -19,6 +19,7 @@ RefusalType = Literal[
     "AlternativesExhausted",
     "PoolIncomplete",
     "PoolInvalid",
+    "OutsidePartition",
     "BindingConditionsDisabled",
     "DeviceClassMissing",
     "SelectorError",

@@ -9,6 +9,8 @@ from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS
 from haru.engine.dra.allocator.conditions import SELECTING_CONDITIONS
 from haru.engine.dra.diagnosis.reasons import REFUSAL_TYPES, DeviceRefusal, RefusalType, RequestFunnel, Stage, StageName
 from haru.engine.dra.model.claims import Claim, SubRequest
+from haru.engine.dra.pools.pools import PoolView
+from haru.engine.state.partition import Partition
 
 _SELECTING = ("devices", "class", "selector", *(condition.stage for condition in SELECTING_CONDITIONS))
 
@@ -63,6 +65,16 @@ def node_refusals(
             data = {"pool": pool, "problem": problem}
             refusals.append(DeviceRefusal("PoolInvalid", f"resource pool {pool} is invalid: {problem}", data))
     return tuple(refusals)
+
+
+def outside_refusal(outside: Sequence[PoolView], partition: Partition) -> DeviceRefusal:
+    """That the node has devices, but outside the scheduler's partition."""
+    count = sum(len(view.devices) for view in outside)
+    message = (
+        f"{count} {_devices(count)} of the node {'is' if count == 1 else 'are'} outside this scheduler's partition"
+    )
+    data = {"devices": count, "pools": sorted(str(view.key) for view in outside), "partition": str(partition)}
+    return DeviceRefusal("OutsidePartition", message, data)
 
 
 def _exhausted(request: str, causes: Sequence[DeviceRefusal]) -> DeviceRefusal:

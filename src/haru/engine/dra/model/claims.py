@@ -1,4 +1,4 @@
-"""What claims ask for: requests, alternatives and constraints, decoded once per claim and free of any node.
+"""What claims ask for: classes, requests, alternatives and constraints, decoded once and free of any node.
 
 A request has one alternative (`exactly`) or several (`firstAvailable`); each is a `SubRequest`: class, selectors, count
 or all, tolerations, capacity. What is wrong with it is kept in it as a text, because the reference finds such errors in
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from haru.engine.dra.allocated_state import claim_key
 from haru.engine.dra.allocator.consumable_capacity import Wanted
-from haru.engine.dra.model.decode import expressions
-from haru.engine.dra.model.model import DeviceClass, Features, Obj
+from haru.engine.dra.model.model import DeviceClass, Features
 from haru.engine.dra.model.quantities import amount, canonical
-from haru.engine.dra.selectors.compiled_selectors import Selection
+from haru.engine.dra.selectors.compiled_selectors import Selection, expressions
 from haru.engine.dra.taints import Toleration, decode_toleration
+from haru.kube.meta import Obj
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -171,3 +171,10 @@ def _constraints(claim: str, raw: Sequence[Obj]) -> tuple[tuple[Constraint, ...]
 
 def _wanted(raw: Mapping[str, str]) -> Wanted:
     return tuple((name, amount(value), canonical(value)) for name, value in sorted(raw.items()))
+
+
+def decode_class(obj: Obj) -> DeviceClass:
+    """A DeviceClass as the allocator sees it."""
+    spec: Obj = obj.get("spec") or {}
+    name = str((obj.get("metadata") or {}).get("name") or "")
+    return DeviceClass(name, expressions(spec.get("selectors")), tuple(spec.get("config") or ()))

@@ -27,10 +27,12 @@ from haru.engine.dra.model.model import (
     Device,
     Placement,
     PlainDevices,
+    PoolKey,
     Shape,
     Slice,
     Taint,
 )
+from haru.kube.meta import Obj
 
 T = TypeVar("T")
 Raw = Mapping[str, Any]
@@ -308,3 +310,23 @@ class Interner:
                 self.value(held)
             for consumption in device.consumes:
                 self.value(consumption.amounts)
+
+
+def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
+    """A ResourceSlice as the allocator sees it. Slices decoded with one interner share what is equal in them."""
+    interner = Interner() if interner is None else interner
+    spec: Obj = obj.get("spec") or {}
+    pool: Obj = spec.get("pool") or {}
+    driver = interner.value(str(spec.get("driver") or ""))
+    per_device = bool(spec.get("perDeviceNodeSelection"))
+    return Slice(
+        name=str((obj.get("metadata") or {}).get("name") or ""),
+        pool=interner.value(PoolKey(driver, interner.value(str(pool.get("name") or "")))),
+        generation=int(pool.get("generation") or 0),
+        slice_count=int(pool.get("resourceSliceCount") or 0),
+        placement=interner.placement(spec),
+        per_device=per_device,
+        devices=interner.devices(spec.get("devices") or (), driver, per_device),
+        counter_sets=interner.counter_sets(spec.get("sharedCounters") or ()),
+        mappings=decode_fields.node_mappings(spec.get("devices") or ()),
+    )

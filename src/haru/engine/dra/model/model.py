@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
-
-Obj = dict[str, Any]
 
 PLAIN_KINDS = frozenset(("int", "bool", "string"))
 SCALAR_KINDS = ("int", "bool", "string", "version")

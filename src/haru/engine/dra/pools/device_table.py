@@ -2,18 +2,55 @@
 
 Nodes of one model publish equal devices. What does not depend on the node or on what is taken is worked out once for
 all of them: which device is where, and which devices an ask may have as far as the device itself decides.
+Tables that differ in nothing but identities (UUIDs, addresses, serial numbers) have one `TableSchema`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, MutableMapping, Sequence
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from haru.engine.dra.model.model import Device, PlainDevices, Shape
-from haru.engine.dra.pools.table_schema import TableSchema, table_schema_of
-from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.state.cached_property import cached_property
+from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
+
+
+class TableSchema:
+    """Tables of plain devices, by what all devices of one agree on. `varying` names what tells devices apart."""
+
+    __slots__ = ("__weakref__", "count", "driver", "varying")
+
+    def __init__(self, driver: str, count: int, varying: frozenset[str]) -> None:
+        self.driver = driver
+        self.count = count
+        self.varying = varying
+
+
+def table_schema_of(shapes: Sequence[Shape], known: MutableMapping[Hashable, TableSchema]) -> TableSchema | None:
+    """Return the one schema of devices with these shapes; None if more than values of attributes tells them apart.
+
+    Only for tables that are `plain` and `uniform`: attributes and capacities are all that there is about such devices.
+    """
+    first, count = shapes[0], len(shapes)
+    rows = [shape.attributes for shape in shapes]
+    if len(set(map(len, rows))) > 1 or [shape.capacity for shape in shapes].count(first.capacity) != count:
+        return None
+    same: list[Hashable] = []
+    varying: list[str] = []
+    for column in zip(*rows, strict=True):
+        pair = column[0]
+        if pair == column[-1] and column.count(pair) == count:
+            same.append(pair)
+        elif [name for name, _ in column].count(pair[0]) == count:
+            varying.append(pair[0])
+        else:
+            return None
+    key = (first.driver, count, tuple(same), tuple(varying), first.capacity)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = TableSchema(first.driver, count, frozenset(varying))
+    return found
+
 
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
     attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")

@@ -12,21 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from haru.engine.dra.model.decode import decode_class, decode_slice
-from haru.engine.dra.model.interning import Interner
-from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, Obj, PoolKey, Slice
+from haru.engine.dra.model.claims import decode_class
+from haru.engine.dra.model.interning import Interner, decode_slice
+from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.dra.pools.device_table import DeviceTables
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.taints import TaintRule, decode_taint_rule, rule_taints
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cow_map import CowMap, FrozenMap
+from haru.engine.state.partition import WHOLE, Partition
+from haru.kube.meta import Obj
 
 _FOREVER = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSnapshot:
-    """The inventory at one moment; never changes. `mapped`: some device counts against its node (KEP-5517)."""
+    """The inventory at one moment; never changes.
+
+    `mapped`: some device counts against its node (KEP-5517). `partition`: `views` leave out the pools outside.
+    """
 
     pools: Mapping[str, Pool]
     by_node: Mapping[str, frozenset[str]]
@@ -36,6 +41,7 @@ class DeviceSnapshot:
     tables: DeviceTables
     version: int = 0
     mapped: bool = False
+    partition: Partition = WHOLE
 
     @classmethod
     def of(
@@ -59,12 +65,19 @@ class DeviceSnapshot:
         """The pools that a node sees, in the order in which devices are tried."""
         found, pools = [], self.pools
         for key in self._pool_keys(node.name):
-            view = pools[key].view(node, partitionable)
+            pool = pools[key]
+            view = pool.view(node, partitionable) if self.partition.has_pool(*pool.key) else None
             if view is not None:
                 found.append(view)
         if len(found) > 1:
             found.sort(key=lambda v: (v.binding, v.key.driver.encode(), v.key.pool.encode()))
         return found
+
+    def views_outside(self, node: NodeView, partitionable: bool = True) -> list[PoolView]:
+        """The pools outside the partition that a node sees."""
+        others = (self.pools[key] for key in self._pool_keys(node.name))
+        views = (pool.view(node, partitionable) for pool in others if not self.partition.has_pool(*pool.key))
+        return [view for view in views if view is not None]
 
     def _pool_keys(self, node: str) -> Iterable[str]:
         local: frozenset[str] = self.by_node.get(node, frozenset())
@@ -113,7 +126,13 @@ class Inventory:
         self._troubled: frozenset[str] = frozenset()
         self._classes: dict[str, DeviceClass] = {}
         self._version = 0
+        self._partition = WHOLE
         self._snapshot: DeviceSnapshot | None = None
+
+    def confine(self, partition: Partition) -> None:
+        """Leave the pools outside a partition out of what nodes see. For an empty inventory."""
+        self._partition = partition
+        self._changed()
 
     def upsert_slice(self, obj: Obj) -> None:
         """Take in a new or changed ResourceSlice."""
@@ -166,6 +185,7 @@ class Inventory:
                 self._tables,
                 self._version,
                 bool(self._mapping),
+                self._partition,
             )
         return self._snapshot
 
@@ -175,8 +195,9 @@ class Inventory:
         return found
 
     def pools_of(self, node: str) -> list[Pool]:
-        """The pools with slices that name a node."""
-        return [self._pools[name] for name in self._by_node.get(node) or ()]
+        """The pools of the partition with slices that name a node."""
+        pools = (self._pools[name] for name in self._by_node.get(node) or ())
+        return [pool for pool in pools if self._partition.has_pool(*pool.key)]
 
     def take_moved(self) -> set[str]:
         """The nodes named by slices of pools that changed since this was asked last."""

@@ -179,7 +179,7 @@ def _owner(slices: Sequence[Slice]) -> str | None:
 class Pool:
     """All slices of one pool in the cluster, in the order of their names."""
 
-    __slots__ = ("_owner", "_views", "_whole", "key", "slices", "tables")
+    __slots__ = ("_by_name", "_counters", "_owner", "_views", "_whole", "key", "slices", "tables")
 
     def __init__(self, key: PoolKey, slices: Sequence[Slice], tables: DeviceTables | None = None) -> None:
         self.key = key
@@ -188,6 +188,8 @@ class Pool:
         self._views: dict[tuple[bool, tuple[int, ...]], PoolView | None] = {}
         self._owner = _owner(self.slices)
         self._whole: PoolView | None = None  # what the node sees to which all slices are tied
+        self._by_name: dict[str, Device] | None = None
+        self._counters: dict[tuple[str, str], int] | None = None
 
     def view(self, node: NodeView, partitionable: bool) -> PoolView | None:
         """What the node sees of the pool; None when nothing of it concerns the node, or only outdated slices."""
@@ -197,6 +199,23 @@ class Pool:
             return self._whole
         seen = tuple(i for i, item in enumerate(self.slices) if relevant(item, node, partitionable))
         return self._view(seen, partitionable)
+
+    def device(self, name: str) -> Device | None:
+        """A device of the newest generation by name, whoever sees it."""
+        if self._by_name is None:
+            self._by_name = {device.name: device for item in self._newest() for device in item.devices}
+        return self._by_name.get(name)
+
+    def counter(self, counter_set: str, name: str) -> int | None:
+        """The value of a counter of the newest generation."""
+        if self._counters is None:
+            sets = [counter_set for item in self._newest() for counter_set in item.counter_sets]
+            self._counters = {(s.name, known): value for s in sets for known, value in s.counters}
+        return self._counters.get((counter_set, name))
+
+    def _newest(self) -> list[Slice]:
+        newest = max((item.generation for item in self.slices), default=0)
+        return [item for item in self.slices if item.generation == newest]
 
     def look_ahead(self) -> None:
         """Make what the node will see to which a pool of one slice is tied, while the slice is at hand."""

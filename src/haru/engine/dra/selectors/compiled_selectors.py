@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from haru.cel.device import DeviceSelector, DeviceView, compile_device_selector, device_value
 from haru.cel.errors import CompileError, EvaluationError
-from haru.engine.dra.model.decode import expressions
-from haru.engine.dra.model.model import Attribute, Features, Obj, Shape
+from haru.engine.dra.model.model import Attribute, Features, Shape
 from haru.engine.dra.pools.device_table import DeviceTable
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.columnar_selectors import Column, DeviceColumns, Part, parts_of
 from haru.engine.dra.selectors.selector_fields import Names, Spelled, names_read
 from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 
 Key = tuple[Attribute | str | None, ...]
@@ -315,6 +315,11 @@ def compiled_selector_of(selection: Selection, cache: DecisionCache) -> Compiled
     return cache.get_or_compute(
         "compiled selectors", selection, lambda: CompiledSelector(selection, cache), _MAX_COLUMNS
     )
+
+
+def expressions(selectors: Iterable[Mapping[str, Any]] | None) -> tuple[str | None, ...]:
+    """The CEL expressions of a list of selectors; None stands for a selector of another kind."""
+    return tuple((selector.get("cel") or {}).get("expression") for selector in selectors or ())
 
 
 def reader_of(expression: str | None, lists: bool, consumable: bool, cache: DecisionCache) -> Reader:

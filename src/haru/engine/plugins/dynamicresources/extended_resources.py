@@ -22,9 +22,9 @@ from haru.engine.dra.extended_resources import (
 )
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
         return {}
     classes = snapshot.objects("DeviceClass")
     found = {resource: backing_class(resource, snapshot.extended_resources, classes) for resource in asked}
-    return {resource: name for resource, name in found.items() if name}
+    return {resource: name for resource, name in found.items() if name and snapshot.partition.has_class(name)}
 
 
 def extended_resource_claim_use(snapshot: Snapshot, pod: PodInfo) -> ClaimUse | None:

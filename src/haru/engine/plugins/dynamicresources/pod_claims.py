@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.pod_info import PodClaim, PodInfo
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 
 MAX_RESERVED_FOR = 256
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from haru.engine.dra.node_mappings import counts_against_node
-from haru.engine.framework.interfaces import PASS
+from haru.engine.framework.interfaces import PASS, FilterFailure, refuse
 from haru.engine.framework.options import Options
-from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.dynamicresources.extended_resources import ExtendedResourceDemand, extended_resource_demand
 from haru.engine.plugins.dynamicresources.pod_claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
-from haru.engine.state.assumed_claims import allocation_of
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.decision import Reason
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.reserved_for import allocation_of
+from haru.kube.meta import Obj
 from haru.kube.selectors import node_selector_matches
 
 PLUGIN = "DynamicResources"
@@ -132,8 +132,9 @@ class _LastDemand:
         if counts_devices(snapshot, options):
             return False
         for use in demand.uses:
-            path = use.path
-            if snapshot.claims.get(path) is not use.claim or path in snapshot.in_flight or overlay.allocation(path):
+            if snapshot.claims.get(use.path) is not use.claim or overlay.allocation(use.path):
+                return False
+            if use.path in snapshot.claim_index.in_flight:
                 return False
         return not gates.extended_resources or extended_resource_demand(snapshot, pod) is None
 
@@ -193,10 +194,11 @@ def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
     data = {"claim": use.path}
-    if (use.path in overlay.snapshot.in_flight and not use.is_reserved) or _is_reassigned_later(overlay, use):
+    in_flight = use.path in overlay.snapshot.claim_index.in_flight and not use.is_reserved
+    if in_flight or _is_reassigned_later(overlay, use):
         return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
     if allocation is None:
-        return missing_class(overlay.snapshot, use)
+        return outside_class(overlay.snapshot, use) or missing_class(overlay.snapshot, use)
     if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
         message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
         return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
@@ -222,6 +224,19 @@ def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
             return Reason(
                 "DeviceClassMissing", message, {"claim": use.path, "request": name, "deviceClass": class_name}
             )
+    return None
+
+
+def outside_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
+    """Return the reason if a request names a DeviceClass outside the partition, be it as an alternative."""
+    if not snapshot.partition.device_classes:
+        return None
+    for name, exact in exact_requests(use.claim):
+        class_name = exact.get("deviceClassName") or ""
+        if not snapshot.partition.has_class(class_name):
+            message = f"request {name}: device class {class_name} is outside this scheduler's partition"
+            data = {"claim": use.path, "request": name, "deviceClass": class_name}
+            return Reason("OutsidePartition", message, {**data, "partition": str(snapshot.partition)})
     return None
 
 

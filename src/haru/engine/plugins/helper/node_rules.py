@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from haru.engine.state.decision import Obj
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import tolerates
+from haru.kube.meta import Obj, tolerates
 from haru.kube.selectors import node_selector_matches
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

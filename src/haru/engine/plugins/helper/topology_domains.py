@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from haru.engine.state.change_cursor import ChangeCursor, present_nodes
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay, present_nodes
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -12,14 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from haru.engine.framework.interfaces import PASS
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.framework.interfaces import PASS, FilterFailure, refuse
 from haru.engine.state.affinity_terms import AffinityTerm
-from haru.engine.state.change_cursor import ChangeCursor, present_nodes
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay, present_nodes
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 
 class PodsWithAffinity:

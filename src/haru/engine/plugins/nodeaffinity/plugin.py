@@ -13,21 +13,22 @@ from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import (
     PASS,
+    FilterFailure,
     FilterRequest,
     NodeFilter,
     NodeScorer,
     PreFilterResult,
     Scorer,
     normalised,
+    refuse,
 )
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.helper.node_rules import REQUIRED, matches_node_affinity
 from haru.engine.plugins.score_request import ScoreRequest
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.errors import invalid
+from haru.kube.meta import Obj
 from haru.kube.selectors import node_selector_matches, node_selector_term_matches
 
 

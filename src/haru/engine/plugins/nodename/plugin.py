@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.status import refuse
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, refuse
 from haru.engine.state.pod_info import PodInfo
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 

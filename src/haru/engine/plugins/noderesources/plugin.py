@@ -12,9 +12,17 @@ from typing import Any, NamedTuple, cast, get_args
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import MAX_SCORE, FilterRequest, NodeFilter, NodeScorer, Scorer, rounded
+from haru.engine.framework.interfaces import (
+    MAX_SCORE,
+    FilterFailure,
+    FilterRequest,
+    NodeFilter,
+    NodeScorer,
+    Scorer,
+    refuse,
+    rounded,
+)
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources, Profile, Strategy
-from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.score_request import ScoreRequest
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo

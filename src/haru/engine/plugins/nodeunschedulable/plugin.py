@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.status import refuse
-from haru.engine.state.decision import Obj
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, refuse
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import tolerates
+from haru.kube.meta import Obj, tolerates
 
 _UNSCHEDULABLE_TAINT: Obj = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 

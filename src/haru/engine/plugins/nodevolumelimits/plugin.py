@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj
 
 _MESSAGE = "node(s) exceed max volume count"
 

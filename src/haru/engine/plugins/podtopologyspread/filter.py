@@ -11,17 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.engine.framework.interfaces import PASS
+from haru.engine.framework.interfaces import PASS, FilterFailure, refuse
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.status import FilterFailure, refuse
 from haru.engine.plugins.helper.node_rules import matches_node_affinity, untolerated_taint
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.change_cursor import ChangeCursor, present_nodes
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay, present_nodes
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 from haru.kube.selectors import LabelSelector, Requirement, label_selector_from
 
 PLUGIN = "PodTopologySpread"

@@ -10,14 +10,21 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, NodeScorer, Scorer, normalised
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.framework.interfaces import (
+    PASS,
+    FilterFailure,
+    FilterRequest,
+    NodeFilter,
+    NodeScorer,
+    Scorer,
+    normalised,
+    refuse,
+)
 from haru.engine.plugins.helper.node_rules import untolerated_taint
 from haru.engine.plugins.score_request import ScoreRequest
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import tolerates, toleration_matches
+from haru.kube.meta import Obj, tolerates, toleration_matches
 from haru.kube.names import parse_time
 
 

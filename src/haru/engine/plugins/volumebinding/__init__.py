@@ -1,4 +1,5 @@
-"""VolumeBinding: refuse pods and nodes by bound volumes. Extension points: PreFilter, Filter.
+"""VolumeBinding: refuse pods and nodes by volumes, and choose volumes. Extension points: PreFilter, Filter, Reserve.
 
-Arguments (VolumeBindingArgs): `bindTimeoutSeconds` is checked and changes nothing: volumes are not bound late.
+Its PreBind is in haru.scheduler.binding. Score: off as in 1.36 (StorageCapacityScoring is alpha).
+Arguments (VolumeBindingArgs): `bindTimeoutSeconds`.
 """

@@ -1,28 +1,25 @@
-"""Refuse pods with unbound volume claims, and nodes that cannot reach the bound volumes.
+"""Refuse pods with unbound volume claims, and nodes that the pods' volumes cannot serve.
 
-Volumes are not bound late (WaitForFirstConsumer): a pod that needs it is refused with a message that says so, rather
-than placed where its volume may never come.
 Source: kube-scheduler's VolumeBinding plugin and the validation of its arguments, as behaviour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter, PreFilterResult
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, PreFilterResult, refuse
 from haru.engine.framework.profile import Profile
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.plugins.volumebinding.late_binding import PLUGIN
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Obj
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.errors import invalid
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 from haru.kube.selectors import node_selector_matches
-
-_PLUGIN = "VolumeBinding"
+from haru.kube.volume_binding import class_of, is_fully_bound, waits_for_consumer
 
 
 def volume_rejection(snapshot: Snapshot, pod: PodInfo) -> FilterFailure | None:
@@ -31,7 +28,21 @@ def volume_rejection(snapshot: Snapshot, pod: PodInfo) -> FilterFailure | None:
         failure = _claim_rejection(snapshot, pod, name)
         if failure is not None:
             return failure
+    claims, classes = snapshot.objects("PersistentVolumeClaim"), snapshot.objects("StorageClass")
+    for name in pod.volume_claims:
+        path = f"{pod.key.namespace}/{name}"
+        claim = claims[path]
+        late = waits_for_consumer(classes.get(class_of(claim))) and not (claim.get("spec") or {}).get("volumeName")
+        if not late and not _is_bound(snapshot, claim):
+            data = {"persistentVolumeClaim": path}
+            return refuse(PLUGIN, "VolumeUnbound", "pod has unbound immediate PersistentVolumeClaims", data)
     return None
+
+
+def _is_bound(snapshot: Snapshot, claim: Obj) -> bool:
+    """Whether a claim is bound, to a volume that no other claim has."""
+    volume = snapshot.objects("PersistentVolume").get((claim.get("spec") or {}).get("volumeName") or "")
+    return is_fully_bound(claim) and not _is_anothers(volume, claim)
 
 
 def _claim_rejection(snapshot: Snapshot, pod: PodInfo, name: str) -> FilterFailure | None:
@@ -42,19 +53,16 @@ def _claim_rejection(snapshot: Snapshot, pod: PodInfo, name: str) -> FilterFailu
     if claim is None:
         waited = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
         message = waited if generated else f'persistentvolumeclaim "{name}" not found'
-        return refuse(_PLUGIN, "VolumeMissing", message, data)
-    spec = claim.get("spec") or {}
-    volume_name = spec.get("volumeName")
+        return refuse(PLUGIN, "VolumeMissing", message, data)
     if (claim.get("status") or {}).get("phase") == "Lost":
-        message = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name or ""}"'
-        return refuse(_PLUGIN, "VolumeMissing", message, data)
+        volume_name = (claim.get("spec") or {}).get("volumeName") or ""
+        message = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
+        return refuse(PLUGIN, "VolumeMissing", message, data)
     if claim["metadata"].get("deletionTimestamp"):
-        return refuse(_PLUGIN, "VolumeMissing", f'persistentvolumeclaim "{name}" is being deleted', data)
+        return refuse(PLUGIN, "VolumeMissing", f'persistentvolumeclaim "{name}" is being deleted', data)
     if generated and (controller_of(claim) or {}).get("uid") != pod.key.uid:
         message = f"PVC {path} was not created for pod {pod.key.path} (pod is not owner)"
-        return refuse(_PLUGIN, "VolumeMissing", message, data)
-    if not volume_name or _is_anothers(snapshot.objects("PersistentVolume").get(volume_name), claim):
-        return _unbound(snapshot, spec, data)
+        return refuse(PLUGIN, "VolumeMissing", message, data)
     return None
 
 
@@ -68,15 +76,6 @@ def _is_anothers(volume: Obj | None, claim: Obj) -> bool:
     return not same or bool(owner.get("uid") and meta.get("uid") and owner["uid"] != meta["uid"])
 
 
-def _unbound(snapshot: Snapshot, spec: Obj, data: Obj) -> FilterFailure:
-    storage_class = snapshot.objects("StorageClass").get(spec.get("storageClassName") or "") or {}
-    if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not spec.get("volumeName"):
-        claim = data["persistentVolumeClaim"]
-        message = f'persistentvolumeclaim "{claim}" must be bound before the pod is scheduled: late binding is not done'
-        return refuse(_PLUGIN, "VolumeUnbound", message, data)
-    return refuse(_PLUGIN, "VolumeUnbound", "pod has unbound immediate PersistentVolumeClaims", data)
-
-
 def bound_volumes(snapshot: Snapshot, pod: PodInfo) -> list[tuple[str, Obj | None]]:
     """The names of the volumes that the pod's claims are bound to, and the volumes."""
     claims, volumes = snapshot.objects("PersistentVolumeClaim"), snapshot.objects("PersistentVolume")
@@ -85,6 +84,23 @@ def bound_volumes(snapshot: Snapshot, pod: PodInfo) -> list[tuple[str, Obj | Non
         for name in pod.volume_claims
     ]
     return [(name, volumes.get(name)) for name in names if name]
+
+
+def volume_filter(request: FilterRequest) -> NodeFilter | None:
+    """Refuse nodes that the pod's bound volumes cannot be reached from, or that have no volumes for its other claims.
+
+    As in kube-scheduler a node may be refused for several of these reasons at once.
+    """
+    affinity, late = volume_affinity(request.snapshot, request.pod), request.late_binding
+    if affinity is None or late is None:
+        return affinity or late
+
+    def check(node: NodeInfo) -> Sequence[FilterFailure]:
+        bound, unbound = affinity(node), late(node)
+        missing = bound and bound[0].reason.type == "VolumeMissing"
+        return (*unbound, *bound) if missing else (*bound, *unbound)
+
+    return check
 
 
 def volume_affinity(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
@@ -98,36 +114,36 @@ def volume_affinity(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
         for name, volume in bound:
             data = {"persistentVolume": name}
             if volume is None:
-                return (refuse(_PLUGIN, "VolumeMissing", gone, data),)
+                return (refuse(PLUGIN, "VolumeMissing", gone, data),)
             required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
             if required is not None and not node_selector_matches(required, node.name, node.labels):
                 message = "node(s) didn't match PersistentVolume's node affinity"
-                return (refuse(_PLUGIN, "VolumeNodeAffinity", message, data),)
+                return (refuse(PLUGIN, "VolumeNodeAffinity", message, data),)
         return PASS
 
     return check
 
 
 class VolumeBinding:
-    """Refuse pods with unbound claims, and nodes that bound volumes cannot be reached from."""
+    """Refuse pods with unbound claims, and nodes that cannot serve their volumes."""
 
     name = "VolumeBinding"
-    events = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABEL, ClusterEvent.VOLUME})
+    events = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABEL, ClusterEvent.VOLUME, ClusterEvent.STORAGE})
     general = False
 
     def pre_filter(self, request: FilterRequest) -> PreFilterResult:
-        """Reject a pod whose claims are missing or not bound."""
+        """Reject a pod whose claims are missing, or not bound though nothing is to be waited for."""
         return PreFilterResult(volume_rejection(request.snapshot, request.pod))
 
     def filters(self, request: FilterRequest) -> Sequence[NodeFilter | None]:
-        """Make the filter for the node affinity of the volumes."""
-        return (volume_affinity(request.snapshot, request.pod),)
+        """Make the filter for the pod's volumes."""
+        return (volume_filter(request) if request.pod.volume_claims else None,)
 
     def read_arguments(self, arguments: Arguments, profile: Profile) -> Profile:
-        """Check the timeout and change nothing: volumes are not bound late."""
+        """Return the profile with the time that the binding of volumes may take."""
         seconds = arguments.integer("bindTimeoutSeconds", 600)
         if seconds is not None and seconds < 0:
             why = "invalid BindTimeoutSeconds, should not be a negative value"
             arguments.findings.append(invalid(arguments.at("bindTimeoutSeconds"), seconds, why))
         arguments.refuse("shape", "needs the feature gate StorageCapacityScoring, which is not there")
-        return profile
+        return replace(profile, bind_timeout=600 if seconds is None else seconds)

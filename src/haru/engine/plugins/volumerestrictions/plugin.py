@@ -9,17 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
-from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.change_cursor import ChangeCursor, present_nodes
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay, present_nodes
 from haru.engine.state.pod_info import PodInfo
 
 _PLUGIN = "VolumeRestrictions"
 _SINGLE = "ReadWriteOncePod"
-_IN_USE = f"node has pod using PersistentVolumeClaim with the same name and {_SINGLE} access mode"
+_IN_USE = f"node(s) unavailable due to PersistentVolumeClaim with {_SINGLE} access mode already in-use by another pod"
 
 
 def sole_claims(snapshot: Snapshot, pod: PodInfo) -> tuple[str, ...]:

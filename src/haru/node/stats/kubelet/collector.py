@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from haru.clock import utc_now
+from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.strategy import qos_class
 from haru.node.cgroups.host import Hierarchies
@@ -27,7 +28,6 @@ from haru.node.stats.kubelet.runtime_stats import ContainerUse
 from haru.node.stats.kubelet.snapshot import ContainerFigures, FileSystem, PodFigures, Reading, Snapshot
 from haru.node.stats.kubelet.summary import summary
 
-Obj = dict[str, Any]
 HOUSEKEEPING_SECONDS = 10.0
 _MEMBERS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _log = logging.getLogger("haru.node")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.node.stats.kubelet.snapshot import ContainerFigures, FileSystem, Interface, PodFigures, Reading, Snapshot
 from haru.node.stats.psi import PsiStats
-
-Obj = dict[str, Any]
 
 
 def summary(snapshot: Snapshot, only_cpu_and_memory: bool = False) -> Obj:

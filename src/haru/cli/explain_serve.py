@@ -1,0 +1,161 @@
+"""The resident answer, `explain.haru.dev/v1alpha1`: served by `haru explain serve`, asked by `haru explain`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.cli.connection import connect
+from haru.cli.main import UsageError
+from haru.event_loop import cancelled, stop_event
+from haru.garbage import postpone_collection, resume_collection
+
+if TYPE_CHECKING:
+    from haru.explain.entry import SubjectKind
+    from haru.explain.results import Explanation
+    from haru.explain_server import Limits
+    from haru.secure_serving.options import ServingOptions
+
+PORT = 8443
+_MODULES = ("aiohttp", "haru.explain_server.server", "uvicorn.protocols.http.httptools_impl")
+
+
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru explain serve`."""
+    group = parser.add_argument_group(
+        "haru explain serve",
+        "Answers tenants over HTTPS, behind the API server's aggregation layer (explain.haru.dev/v1alpha1).",
+    )
+    group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument("--secure-port", type=_port, metavar="PORT", default=PORT, help=f"port (default {PORT})")
+    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
+    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
+    group.add_argument(
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of a self-signed certificate, made if there is none (default: in memory)",
+    )
+    group.add_argument(
+        "--service",
+        metavar="NAMESPACE/NAME[:PORT]",
+        default="haru-system/haru-explain",
+        help="Service that leads here, for which a self-signed certificate is made (default haru-system/haru-explain)",
+    )
+    group.add_argument(
+        "--register",
+        action="store_true",
+        help="write the APIService for that Service, with the serving certificate in its caBundle",
+    )
+    group.add_argument(
+        "--max-waiting",
+        type=int,
+        metavar="NUMBER",
+        default=32,
+        help="questions that wait at once; further ones get 429 (default 32, a quarter of them per user)",
+    )
+    group.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
+    group.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def resident_answer(options: argparse.Namespace, kind: SubjectKind, name: str) -> Explanation | None:
+    """What the cluster's resident answer says; None where the cluster has to be read. `-v` says on stderr which."""
+
+    async def ask() -> tuple[Explanation | None, str]:
+        from haru.api import explain_client
+
+        async with connect(options, "haru-explain") as client:
+            namespace = options.namespace or client.namespace
+            return await explain_client.resident_answer(client, f"{kind}s", name, namespace, remedies=options.remedies)
+
+    told, source = asyncio.run(ask())
+    if options.verbose:
+        print(f"answered by {source}" if told is not None else f"the cluster is read: {source}", file=sys.stderr)
+    return told
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves until it is stopped."""
+    from haru.cli.logs import configure_logging
+
+    configure_logging(options.verbose + 1, options.log_format)
+    serving, service, limits = _options(options)
+    for module in _MODULES:
+        importlib.import_module(module)
+    postpone_collection()
+    return asyncio.run(_serve(options, serving, service, limits))
+
+
+def _options(options: argparse.Namespace) -> tuple[ServingOptions, tuple[str, str, int], Limits]:
+    """What the flags say, checked. Raises UsageError."""
+    from haru.explain_server import Limits
+    from haru.secure_serving.options import ServingOptions
+
+    namespace, slash, rest = options.service.partition("/")
+    name, colon, port = rest.partition(":")
+    if not (namespace and slash and name) or (colon and not port.isdigit()):
+        raise UsageError(f'--service: Invalid value: "{options.service}": write NAMESPACE/NAME or NAMESPACE/NAME:PORT')
+    if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for flag, file in (("cert", options.tls_cert_file), ("private-key", options.tls_private_key_file)):
+        if file is not None and not file.is_file():
+            raise UsageError(f'--tls-{flag}-file: Invalid value: "{file}": there is no such file')
+    if options.max_waiting < 1:
+        raise UsageError(f'--max-waiting: Invalid value: "{options.max_waiting}": write a number, at least 1')
+    serving = ServingOptions(
+        address=options.bind_address,
+        port=options.secure_port,
+        cert_file=options.tls_cert_file,
+        key_file=options.tls_private_key_file,
+        cert_dir=options.cert_dir,
+        names=(f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"),
+    )
+    limits = Limits(waiting=options.max_waiting, waiting_per_user=max(1, options.max_waiting // 4))
+    return serving, (namespace, name, int(port or 443)), limits
+
+
+async def _serve(
+    options: argparse.Namespace, serving: ServingOptions, service: tuple[str, str, int], limits: Limits
+) -> int:
+    from haru.api.files import gates_beside
+    from haru.explain_server import ExplainServer
+
+    stop = stop_event()
+    async with connect(options, "haru-explain-server") as client:
+        server = ExplainServer(
+            client,
+            serving,
+            limits,
+            service=service if options.register else None,
+            gates=lambda known: gates_beside(known.version),
+        )
+        try:
+            await server.start()
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the port is not served: {error}") from error
+        try:
+            print(f"haru explain serves explain.haru.dev on port {server.port}", flush=True)
+            await _first_of(server.synced.wait(), stop.wait())
+            resume_collection()
+            await stop.wait()
+        finally:
+            await server.stop()
+    return 0
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them returns; for ten minutes at most."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    await asyncio.wait(tasks, timeout=600, return_when=asyncio.FIRST_COMPLETED)
+    await cancelled(*tasks)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
+    return int(text)

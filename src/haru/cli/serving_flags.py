@@ -1,0 +1,124 @@
+"""Define the flags of the HTTPS port of `haru scheduler` and `haru controllers`, named as kube-scheduler's.
+
+Without any of them health and metrics are plain HTTP on loopback, at --health-port.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.secure_serving.options import ServingOptions
+
+_DURATIONS = (
+    "authentication_token_webhook_cache_ttl",
+    "authorization_webhook_cache_authorized_ttl",
+    "authorization_webhook_cache_unauthorized_ttl",
+)
+_FLAGS = (
+    *("bind_address", "secure_port", "tls_cert_file", "tls_private_key_file", "cert_dir", "client_ca_file"),
+    *("authentication_kubeconfig", "authentication_skip_lookup", "authentication_tolerate_lookup_failure"),
+    *("authorization_kubeconfig", "authorization_always_allow_paths"),
+    *_DURATIONS,
+)
+
+
+def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
+    """The flags; `port` is the default of --secure-port."""
+    group = parser.add_argument_group(
+        "health and metrics over HTTPS",
+        f"Any of these flags serves them on --bind-address at --secure-port {port}, for those whom the API server "
+        "authenticates and authorizes.",
+    )
+    group.add_argument("--bind-address", metavar="IP", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument("--secure-port", type=_port, metavar="PORT", help=f"port (default {port}; 0: no HTTPS)")
+    files = {
+        "--tls-cert-file": "serving certificate",
+        "--tls-private-key-file": "private key of that certificate",
+        "--client-ca-file": "CA of client certificates (default: of kube-system/extension-apiserver-authentication)",
+        "--authentication-kubeconfig": "kubeconfig for TokenReviews (default: that of --kubeconfig)",
+        "--authorization-kubeconfig": "kubeconfig for SubjectAccessReviews (default: that of --kubeconfig)",
+    }
+    for flag, text in files.items():
+        group.add_argument(flag, type=Path, metavar="FILE", help=text)
+    group.add_argument(
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of a self-signed certificate, made if there is none (default: in memory)",
+    )
+    _add_switch(group, "--authentication-skip-lookup", "do not read that ConfigMap (default false)")
+    _add_switch(
+        group,
+        "--authentication-tolerate-lookup-failure",
+        "start without that ConfigMap if it is not readable (default true)",
+    )
+    group.add_argument(
+        "--authorization-always-allow-paths",
+        metavar="PATH,…",
+        help="paths for everybody (default /healthz,/readyz,/livez; PREFIX* is allowed)",
+    )
+    texts = ("TokenReviews", 'an "allowed" answer', 'a "denied" answer')
+    for name, text in zip(_DURATIONS, texts, strict=True):
+        flag = f"--{name.replace('_', '-')}"
+        group.add_argument(flag, metavar="DURATION", help=f"how long {text} is cached (default 10s)")
+
+
+def _add_switch(group: Any, flag: str, text: str) -> None:
+    group.add_argument(flag, nargs="?", const="true", choices=("true", "false"), help=text)
+
+
+def serving_options(flags: argparse.Namespace, port: int) -> ServingOptions | None:
+    """The flags, checked; None where no HTTPS is wanted. Raises UsageError."""
+    given = [name for name in _FLAGS if getattr(flags, name) is not None]
+    if not given or flags.secure_port == 0:
+        return None
+    from haru.secure_serving.authorization import ALWAYS_ALLOWED_PATHS
+    from haru.secure_serving.options import ServingOptions
+
+    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for name in ("tls_cert_file", "tls_private_key_file", "client_ca_file"):
+        file = getattr(flags, name)
+        if file is not None and not file.is_file():
+            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
+    paths = flags.authorization_always_allow_paths
+    token, allowed, denied = (_seconds(flags, name) for name in _DURATIONS)
+    return ServingOptions(
+        address=flags.bind_address or "0.0.0.0",
+        port=flags.secure_port or port,
+        cert_file=flags.tls_cert_file,
+        key_file=flags.tls_private_key_file,
+        cert_dir=flags.cert_dir,
+        client_ca_file=flags.client_ca_file,
+        skip_lookup=flags.authentication_skip_lookup == "true",
+        tolerate_lookup_failure=flags.authentication_tolerate_lookup_failure != "false",
+        token_seconds=token,
+        allowed_seconds=allowed,
+        denied_seconds=denied,
+        always_allowed=ALWAYS_ALLOWED_PATHS if paths is None else [path for path in paths.split(",") if path],
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
+    return int(text)
+
+
+def _seconds(flags: argparse.Namespace, name: str) -> float:
+    from haru.cel.errors import EvaluationError
+    from haru.cel.libraries import parse_duration
+
+    text = getattr(flags, name) or "10s"
+    try:
+        seconds = parse_duration(text).ns / 1e9
+    except EvaluationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{text}": write a duration such as 10s')
+    return seconds

@@ -1,0 +1,1 @@
+"""Confine a scheduler to its partition of the cluster."""

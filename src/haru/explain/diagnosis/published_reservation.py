@@ -1,0 +1,28 @@
+"""The backfill reservation of the head of the queue, as its published condition lets it be found again."""
+
+from __future__ import annotations
+
+from haru.engine import Options, Snapshot, reserve_earliest_start
+from haru.engine.backfill import BackfillReservation, is_reserved
+from haru.engine.state import GroupKey, namespaced_name
+from haru.kube.meta import Obj
+
+
+def published_reservation(snapshot: Snapshot, options: Options) -> tuple[Obj, BackfillReservation] | None:
+    """The pod or PodGroup that places are kept for, and these places; None if there is no such work."""
+    holder = next((obj for obj in _objects(snapshot) if is_reserved(obj)), None)
+    if holder is None:
+        return None
+    found = _reservation(snapshot, holder, options)
+    return None if found is None else (holder, found)
+
+
+def _objects(snapshot: Snapshot) -> list[Obj]:
+    return [*snapshot.pod_groups.values(), *(p.obj for p in snapshot.pods.values() if not (p.node or p.terminal))]
+
+
+def _reservation(snapshot: Snapshot, holder: Obj, options: Options) -> BackfillReservation | None:
+    if holder["kind"] == "Pod":
+        return reserve_earliest_start(snapshot, [holder], group=None, options=options)
+    paths = sorted(snapshot.group_state(GroupKey(*namespaced_name(holder).split("/", 1))).unscheduled)
+    return reserve_earliest_start(snapshot, [snapshot.pods[path].obj for path in paths], group=holder, options=options)

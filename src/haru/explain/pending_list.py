@@ -1,0 +1,46 @@
+"""Everything that waits, as Python programs and `haru explain --all` get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from haru.explain.pending_rows import PendingRow
+from haru.explain.render.pending_table import Table, aligned, pending_html, pending_json, pending_table, total_text
+from haru.kube.meta import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class PendingList:
+    """Rows of waiting work, those first whose first remedy lets most of it start. `where` says what was looked at."""
+
+    rows: tuple[PendingRow, ...]
+    where: str
+    now: str = ""
+
+    @property
+    def total(self) -> str:
+        """How much waits, in one sentence."""
+        return total_text(self.rows, self.where)
+
+    def table(self, *, wide: bool = False) -> Table:
+        """The columns and their rows; with the namespace where there is more than one."""
+        namespaces = len({row.namespace for row in self.rows}) > 1
+        return pending_table(self.rows, self.now, wide=wide, namespaces=namespaces)
+
+    def text(self, *, wide: bool = False) -> str:
+        """The table and the sentence below it."""
+        return "\n".join([aligned(self.table(wide=wide)), self.total] if self.rows else [self.total])
+
+    def as_dict(self) -> Obj:
+        """The ExplanationList object of haru.dev/v1alpha1."""
+        return pending_json(self.rows, self.now)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def html(self) -> str:
+        """The table as HTML."""
+        return pending_html(self.rows, self.where, self.now)
+
+    def _repr_html_(self) -> str:
+        return self.html()

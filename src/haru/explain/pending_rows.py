@@ -1,0 +1,265 @@
+"""Everything that waits, or all that waits of one workload, as rows: equal units are explained once.
+
+Units (gangs, or pods that are placed each for itself) are equal if they have the same pods, claims, priority, scheduler
+and hold; they are one row, of one workload or of several. The order is by what would free most: how many of the waiting
+pods start once a row's first remedy is carried out, those of other rows with the same remedy included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from haru.engine import Options, Overlay, Reason, Snapshot
+from haru.engine.plugins import device_demand_of
+from haru.engine.state import PodInfo, namespaced_name, workload_of
+from haru.explain import hypothesis
+from haru.explain.diagnosis.quotas import MAKERS, lacking
+from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
+from haru.explain.entry import SubjectKind, explain
+from haru.explain.explanation import Remedy
+from haru.explain.results import Explanation
+from haru.explain.stories.waiters import Waiter, waiters
+from haru.gangs import title_of
+from haru.kube.meta import Obj, controller_of, get_condition
+
+MOST_WITH_REMEDIES = 24
+"""So many different answers come with remedies, which take most of the time; those of most pods."""
+_MOST_TRIED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRow:
+    """Work that waits for one reason: `pods` of the workload `what` (`job/train`) and of `others` that are equal to it.
+
+    They are placed in so many `units`, each for itself. `names` are the first of the pods, `since` when the first was
+    made (RFC 3339). `starts` is how many of the pods start once the first remedy is carried out, `unblocks` the same
+    for all rows with that remedy. The explanation is that of the first unit.
+    """
+
+    what: str
+    namespace: str
+    pods: int
+    units: int
+    others: int
+    names: tuple[str, ...]
+    since: str
+    explanation: Explanation
+    starts: int = 0
+    unblocks: int = 0
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """The first remedy."""
+        return next(iter(self.explanation.remedies), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to list: the pods, and the workloads (kind and object) whose pods do not exist."""
+
+    pods: Callable[[PodInfo], bool] = lambda pod: True
+    makers: Callable[[str, Obj], bool] = lambda kind, obj: True
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """How all of them are asked about."""
+
+    now: str
+    options: Options
+    unread: Sequence[str]
+    gates: Mapping[str, bool] | None
+
+    def explain(self, snapshot: Snapshot, kind: SubjectKind, obj: Obj, *, remedies: bool) -> Explanation:
+        """What is said of one object."""
+        return explain(
+            snapshot,
+            kind,
+            obj,
+            now=self.now,
+            options=self.options,
+            remedies=remedies,
+            unread=self.unread,
+            gates=self.gates,
+        )
+
+
+def pending_rows(
+    snapshot: Snapshot,
+    choice: Choice,
+    now: str = "",
+    *,
+    remedies: bool = True,
+    unread: Sequence[str] = (),
+    gates: Mapping[str, bool] | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> tuple[PendingRow, ...]:
+    """Explain all that waits and is chosen; `progress` is told how many of the different units are done."""
+    options = hypothetical_options()
+    classes: dict[object, list[Waiter]] = {}
+    by_labels = any(pod.terms for pod in snapshot.pods.values())
+    for unit in waiters(snapshot):
+        if any(map(choice.pods, unit.pods)):
+            classes.setdefault(_class_of(snapshot, unit, options, by_labels=by_labels), []).append(unit)
+    makers = list(_makers_without_pods(snapshot, choice))
+    ordered = sorted(classes.values(), key=lambda units: -sum(len(unit.pods) for unit in units))
+    question = _Question(now, options, unread, gates)
+    total = len(ordered) + len(makers)
+    rows: list[PendingRow] = []
+    for number, units in enumerate(ordered):
+        progress(number, total)
+        rows.append(_row_of(snapshot, units, question, remedies=remedies and number < MOST_WITH_REMEDIES))
+    for number, (kind, maker, missing) in enumerate(makers, len(ordered)):
+        progress(number, total)
+        rows.append(_maker_row(snapshot, kind, maker, missing, question, remedies=remedies))
+    return _sorted(rows)
+
+
+def _class_of(snapshot: Snapshot, unit: Waiter, options: Options, *, by_labels: bool) -> object:
+    """A key that equal units share; `by_labels`: some pod of the cluster looks at the labels of others."""
+    group = unit.work.pod_group(snapshot)
+    members = Counter(_pod_class(snapshot, pod, group, options, by_labels=by_labels) for pod in unit.pods)
+    spec = {key: value for key, value in ((group or {}).get("spec") or {}).items() if key != "podGroupTemplateRef"}
+    return unit.work.group is not None, json.dumps(spec, sort_keys=True), frozenset(members.items())
+
+
+def _pod_class(snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Options, *, by_labels: bool) -> object:
+    demand = device_demand_of(Overlay(snapshot), pod, group, options)
+    claims: object = demand.message if isinstance(demand, Reason) else demand.shape
+    labels = frozenset(pod.labels.items()) if by_labels or pod.spec.get("topologySpreadConstraints") else None
+    owner = (controller_of(pod.obj) or {}).get("uid") if pod.gated else None
+    told = (get_condition(pod.obj, "PodScheduled") or {}).get("reason")
+    gates = json.dumps(pod.spec.get("schedulingGates"))
+    nominated = pod.status.get("nominatedNodeName")
+    return pod.shape, claims, labels, pod.priority, pod.scheduler_name, gates, owner, told, nominated
+
+
+def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, remedies: bool) -> PendingRow:
+    """Equal units as one row, with the answer to the most urgent of them."""
+    first = units[0]
+    group = first.work.pod_group(snapshot)
+    kind: SubjectKind = "podgroup" if group is not None else "pod"
+    told = asked.explain(snapshot, kind, group if group is not None else first.pods[0].obj, remedies=remedies)
+    works = list(dict.fromkeys(map(_workload, units)))
+    pods = [pod for unit in units for pod in unit.pods]
+    names = tuple(sorted(pod.key.name for pod in pods)[:3])
+    starts = _starts(_after_first_remedy(snapshot, told), told, units, asked.options)
+    return PendingRow(
+        works[0],
+        pods[0].key.namespace,
+        len(pods),
+        len(units),
+        len(works) - 1,
+        names,
+        _since(pods),
+        told,
+        starts,
+    )
+
+
+def _workload(unit: Waiter) -> str:
+    """What its author calls the work: the controller of its pods, the gang, or the pod."""
+    found = workload_of(unit.pods[0])
+    group = unit.work.group
+    if group is None or not found.startswith(("podgroup/", "pod/")):
+        return found
+    kind, name = title_of(group.name)
+    return f"{kind.lower()}/{name}"
+
+
+def _since(pods: Iterable[PodInfo]) -> str:
+    return min((str(pod.obj["metadata"].get("creationTimestamp") or "") for pod in pods), default="")
+
+
+def _makers_without_pods(snapshot: Snapshot, choice: Choice) -> Iterator[tuple[str, Obj, int]]:
+    """Workloads that lack pods, because they are refused or not made yet; how many."""
+    owners = (controller_of(pod.obj) for pod in snapshot.pods.values() if not (pod.terminal or pod.deleting))
+    living = Counter(str(owner["uid"]) for owner in owners if owner is not None)
+    for kind in MAKERS:
+        for obj in snapshot.objects(kind).values():
+            maker = {**obj, "kind": kind}
+            if choice.makers(kind, maker):
+                missing = lacking(snapshot, maker, living[str(maker["metadata"].get("uid"))])
+                if missing or (kind == "Job" and _is_suspended(maker)):
+                    yield kind, maker, missing
+
+
+def _is_suspended(job: Obj) -> bool:
+    ended = any((get_condition(job, name) or {}).get("status") == "True" for name in ("Complete", "Failed"))
+    return bool((job.get("spec") or {}).get("suspend")) and not ended
+
+
+_MAKER_KINDS: dict[str, SubjectKind] = {"Job": "job", "ReplicaSet": "replicaset", "StatefulSet": "statefulset"}
+
+
+def _maker_row(
+    snapshot: Snapshot, kind: str, maker: Obj, missing: int, asked: _Question, *, remedies: bool
+) -> PendingRow:
+    told = asked.explain(snapshot, _MAKER_KINDS[kind], maker, remedies=remedies)
+    namespace, _, name = namespaced_name(maker).partition("/")
+    owner = controller_of(maker)
+    what = f"{owner['kind'].lower()}/{owner['name']}" if owner is not None else f"{kind.lower()}/{name}"
+    since = str(maker["metadata"].get("creationTimestamp") or "")
+    first = next(iter(told.remedies), None)
+    pods = missing or int(maker["spec"].get("parallelism") or 1)
+    starts = pods if first and first.confirmed else 0
+    return PendingRow(what, namespace, pods, 1, 0, (), since, told, starts)
+
+
+def _after_first_remedy(snapshot: Snapshot, told: Explanation) -> Snapshot | None:
+    """The cluster with the first remedy, where that is pods that end or nodes that change; None where it is not."""
+    first = next(iter(told.remedies), None)
+    if first is None or not first.confirmed or not first.changes:
+        return None
+    after = snapshot
+    for change in first.changes:
+        target = change.get("target") or change["object"]
+        if change["action"] == "delete" and target["kind"] == "Pod":
+            after = hypothesis.without_pods(after, [namespaced_name(target)])
+        elif change["action"] == "patch" and target["kind"] == "Node":
+            after = hypothesis.with_nodes(after, partial(_changed_node, change["patch"]), [target["metadata"]["name"]])
+        else:
+            return None
+    return after
+
+
+def _changed_node(patch: Obj, node: Obj) -> Obj:
+    """A patched node, without the taint that its controller takes away with the cordon."""
+    found = _patched(node, patch)
+    return found if (found.get("spec") or {}).get("unschedulable") else hypothesis.uncordoned(found)
+
+
+def _patched(obj: Obj, patch: Obj) -> Obj:
+    """A merge patch (RFC 7386)."""
+    found = dict(obj)
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _patched(found.get(key) or {}, value) if isinstance(value, dict) else value
+    return found
+
+
+def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], options: Options) -> int:
+    """How many pods of equal units start with the first remedy: at least one unit, if it is confirmed."""
+    first = next(iter(told.remedies), None)
+    if first is None or not first.confirmed:
+        return 0
+    if after is None or len(units) == 1 or units[0].work.group is not None:
+        return len(units[0].pods)
+    paths = tuple(path for unit in units[:_MOST_TRIED] for path in unit.work.paths)
+    decision = WorkloadUnit(paths).decide(after, options)
+    return max(1, sum(member.node is not None for member in decision.placed))
+
+
+def _sorted(rows: Sequence[PendingRow]) -> tuple[PendingRow, ...]:
+    totals: Counter[str] = Counter()
+    for row in rows:
+        if row.remedy is not None:
+            totals[row.remedy.summary] += row.starts
+    told = [replace(row, unblocks=totals[row.remedy.summary] if row.remedy is not None else 0) for row in rows]
+    return tuple(sorted(told, key=lambda row: (-row.unblocks, -row.pods, row.since, row.namespace, row.what)))

@@ -1,0 +1,113 @@
+"""Rows of waiting work as a table, JSON and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.explain.pending_rows import PendingRow
+from haru.explain.render.json import to_json
+from haru.explain.render.short import holding_stage, holding_text, remedy_text, shortage
+from haru.explain.render.wording import counted
+from haru.kube.meta import Obj
+from haru.kube.names import parse_time
+from haru.kube.printers import human_duration
+from haru.markup import Html, section, table
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The names of the columns, and the rows."""
+
+
+def pending_table(rows: Sequence[PendingRow], now: str, *, wide: bool = False, namespaces: bool = False) -> Table:
+    """The columns of `haru explain --all`, with `wide` all of them."""
+    head: tuple[str, ...] = ("NAMESPACE",) if namespaces else ()
+    head += ("WHAT", "PODS", "SINCE", "VERDICT", "SHORT BY")
+    head += ("HELD BY", "BECAUSE", "STARTS", "FIRST REMEDY") if wide else ("FIRST REMEDY",)
+    return head, [_cells(row, now, wide=wide, namespaces=namespaces) for row in rows]
+
+
+def _cells(row: PendingRow, now: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    stage = holding_stage(row.explanation)
+    first = row.remedy
+    cells: tuple[str, ...] = (row.namespace,) if namespaces else ()
+    cells += (what_text(row), str(row.pods), _age(row.since, now), row.explanation.verdict, short_by(row))
+    if wide:
+        holders = holding_text(stage) if stage is not None else ""
+        cells += (holders, row.explanation.summary, f"{row.starts}/{row.pods}")
+        return (*cells, remedy_text(first) if first is not None else "")
+    doubt = "" if first is None or first.confirmed else " (not confirmed)"
+    return (*cells, f"{first.summary}{doubt}" if first is not None else row.explanation.summary)
+
+
+def what_text(row: PendingRow) -> str:
+    """`job/train and 2 more`."""
+    return f"{row.what} and {row.others} more" if row.others else row.what
+
+
+def short_by(row: PendingRow) -> str:
+    """What is missing, of each unit where several wait, each for itself."""
+    missing = shortage(row.explanation)
+    if missing is None:
+        return ""
+    return f"{missing.text} each" if row.units > 1 else missing.text
+
+
+def _age(since: str, now: str) -> str:
+    """How long ago it was, as kubectl says it."""
+    if not since or not now:
+        return "<unknown>"
+    return human_duration(max(0.0, (parse_time(now) - parse_time(since)).total_seconds()))
+
+
+def aligned(found: Table) -> str:
+    """A table as kubectl prints it: columns of equal width, three spaces apart; `-` stands for nothing."""
+    head, rows = found
+    lines = [head, *([cell or "-" for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    padded = ("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def total_text(rows: Sequence[PendingRow], where: str) -> str:
+    """How much waits, and how to learn more of it."""
+    if not rows:
+        return f"nothing waits {where}"
+    # Rows of one workload are its pods that wait for different reasons.
+    named = len({(row.namespace, row.what) for row in rows})
+    pods, works = sum(row.pods for row in rows), named + sum(row.others for row in rows)
+    verb = "waits" if pods == 1 else "wait"
+    return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}"
+
+
+def pending_json(rows: Sequence[PendingRow], now: str) -> Obj:
+    """The ExplanationList object of haru.dev/v1alpha1."""
+    return {
+        "apiVersion": "haru.dev/v1alpha1",
+        "kind": "ExplanationList",
+        "pods": sum(row.pods for row in rows),
+        "items": [_item(row) for row in rows],
+        "at": now,
+    }
+
+
+def _item(row: PendingRow) -> Obj:
+    missing = shortage(row.explanation)
+    return {
+        "namespace": row.namespace,
+        "workload": row.what,
+        "moreWorkloads": row.others,
+        "pods": row.pods,
+        "units": row.units,
+        "examples": list(row.names),
+        "since": row.since,
+        **({"shortBy": {"text": missing.text, "numbers": missing.numbers}} if missing is not None else {}),
+        "starts": row.starts,
+        "unblocks": row.unblocks,
+        "explanation": to_json(row.explanation),
+    }
+
+
+def pending_html(rows: Sequence[PendingRow], where: str, now: str) -> Html:
+    """The table for a notebook or a page."""
+    head, cells = pending_table(rows, now, wide=True, namespaces=True)
+    title = total_text(rows, where)
+    return section(title, table(title, [name.lower() for name in head], cells))

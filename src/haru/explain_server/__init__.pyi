@@ -1,0 +1,12 @@
+from .app import ExplainApp as ExplainApp
+from .discovery import API_SERVICE as API_SERVICE
+from .discovery import GROUP as GROUP
+from .discovery import VERSION as VERSION
+from .discovery import explanation_path as explanation_path
+from .options import Limits as Limits
+from .queue import AnswerQueue as AnswerQueue
+from .queue import Busy as Busy
+from .registration import api_service as api_service
+from .registration import register as register
+from .registration import registered_bundle as registered_bundle
+from .server import ExplainServer as ExplainServer

@@ -1,0 +1,216 @@
+"""Explanations from the watched cluster, bounded in number and time, without the names that a user may not see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from cachetools import TLRUCache
+
+from haru.client.api import ApiClient
+from haru.cluster_view import ClusterView, ClusterWatch
+from haru.engine import Snapshot
+from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+from haru.explain import Explanation, SubjectKind, explain
+from haru.explain.render import named_namespaces, redacted
+from haru.explain_server.access import ExplainAccess
+from haru.explain_server.options import Limits
+from haru.explain_server.queue import AnswerQueue, Busy
+from haru.explain_server.subjects import find
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
+from haru.kube.names import format_time
+from haru.secure_serving.identity import User
+
+_CATCH_UP_SECONDS = 2.0
+_PAUSES = 10
+"""How many times what a search took has to pass before the next one."""
+_KINDS = {kind.plural: kind for kind in (known_kind(*each) for each in (*WATCHED_KINDS, *HELD_BACK_BY))}
+_log = logging.getLogger(__name__)
+
+
+class NotThere(Exception):
+    """There is no such object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: a resource, the object, and whether remedies are wanted."""
+
+    resource: str
+    namespace: str
+    name: str
+    remedies: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An explanation of a snapshot; its remedies are those of `remedies`, which may be of an earlier one."""
+
+    explanation: Explanation
+    snapshot: Snapshot
+    remedies: Told | None = None
+    at: float = 0.0
+    """When its own remedies were looked for."""
+    cost: float = 0.0
+    """How many seconds that took: what is dear is looked for more seldom."""
+
+    def redacted(self, shown: Collection[str]) -> Explanation:
+        """Return it without the names of other namespaces; each snapshot knows the names of its own time."""
+        plain = redacted(self.explanation, self.snapshot, shown)
+        if self.remedies is None:
+            return plain
+        earlier = self.remedies
+        return replace(plain, remedies=redacted(earlier.explanation, earlier.snapshot, shown).remedies)
+
+
+class Answers:
+    """The answers of one server, from `watch`; `now` is the time that explanations go by."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        watch: ClusterWatch,
+        access: ExplainAccess,
+        limits: Limits,
+        now: Callable[[], datetime],
+        gates: Callable[[ApiClient], Mapping[str, bool]] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._watch, self._access, self._limits, self._now = client, watch, access, limits, now
+        self._gates = gates or (lambda _: FeatureGates.accelerator_defaults().all())
+        self._monotonic = monotonic
+        self._queue: AnswerQueue[Told] = AnswerQueue(limits.waiting, limits.waiting_per_user)
+        self._kept: TLRUCache[Question, Told, float] = TLRUCache(limits.kept, self._expires, monotonic)
+        self._refreshing: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many questions wait or are being answered."""
+        return len(self._queue)
+
+    def stop(self) -> None:
+        """End; nobody waits for what is being computed."""
+        for task in self._refreshing:
+            task.cancel()
+        self._queue.stop()
+
+    async def of(self, user: User, question: Question) -> Explanation:
+        """Return the explanation as the user may read it.
+
+        Raises NotThere, Busy, ReviewFailed, TimeoutError, and OSError where the cluster cannot be watched.
+        """
+        began = time.monotonic()
+        seeing = asyncio.create_task(self._access.sees_all(user), name="review")
+        try:
+            async with asyncio.timeout(self._limits.seconds), self._watch.viewing():
+                await self._catch_up(question)
+                view = self._watch.view()
+                told = await self._explained(user.name, question, view)
+                if await seeing:
+                    return told.explanation
+                namespaces = named_namespaces(told.explanation)
+                shown = {told.explanation.namespace, *await self._access.shown(user, namespaces)}
+                return await asyncio.to_thread(told.redacted, shown)
+        finally:
+            seeing.cancel()
+            await asyncio.gather(seeing, return_exceptions=True)
+            _log.debug("%s: %.0f ms", question, (time.monotonic() - began) * 1e3)
+
+    async def _catch_up(self, question: Question) -> None:
+        """Wait until the cache has the object as the API server has it now: its user may just have written it.
+
+        Raises NotThere where the API server has none.
+        """
+        kind = _KINDS.get(question.resource)
+        if kind is None:
+            return
+        served = self._client.version.kind_for(kind)
+        try:
+            live = await self._client.get(served, question.name, question.namespace)
+        except StatusError as error:
+            # A PodGroup may be one of another project.
+            if error.code == 404 and kind.kind != "PodGroup":
+                raise NotThere from None
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                version = self._watch.changes.version
+                while _older(find(self._watch.view().snapshot, *_names(question)), live):
+                    version = await self._watch.changes.newer_than(version)
+
+    async def _explained(self, user: str, question: Question, view: ClusterView) -> Told:
+        snapshot = view.snapshot
+        found = find(snapshot, *_names(question))
+        if found is None:
+            raise NotThere
+        kept, now = self._kept.get(question), self._monotonic()
+        if kept is not None and kept.snapshot is snapshot and now - kept.at <= self._limits.kept_seconds:
+            return kept
+        work = partial(self._told, question, view, *found)
+        # A snapshot is one state of the cluster: equal questions about it have one answer.
+        key = question, view.version, kept is None
+        told = await self._queue.answer(user, key, partial(work, kept), self._limits.seconds)
+        if told.remedies is None:
+            self._kept[question] = told
+        elif not self._refreshing and now - told.remedies.at > max(
+            self._limits.refresh_seconds, _PAUSES * told.remedies.cost
+        ):
+            task = asyncio.create_task(self._refresh(question, work, key), name="refresh remedies")
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+        return told
+
+    async def _refresh(self, question: Question, work: Callable[[None], Told], key: Hashable) -> None:
+        with contextlib.suppress(Busy, TimeoutError):
+            told = await self._queue.answer("", ("refresh", key), partial(work, None), self._limits.seconds)
+            self._kept[question] = told
+
+    def _told(self, question: Question, view: ClusterView, kind: SubjectKind, obj: Obj, kept: Told | None) -> Told:
+        """Explain; with what was kept the search for remedies is spared where nothing else has changed."""
+        ask = partial(
+            explain,
+            view.snapshot,
+            kind,
+            obj,
+            [event for event in view.events if event["metadata"].get("namespace") == question.namespace],
+            format_time(self._now()),
+            unread=view.refused,
+            gates=self._gates(self._client),
+        )
+        if not question.remedies:
+            return Told(ask(remedies=False), view.snapshot, at=self._monotonic())
+        if kept is not None:
+            now = ask(remedies=False)
+            if _without_remedies(now) == _without_remedies(kept.explanation):
+                return Told(replace(now, remedies=kept.explanation.remedies), view.snapshot, kept)
+        at = self._monotonic()
+        found = ask(remedies=True)
+        return Told(found, view.snapshot, at=at, cost=self._monotonic() - at)
+
+    def _expires(self, question: Question, told: Told, now: float) -> float:
+        return now + max(self._limits.remedies_seconds, 2 * _PAUSES * told.cost)
+
+
+def _without_remedies(told: Explanation) -> Explanation:
+    return replace(told, remedies=(), age_seconds=None)
+
+
+def _names(question: Question) -> tuple[str, str, str]:
+    return question.resource, question.namespace, question.name
+
+
+def _older(found: tuple[SubjectKind, Obj] | None, live: Obj) -> bool:
+    """Whether what is known is an earlier state than this one."""
+    if found is None:
+        return True
+    known, now = (str(obj["metadata"].get("resourceVersion") or "") for obj in (found[1], live))
+    return known.isdigit() and now.isdigit() and int(known) < int(now)

@@ -1,0 +1,135 @@
+"""The ASGI application: health for everybody, discovery for whom the aggregation layer names, explanations by RBAC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+import orjson
+
+from haru.explain.render import to_short, to_text
+from haru.explain_server.access import ExplainAccess
+from haru.explain_server.answers import Answers, NotThere, Question
+from haru.explain_server.discovery import GROUP, RESOURCES, ROOT, SUBRESOURCE, VERSION, document
+from haru.explain_server.queue import Busy
+from haru.kube.errors import StatusError
+from haru.secure_serving.authorization import Forbidden
+from haru.secure_serving.component import Route
+from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
+from haru.secure_serving.identity import Unauthenticated, User
+from haru.secure_serving.protocol import CERTIFICATE
+from haru.secure_serving.request_header import FrontProxy, user_told
+from haru.secure_serving.reviews import ReviewFailed
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1
+
+
+class ExplainApp:
+    """Answers GET and HEAD. `front_proxy` says who may speak for users; `open_routes` are answered without identity."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        access: ExplainAccess,
+        front_proxy: Callable[[], FrontProxy | None],
+        open_routes: Mapping[str, Route],
+    ) -> None:
+        self._answers, self._access, self._front_proxy, self._open = answers, access, front_proxy, open_routes
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except StatusError as error:
+            answer = _status(error)
+        except HttpError as error:
+            answer = _status(StatusError(error.status, "BadRequest", str(error)))
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.path)
+            answer = _status(StatusError(500, "InternalError", "Internal error occurred"))
+        await send_answer(answer, send, request.method)
+
+    async def _answer(self, request: Request) -> Answer:
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported: explanations are only read")
+        if (route := self._open.get(request.path)) is not None:
+            return route(request)
+        user = self._user(request)
+        if (found := document(request.path)) is not None:
+            return Answer(200, orjson.dumps(found), "application/json")
+        if cleaned(request.path) != request.path:
+            raise _no_resource()
+        return await self._explanation(request, user)
+
+    def _user(self, request: Request) -> User:
+        certificate = (request.scope.get("extensions") or {}).get(CERTIFICATE)
+        try:
+            return user_told(self._front_proxy(), certificate, request.scope["headers"])
+        except Unauthenticated as error:
+            _log.info("%s %s: unable to authenticate the request: %s", request.method, request.path, error)
+            raise StatusError(401, "Unauthorized", "Unauthorized") from None
+
+    async def _explanation(self, request: Request, user: User) -> Answer:
+        question, output = _question(request)
+        try:
+            await self._access.require(user, question.namespace, question.resource, question.name)
+            told = await self._answers.of(user, question)
+        except Forbidden as error:
+            raise StatusError(403, "Forbidden", str(error), _details(question)) from None
+        except NotThere:
+            message = f'{question.resource} "{question.name}" not found'
+            raise StatusError(404, "NotFound", message, _details(question)) from None
+        except Busy:
+            message = "too many explanations are being asked for; try again"
+            details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
+            raise StatusError(429, "TooManyRequests", message, details) from None
+        except TimeoutError:
+            message = "the explanation took too long; ?remedies=false takes less time"
+            raise StatusError(504, "Timeout", message, _details(question)) from None
+        except (ReviewFailed, OSError) as error:
+            _log.warning("%s: %s", request.path, error)
+            message = "the cluster could not be asked; try again"
+            details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
+            raise StatusError(503, "ServiceUnavailable", message, details) from None
+        if output != "json":
+            return text_answer(to_text(told) if output == "wide" else to_short(told))
+        metadata = {"name": question.name, "namespace": question.namespace}
+        head = {"kind": "Explanation", "apiVersion": f"{GROUP}/{VERSION}", "metadata": metadata}
+        whole = {**head, **{key: value for key, value in told.as_dict().items() if key not in head}}
+        return Answer(200, orjson.dumps(whole), "application/json")
+
+
+def _question(request: Request) -> tuple[Question, str]:
+    """The object and the form of the answer. Raises StatusError."""
+    parts = request.path.removeprefix(f"{ROOT}/namespaces/").split("/")
+    if not request.path.startswith(f"{ROOT}/namespaces/") or len(parts) != 4 or parts[3] != SUBRESOURCE:
+        raise _no_resource()
+    namespace, resource, name, _ = parts
+    if resource not in RESOURCES:
+        raise _no_resource()
+    output = request.param("output") or "json"
+    if output not in ("json", "text", "wide"):
+        supported = 'supported values: "json", "text", "wide"'
+        raise StatusError(400, "BadRequest", f'output: Unsupported value: "{output}": {supported}')
+    remedies = not request.param("remedies") or request.flag("remedies")
+    return Question(resource, namespace, name, remedies), output
+
+
+def _no_resource() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def _details(question: Question) -> dict[str, Any]:
+    return {"name": question.name, "group": GROUP, "kind": question.resource}
+
+
+def _status(error: StatusError) -> Answer:
+    headers = []
+    if (seconds := error.details.get("retryAfterSeconds")) is not None:
+        headers.append((b"retry-after", str(seconds).encode()))
+    return Answer(error.code, orjson.dumps(error.to_status()), "application/json", headers)

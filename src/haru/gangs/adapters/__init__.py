@@ -1,0 +1,1 @@
+"""One adapter for each project whose labels and objects name gangs."""

@@ -1,0 +1,71 @@
+"""Which containers are started again after they ended, and after what pause.
+
+Source: restart policies of pods and of containers (KEP-753 sidecars, KEP-5307 rules per container); the crash loop's
+pause of the kubelet: none for the first restart, then 10 s, doubled up to 5 minutes, forgotten after twice that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from haru.kube.meta import Obj
+
+FIRST_SECONDS: Final = 10.0
+LONGEST_SECONDS: Final = 300.0
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """An init container that runs beside the containers after it."""
+    return container.get("restartPolicy") == "Always"
+
+
+def restarts_after(pod: Obj, container: Mapping[str, Any], exit_code: int, *, init: bool = False) -> bool:
+    """Whether a container that ended with this code is started again."""
+    for rule in container.get("restartPolicyRules") or ():
+        if rule.get("action") in ("Restart", "RestartAllContainers") and _matches(rule, exit_code):
+            return True
+    policy = container.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always"
+    if policy == "Always":
+        # An init container that succeeded is done, unless it says of itself that it runs on.
+        return not (init and exit_code == 0 and not is_sidecar(container))
+    return bool(policy == "OnFailure" and exit_code != 0)
+
+
+def _matches(rule: Mapping[str, Any], exit_code: int) -> bool:
+    codes = rule.get("exitCodes") or {}
+    values = codes.get("values") or ()
+    return exit_code in values if codes.get("operator") == "In" else exit_code not in values
+
+
+class CrashLoop:
+    """Pauses of one pod's containers; times in seconds since the epoch."""
+
+    def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
+        self._first, self._longest = first, longest
+        self._entries: dict[str, tuple[float, float]] = {}
+
+    def wait(self, key: str, ended: float, now: float) -> tuple[float, float]:
+        """How long a container that ended then still waits, and its whole pause; zeros if it may start."""
+        pause, noted = self._entries.get(key, (0.0, 0.0))
+        if not pause or ended - noted > 2 * self._longest or now - ended >= pause:
+            return 0.0, 0.0
+        return pause - (now - ended), pause
+
+    def started(self, key: str, ended: float, now: float) -> None:
+        """It is started again now: the next pause is longer."""
+        pause, noted = self._entries.get(key, (0.0, 0.0))
+        known = pause > 0 and ended - noted <= 2 * self._longest
+        self._entries[key] = (min(2 * pause, self._longest) if known else self._first, now)
+
+
+def crash_message(pod: Obj, container: str, pause: float) -> str:
+    """As kubelets word it."""
+    meta = pod["metadata"]
+    where = f"{meta['name']}_{meta.get('namespace', '')}({meta.get('uid', '')})"
+    return f"back-off {_go_duration(pause)} restarting failed container={container} pod={where}"
+
+
+def _go_duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -1,0 +1,20 @@
+"""Taints of nodes as flags and selectors of taints write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from haru.kube.meta import Obj
+
+EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+_TAINT: Final = re.compile(r"(?P<key>[^=:\s]+)(=(?P<value>[^:\s]*))?(:(?P<effect>\w+))?")
+
+
+def parse_taint(text: str, *, with_effect: bool = True) -> Obj:
+    """Read `KEY[=VALUE]:EFFECT`; the effect may be left out unless `with_effect`. Raises ValueError."""
+    found = _TAINT.fullmatch(text)
+    if found is None or found["effect"] not in (EFFECTS if with_effect else (None, *EFFECTS)):
+        form = "KEY[=VALUE]:EFFECT" if with_effect else "KEY[=VALUE][:EFFECT]"
+        raise ValueError(f'"{text}": write {form} with one of {", ".join(EFFECTS)}')
+    return {name: found[name] for name in ("key", "value", "effect") if found[name]}

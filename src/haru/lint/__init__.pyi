@@ -1,0 +1,12 @@
+from .findings import STAGES as STAGES
+from .findings import Finding as Finding
+from .fixing import Fixed as Fixed
+from .fixing import fix_texts as fix_texts
+from .meant import Meant as Meant
+from .meant import PublishedDevices as PublishedDevices
+from .meant import meant_attribute as meant_attribute
+from .meant import meant_selector as meant_selector
+from .output import to_json as to_json
+from .output import to_text as to_text
+from .report import Report as Report
+from .run import lint_texts as lint_texts

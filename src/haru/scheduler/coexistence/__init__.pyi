@@ -1,0 +1,10 @@
+from .metrics import CoexistenceMetrics as CoexistenceMetrics
+from .overlap import nodes_overlap as nodes_overlap
+from .overlap import partitions_overlap as partitions_overlap
+from .overlap import shared_devices as shared_devices
+from .partition_leases import LABELS as LABELS
+from .partition_leases import Instance as Instance
+from .partition_leases import OverlapError as OverlapError
+from .partition_leases import PartitionGuard as PartitionGuard
+from .partition_leases import annotations_of as annotations_of
+from .partition_leases import instance_of as instance_of

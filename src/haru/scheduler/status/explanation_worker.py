@@ -1,0 +1,126 @@
+"""Explain beside the scheduling cycles: on a thread that the engine itself holds back while the scheduler is busy.
+
+The interpreter runs one thread at a time, so a thread that explains takes its time from the scheduler. The engine
+calls its metrics recorder for every pod that it tries; `Pace` is a recorder that measures nothing and waits there
+instead, so that a thread has at most a fiftieth of the time while there is work to schedule, and a quarter otherwise.
+It also ends a question that takes too long, and what is under way when the scheduler stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Protocol, TypeVar
+
+from haru.engine.framework import MetricsRecorder
+
+T = TypeVar("T")
+SHARE, IDLE_SHARE = 0.02, 0.25
+"""Of the time, while there is work to schedule, and while there is none: others use the interpreter, too."""
+LONGEST_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
+_SLICE_SECONDS = 0.002
+
+
+class OutOfTimeError(Exception):
+    """Raised where a question took too long, or nobody waits for its answer any more."""
+
+
+class Pace(MetricsRecorder):
+    """Hold back and end what the engine is asked: `busy` tells whether there is work to schedule."""
+
+    def __init__(self, busy: Callable[[], bool], stopped: Event, clock: Callable[[], float] = time.thread_time) -> None:
+        super().__init__(clock)
+        self._busy = busy
+        self._stopped = stopped
+        self._began = self._slice = 0.0
+
+    def begin(self) -> None:
+        """Begin a question."""
+        self._began = self._slice = self.clock()
+        self.evaluations.clear()
+
+    @property
+    def spent(self) -> float:
+        """The processor time since the question began, in seconds."""
+        return self.clock() - self._began
+
+    def start(self) -> None:
+        """Wait while others have more to do. Raises OutOfTimeError."""
+        if self._stopped.is_set() or self.spent > LONGEST_SECONDS:
+            raise OutOfTimeError
+        worked = self.clock() - self._slice
+        if worked < _SLICE_SECONDS:
+            return
+        rested = 0.0
+        while (left := worked * self._rest_factor() - rested) > 0.0 and not self._stopped.is_set():
+            rested += min(left, _LOOK_SECONDS)
+            self._stopped.wait(min(left, _LOOK_SECONDS))
+        self._slice = self.clock()
+
+    def _rest_factor(self) -> float:
+        """How many times as long as it worked the thread rests."""
+        return 1.0 / (SHARE if self._busy() else IDLE_SHARE) - 1.0
+
+    def lap(self, point: str, status: str = "Success") -> None:
+        """Record nothing."""
+
+    def uses(self, plan: object) -> None:
+        """Count nothing."""
+
+
+class Worker(Protocol):
+    """Where explanations are computed."""
+
+    async def run(self, work: Callable[[Pace], T]) -> T:
+        """Return the answer to a question, computed with this recorder. Raises what the question raises."""
+
+    def stop(self) -> None:
+        """End; nobody waits for the question under way."""
+
+
+class ThreadWorker:
+    """Compute on a thread of its own."""
+
+    def __init__(self, busy: Callable[[], bool]) -> None:
+        self._stopped = Event()
+        self._pace = Pace(busy, self._stopped)
+        self._executor = ThreadPoolExecutor(1, "scheduler explanations")
+
+    async def run(self, work: Callable[[Pace], T]) -> T:
+        """Return the answer to a question."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._answer, work)
+
+    def stop(self) -> None:
+        """End; the thread ends at the next pod that it tries."""
+        self._stopped.set()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, work: Callable[[Pace], T]) -> T:
+        self._pace.begin()
+        return work(self._pace)
+
+
+class _Unpaced(Pace):
+    """Work without a rest: nobody else can work meanwhile."""
+
+    def _rest_factor(self) -> float:
+        return 0.0
+
+
+class InlineWorker:
+    """Compute on the event loop: for one whose time stands still meanwhile."""
+
+    def __init__(self) -> None:
+        self._pace = _Unpaced(lambda: False, Event())
+
+    async def run(self, work: Callable[[Pace], T]) -> T:
+        """Return the answer to a question."""
+        self._pace.begin()
+        return work(self._pace)
+
+    def stop(self) -> None:
+        """End."""

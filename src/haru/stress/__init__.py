@@ -1,0 +1,1 @@
+"""Seeded load on any cluster, and the promises of its scheduler checked at every revision."""

@@ -1,0 +1,78 @@
+"""The claims of the cluster: what the watch shows, what the scheduler assumes, and their indexes."""
+
+from __future__ import annotations
+
+from engine_objects import Obj, claim
+
+from haru.engine.state.claim_cache import ClaimCache
+from haru.engine.state.cow_map import CowMap
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.podgroup_state import PodGroupState
+from haru.engine.state.reserved_for import ReservedFor
+from haru.engine.state.snapshot import ClaimIndex
+
+NO_PODS = CowMap[PodInfo]()
+ENTRY: Obj = {"resource": "pods", "name": "p", "uid": "uid-p"}
+
+
+def allocated(revision: str, *consumers: Obj) -> Obj:
+    """Claim default/c with device gpu-0 of pool a."""
+    made = claim("c", 1)
+    made["metadata"]["resourceVersion"] = revision
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    made["status"] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": list(consumers)}
+    return made
+
+
+def empty() -> tuple[ClaimCache, list[tuple[object, object]]]:
+    """A cache without claims and without consumers, and the allocations that it reports as old and new."""
+    taken: list[tuple[object, object]] = []
+    consumers = ReservedFor(NO_PODS, CowMap[Obj](), CowMap[PodGroupState](), ())
+    return ClaimCache(consumers, lambda old, new: taken.append((old, new))), taken
+
+
+def index_of(cache: ClaimCache) -> ClaimIndex:
+    return cache.freeze(NO_PODS.freeze())[2]
+
+
+def test_assumed_claim_is_in_flight_and_allocated_until_it_is_forgotten() -> None:
+    cache, taken = empty()
+    cache.apply(claim("c", 1))
+    assumed = allocated("")
+    cache.assume(assumed, written=False)
+    claims, devices, index = cache.freeze(NO_PODS.freeze())
+    assert claims["default/c"] is assumed and set(index.in_flight) == {"default/c"}
+    assert len(devices.devices) == 1 and taken == [(None, assumed["status"]["allocation"])]
+    assert cache.forget("default/c", assumed) and not cache.forget("default/c", assumed)
+    claims, devices, index = cache.freeze(NO_PODS.freeze())
+    assert "status" not in claims["default/c"] and not index.in_flight and not devices.devices
+    assert taken[1:] == [(assumed["status"]["allocation"], None)]
+
+
+def test_written_claim_counts_until_the_watch_shows_its_revision() -> None:
+    cache, _ = empty()
+    cache.apply(claim("c", 1))
+    cache.assume(allocated("7"), written=True)
+    assert [one.obj["metadata"]["resourceVersion"] for one in cache.assumed] == ["7"]
+    assert not index_of(cache).in_flight
+    cache.apply(allocated("8"))
+    assert list(cache.assumed) == []
+
+
+def test_claim_whose_consumer_is_gone_is_orphaned_and_found_by_consumer() -> None:
+    cache, _ = empty()
+    cache.apply(allocated("1", ENTRY))
+    index = index_of(cache)
+    assert set(index.orphaned) == {"default/c"} and index.by_consumer["pods/default/p"] == {"default/c"}
+    cache.remove(allocated("1", ENTRY))
+    index = index_of(cache)
+    assert not index.orphaned and not index.by_consumer
+
+
+def test_pending_reservation_is_part_of_the_claim_until_it_is_dropped() -> None:
+    cache, _ = empty()
+    cache.apply(allocated("1"))
+    cache.reserve("default/p", {"default/c": ENTRY})
+    assert cache.freeze(NO_PODS.freeze())[0]["default/c"]["status"]["reservedFor"] == [ENTRY]
+    cache.unreserve("default/p")
+    assert cache.freeze(NO_PODS.freeze())[0]["default/c"]["status"]["reservedFor"] == []

@@ -1,0 +1,209 @@
+"""What goes wrong after a pod has its place: containers, claims, devices, evictions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from explain_world import cluster, gang, pod
+from situations import Situation
+
+from haru.api.snapshot import Snapshot
+from haru.explain import Explanation
+
+Obj = dict[str, Any]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+NODE = "dgx-h100-0"
+
+
+def status_of(name: str = "main", restarts: int = 0, **state: Any) -> Obj:
+    made = {"name": name, "image": "x", "imageID": "", "ready": False, "restartCount": restarts, "lastState": {}}
+    return {**made, **state}
+
+
+def waiting(reason: str, message: str = "") -> Obj:
+    return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+
+def ended(code: int, reason: str, at: str = "2026-01-01T11:59:00Z", **more: Any) -> Obj:
+    return {"terminated": {"exitCode": code, "reason": reason, "startedAt": at, "finishedAt": at, **more}}
+
+
+def placed(name: str = "p", *statuses: Obj, phase: str = "Running", init: Any = (), **more: Any) -> Obj:
+    made = pod(name, nodeName=NODE, **more)
+    made["metadata"] |= {"namespace": "default", "uid": name, "labels": {"app": "train"}}
+    made["status"] = {"phase": phase, "containerStatuses": list(statuses), "initContainerStatuses": list(init)}
+    return made
+
+
+def back_off(pause: str) -> Obj:
+    return waiting("CrashLoopBackOff", f"back-off {pause} restarting failed container=main pod=p_default(p)")
+
+
+def claim(name: str, device: str = "gpu-3", reserved: bool = True) -> Obj:
+    results = [{"request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": device}]
+    users = [{"resource": "pods", "name": "p", "uid": "p"}] if reserved else []
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": users},
+    }
+
+
+def with_claim(made: Obj) -> Obj:
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "one"}]
+    return made
+
+
+def prepare_event(message: str, count: int) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "p.1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default", "uid": "p"},
+        "reason": "FailedPrepareDynamicResources",
+        "message": f"Failed to prepare dynamic resources: prepare dynamic resources: {message}",
+        "count": count,
+        "lastTimestamp": "2026-01-01T11:59:50Z",
+    }
+
+
+def taint_rule(device: str) -> Obj:
+    taint = {"key": "xid", "value": "79", "effect": "NoExecute", "timeAdded": "2026-01-01T11:00:00Z"}
+    selector = {"driver": "gpu.nvidia.com", "pool": NODE, "device": device}
+    return {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "xid"},
+        "spec": {"deviceSelector": selector, "taint": taint},
+    }
+
+
+def budget(allowed: int, healthy: int, desired: int, expected: int) -> Obj:
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": {"minAvailable": desired, "selector": {"matchLabels": {"app": "train"}}},
+        "status": {**counts, "expectedPods": expected},
+    }
+
+
+def cordoned() -> Snapshot:
+    base = cluster(dgx_h100=1)
+    return Snapshot.of(
+        {**obj, "spec": {**obj.get("spec", {}), "unschedulable": True}} if obj["kind"] == "Node" else obj
+        for obj in base
+    )
+
+
+def after(name: str, *objects: Obj, about: str = "pod/p", base: Any = None) -> Situation:
+    def explained() -> Explanation:
+        snapshot = base() if base is not None else cluster(dgx_h100=1)
+        answer = Snapshot.of([*snapshot, *objects]).explain(about, now=NOW)
+        assert isinstance(answer, Explanation)
+        return answer
+
+    return Situation(f"after: {name}", explained)
+
+
+CRASHED = status_of(restarts=5, state=back_off("2m40s"), lastState=ended(3, "Error"))
+OOM_LIMITS = {"memory": "2Gi"}
+RUNNING = {"running": {"startedAt": "2026-01-01T11:59:05Z"}}
+PULL = 'rpc error: code = NotFound desc = failed to pull and unpack image "r.example.com/x:2": not found'
+UNHEALTHY = [{"name": "claim:gpu/gpu", "resources": [{"resourceID": f"{NODE}/gpu-3", "health": "Unhealthy"}]}]
+
+
+def crashing_gang() -> list[Obj]:
+    group, *members = gang("g", 2)
+    made = [placed(name, CRASHED if name == "g-1" else status_of(state=RUNNING), group="g") for name in ("g-0", "g-1")]
+    assert len(members) == len(made)
+    group["metadata"]["namespace"] = "default"
+    return [group, *made]
+
+
+def crashing_job() -> list[Obj]:
+    job: Obj = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default", "uid": "j"}}
+    job["spec"] = {"template": {"spec": pod("t")["spec"]}}
+    members = [placed("j-0", CRASHED), placed("j-1", status_of(state=RUNNING))]
+    for one in members:
+        one["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "j", "controller": True}]
+    return [job, *members]
+
+
+SITUATIONS = [
+    after("crash loop", placed("p", CRASHED)),
+    after(
+        "crash loop, the first pause",
+        placed("p", status_of(restarts=1, state=back_off("10s"), lastState=ended(1, "Error", "2026-01-01T11:59:57Z"))),
+    ),
+    after(
+        "a program that is not there",
+        placed(
+            "p",
+            status_of(
+                state=back_off("10s"),
+                restarts=1,
+                lastState=ended(128, "StartError", message='exec: "exit": not found in $PATH'),
+            ),
+        ),
+    ),
+    after(
+        "OOM, waits for its restart",
+        placed(
+            "p", status_of(restarts=4, state=back_off("1m20s"), lastState=ended(137, "OOMKilled")), limits=OOM_LIMITS
+        ),
+    ),
+    after(
+        "OOM, runs again",
+        placed("p", status_of(restarts=2, state=RUNNING, lastState=ended(137, "OOMKilled")), limits=OOM_LIMITS),
+    ),
+    after("OOM, final", placed("p", status_of(state=ended(137, "OOMKilled")), phase="Failed")),
+    after("image cannot be pulled", placed("p", status_of(state=waiting("ErrImagePull", PULL)), phase="Pending")),
+    after(
+        "image back-off",
+        placed(
+            "p",
+            status_of(state=waiting("ImagePullBackOff", f'Back-off pulling image "x": ErrImagePull: {PULL}')),
+            phase="Pending",
+        ),
+    ),
+    after(
+        "configuration is missing",
+        placed("p", status_of(state=waiting("CreateContainerConfigError", 'secret "key" not found')), phase="Pending"),
+    ),
+    after(
+        "an init container crashes",
+        placed("p", status_of(state=waiting("PodInitializing")), init=[{**CRASHED, "name": "load"}], phase="Pending"),
+    ),
+    after(
+        "claims are not prepared: the driver says why",
+        with_claim(placed("p", status_of(state=waiting("ContainerCreating")), phase="Pending")),
+        claim("one"),
+        prepare_event("NodePrepareResources failed for ResourceClaim one: GPU has fallen off the bus", 7),
+    ),
+    after(
+        "claims are not prepared: not reserved",
+        with_claim(placed("p", status_of(state=waiting("ContainerCreating")), phase="Pending")),
+        claim("one", reserved=False),
+    ),
+    after(
+        "device is unhealthy",
+        with_claim(placed("p", status_of(state=RUNNING, allocatedResourcesStatus=UNHEALTHY))),
+        claim("one"),
+    ),
+    after(
+        "device is tainted while it is held",
+        with_claim(placed("p", status_of(state=RUNNING))),
+        claim("one"),
+        taint_rule("gpu-3"),
+    ),
+    after("eviction waits for a budget", placed("p", status_of(state=RUNNING)), budget(0, 2, 2, 2), base=cordoned),
+    after("eviction is allowed", placed("p", status_of(state=RUNNING)), budget(1, 3, 2, 3), base=cordoned),
+    after("crash loop of a gang's member", *crashing_gang(), about="podgroup/g"),
+    after("crash loop of a job's pod", *crashing_job(), about="job/j"),
+    after("starts as it should", placed("p", status_of(state=waiting("ContainerCreating")), phase="Pending")),
+]

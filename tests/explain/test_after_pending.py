@@ -1,0 +1,102 @@
+"""What goes wrong after a pod has its place, played on simulated nodes and explained as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haru.api.snapshot import Snapshot
+from haru.explain import Explanation
+from haru.testing import Cluster
+
+Obj = dict[str, Any]
+
+WORK = """
+apiVersion: v1
+kind: Pod
+metadata: {name: crash}
+spec: {containers: [{name: main, image: busybox, command: [sh, -c, "echo loading; sleep 1; exit 3"]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: oom}
+spec:
+  containers:
+  - name: main
+    image: polinux/stress
+    command: [stress]
+    args: [--vm, "1", --vm-bytes, 250M, --vm-hang, "1"]
+    resources: {limits: {memory: 100Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: pull}
+spec: {containers: [{name: main, image: "registry.invalid/train:1"}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: card}
+spec:
+  spec:
+    devices:
+      requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, tolerations: [{operator: Exists}]}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: device, labels: {app: device}}
+spec:
+  containers: [{name: main, image: busybox, resources: {claims: [{name: gpu}]}}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: card}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: device}
+spec: {minAvailable: 1, selector: {matchLabels: {app: device}}}
+"""
+RULE = """
+apiVersion: resource.k8s.io/v1beta2
+kind: DeviceTaintRule
+metadata: {name: broken}
+spec:
+  deviceSelector: {driver: gpu.nvidia.com, pool: dgx-h100-0}
+  taint: {key: xid, value: "79", effect: NoSchedule}
+"""
+
+
+def explained(cluster: Cluster, name: str) -> Explanation:
+    snapshot = Snapshot.fetch(Path(cluster.kubeconfig))
+    answer = snapshot.explain(f"pod/{name}", now=cluster.now)
+    assert isinstance(answer, Explanation)
+    return answer
+
+
+def reason(told: Explanation, kind: str) -> Obj:
+    return next(one.to_json() for one in told.reasons if one.type == kind)
+
+
+@pytest.mark.haru(profiles="dgx-h100:1")
+def test_troubles_after_pending_are_explained_with_the_numbers_of_the_cluster(haru_cluster: Cluster) -> None:
+    haru_cluster.apply(WORK)
+    haru_cluster.wait("Pod", "device")
+    haru_cluster.apply(RULE)
+    haru_cluster.patch("Node", "dgx-h100-0", {"spec": {"unschedulable": True}})
+    haru_cluster.wait_for(
+        "PodDisruptionBudget", "device", lambda budget: (budget.get("status") or {}).get("expectedPods") == 1
+    )
+    haru_cluster.advance(18)
+    # Runs of a second: started at 0, 1 and 12; it ended at 13, and waits 20 s.
+    crash = reason(explained(haru_cluster, "crash"), "CrashLoopBackOff")
+    assert (crash["restarts"], crash["exitCode"], crash["backOffSeconds"]) == (2, 3, 20)
+    status = haru_cluster.get("Pod", "crash")["status"]["containerStatuses"][0]  # type: ignore[index]
+    assert crash["restarts"] == status["restartCount"]
+    assert 0 < crash["backOffSecondsLeft"] <= 20
+    oom = reason(explained(haru_cluster, "oom"), "OOMKilled")
+    assert (oom["exitCode"], oom["memoryLimit"], oom["restarts"]) == (137, "100Mi", 2)
+    pull = explained(haru_cluster, "pull")
+    assert pull.verdict == "FitsIf" and "lookup registry.invalid: no such host" in pull.summary
+    device = explained(haru_cluster, "device")
+    assert reason(device, "DeviceTainted")["taints"] == {"xid=79:NoSchedule": 1}
+    waits = reason(device, "EvictionWaits")
+    assert (waits["podDisruptionBudget"], waits["disruptionsAllowed"], waits["expectedPods"]) == ("device", 0, 1)

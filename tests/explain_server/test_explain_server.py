@@ -1,0 +1,264 @@
+"""Tenants' questions over real sockets: who is believed, who may ask, and whose names are told."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from engine_objects import node, pod
+from fake_api import FakeApi
+
+from haru.apiserver.auth import Pair, client_pair, new_authority
+from haru.client.api import ApiClient
+from haru.explain_server import (
+    ExplainServer,
+    Limits,
+    answers,
+    api_service,
+    explanation_path,
+    register,
+    registered_bundle,
+)
+from haru.kube.kinds import known_kind
+from haru.secure_serving.certificates import self_signed
+from haru.secure_serving.options import ServingOptions
+from waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Obj = dict[str, Any]
+NOW = datetime.now(UTC)
+FRONT, OTHER = new_authority(NOW, "front-proxy"), new_authority(NOW, "other")
+PATH = explanation_path("default", "pods", "waits")
+
+
+class ReviewingApi(FakeApi):
+    """A cluster whose reviews go by `allowed`: user, namespace and resource."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allowed: set[tuple[str, str, str]] = set()
+        self.reviews: list[Obj] = []
+
+    async def _answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Obj]:
+        if not path.endswith("/subjectaccessreviews"):
+            return await super()._answer(method, path, query, body)
+        spec = json.loads(body)["spec"]
+        self.reviews.append(spec)
+        about = spec["resourceAttributes"]
+        what = (spec["user"], about.get("namespace", ""), about["resource"])
+        return 201, {"status": {"allowed": what in self.allowed and about["verb"] == "get"}}
+
+
+@dataclass
+class Served:
+    api: ReviewingApi
+    url: str
+    directory: Path
+
+    async def get(
+        self, path: str = PATH, user: str = "jane", pair: Pair | None = None, method: str = "GET"
+    ) -> tuple[int, str, dict[str, str]]:
+        """Ask as the aggregation layer does, or with another certificate."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        shown = client_pair(FRONT, "proxy", (), NOW) if pair is None else pair
+        if shown.certificate:
+            file = self.directory / "client.pem"
+            file.write_bytes(shown.certificate + b"\n" + shown.key)
+            context.load_cert_chain(file)
+        headers = {"X-Remote-User": user, "X-Remote-Group": "devs"} if user else {}
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(method, f"{self.url}{path}", headers=headers) as found,
+        ):
+            return found.status, await found.text(), {k.lower(): v for k, v in found.headers.items()}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    api = ReviewingApi()
+    client = ApiClient.in_process(api)
+    front = {
+        "requestheader-client-ca-file": FRONT.certificate.decode(),
+        "requestheader-allowed-names": '["proxy"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    }
+    meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+    await client.create(known_kind("v1", "ConfigMap"), {"metadata": meta, "data": front})
+    holder = pod("secret-holder", cpu="8", node="n1", priority=3)
+    holder["metadata"]["namespace"] = "tenant-b"
+    for obj in (node("n1"), pod("waits", cpu="4"), holder):
+        await client.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
+    options = ServingOptions(address="127.0.0.1")
+    limits = Limits(waiting=2, waiting_per_user=1, review_seconds=0.0)
+    server = ExplainServer(client, options, limits, now=lambda: NOW)
+    await server.start()
+    found = Served(api, f"https://127.0.0.1:{server.port}", tmp_path_factory.mktemp("explain"))
+    api.allowed.add(("jane", "default", "pods"))
+
+    async def is_ready() -> bool:
+        return (await found.get("/readyz", user="", pair=Pair(b"", b"")))[0] == 200
+
+    await until(is_ready)
+    yield found
+    await server.stop()
+    await client.close()
+
+
+async def test_tenant_is_told_numbers_without_names_of_other_namespaces(served: Served) -> None:
+    status, body, _ = await served.get()
+    told = json.loads(body)
+    assert (status, told["kind"], told["apiVersion"]) == (200, "Explanation", "explain.haru.dev/v1alpha1")
+    assert told["metadata"] == {"name": "waits", "namespace": "default"}
+    assert told["verdict"] == "FitsLater" and "insufficient cpu" in body.lower()
+    assert "secret-holder" not in body and "tenant-b" not in body
+    [evict] = [remedy for remedy in told["remedies"] if remedy["kind"] == "Evict"]
+    assert evict["summary"].startswith("end 1 pod of another namespace (priority 3)") and evict["confirmed"]
+    assert evict["changes"] == [] and "command" not in evict
+
+
+async def test_names_are_told_to_whom_reviews_allow_them(served: Served) -> None:
+    for resource in ("pods", "resourceclaims"):
+        served.api.allowed.add(("jane", "tenant-b", resource))
+    try:
+        assert "secret-holder" in (await served.get())[1]
+        served.api.allowed.discard(("jane", "tenant-b", "resourceclaims"))
+        assert "secret-holder" not in (await served.get())[1]
+    finally:
+        served.api.allowed.discard(("jane", "tenant-b", "pods"))
+    served.api.allowed |= {("root", "default", "pods"), ("root", "", "pods"), ("root", "", "resourceclaims")}
+    assert "secret-holder" in (await served.get(user="root"))[1]
+
+
+async def test_text_is_the_short_form_or_the_whole(served: Served) -> None:
+    status, short, headers = await served.get(f"{PATH}?output=text")
+    assert status == 200 and short.startswith("Pod default/waits: FitsLater") and short.count("\n") <= 5
+    assert headers["content-type"].startswith("text/plain")
+    whole = (await served.get(f"{PATH}?output=wide"))[1]
+    assert whole.startswith("Pod default/waits: FitsLater") and "secret-holder" not in short + whole
+    assert (await served.get(f"{PATH}?output=xml"))[0] == 400
+    assert json.loads((await served.get(f"{PATH}?remedies=false"))[1])["remedies"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "user", "expected"),
+    [
+        (PATH, "bob", (403, "Forbidden")),
+        (explanation_path("tenant-b", "pods", "secret-holder"), "jane", (403, "Forbidden")),
+        (explanation_path("tenant-b", "pods", "nothing"), "jane", (403, "Forbidden")),
+        (explanation_path("default", "pods", "nothing"), "jane", (404, "NotFound")),
+        (explanation_path("default", "secrets", "waits"), "jane", (404, "NotFound")),
+        ("/apis/explain.haru.dev/v1alpha1/namespaces/default/pods/waits", "jane", (404, "NotFound")),
+        ("/apis/explain.haru.dev/v1alpha1/namespaces/default/pods//waits/explanation", "jane", (404, "NotFound")),
+        ("/metrics", "jane", (404, "NotFound")),
+    ],
+)
+async def test_refusals_are_kubernetes_status_objects(
+    served: Served, path: str, user: str, expected: tuple[int, str]
+) -> None:
+    status, body, _ = await served.get(path, user=user)
+    told = json.loads(body)
+    assert (status, told["kind"], told["code"], told["reason"]) == (expected[0], "Status", *expected)
+
+
+async def test_review_asks_for_the_subresource_in_the_namespace(served: Served) -> None:
+    served.api.reviews.clear()
+    await served.get()
+    [first, *_] = [spec for spec in served.api.reviews if "name" in spec["resourceAttributes"]]
+    assert first["resourceAttributes"] == {
+        "namespace": "default",
+        "verb": "get",
+        "group": "explain.haru.dev",
+        "version": "v1alpha1",
+        "resource": "pods",
+        "subresource": "explanation",
+        "name": "waits",
+    }
+    assert (first["user"], first["groups"]) == ("jane", ["devs", "system:authenticated"])
+
+
+async def test_headers_need_the_certificate_of_the_aggregation_layer(served: Served) -> None:
+    assert (await served.get(pair=Pair(b"", b"")))[0] == 401
+    assert (await served.get(pair=client_pair(FRONT, "jane", (), NOW)))[0] == 401
+    assert (await served.get(user=""))[0] == 401
+    with pytest.raises((aiohttp.ClientError, OSError)):
+        await served.get(pair=client_pair(OTHER, "proxy", (), NOW))
+    assert (await served.get("/apis/explain.haru.dev/v1alpha1", pair=Pair(b"", b"")))[0] == 401
+    assert (await served.get("/healthz", user="", pair=Pair(b"", b"")))[:2] == (200, "ok")
+
+
+async def test_nothing_but_reading(served: Served) -> None:
+    assert (await served.get(method="POST"))[0] == 405
+    assert (await served.get(method="HEAD"))[:2] == (200, "")
+
+
+async def test_discovery_lists_subresources(served: Served) -> None:
+    listed = json.loads((await served.get("/apis/explain.haru.dev/v1alpha1", user="system:kube-aggregator"))[1])
+    assert listed["kind"] == "APIResourceList" and listed["groupVersion"] == "explain.haru.dev/v1alpha1"
+    names = {each["name"] for each in listed["resources"]}
+    assert {"pods/explanation", "podgroups/explanation", "jobs/explanation", "jobsets/explanation"} <= names
+    assert all(each["namespaced"] and each["verbs"] == ["get"] for each in listed["resources"])
+    assert json.loads((await served.get("/apis"))[1])["groups"][0]["name"] == "explain.haru.dev"
+
+
+async def test_object_that_was_just_written_is_seen(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    for number in range(5):
+        made = pod(f"fresh-{number}", cpu="4")
+        await client.create(known_kind("v1", "Pod"), made)
+        assert (await served.get(explanation_path("default", "pods", f"fresh-{number}")))[0] == 200
+    await client.delete(known_kind("v1", "Pod"), "fresh-0", "default")
+    assert (await served.get(explanation_path("default", "pods", "fresh-0")))[0] == 404
+
+
+async def test_questions_beyond_the_bound_get_429(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate, explain = threading.Event(), threading.Event(), answers.explain
+
+    def slow(*args: Any, **given: Any) -> Any:
+        entered.set()
+        assert gate.wait(60)
+        return explain(*args, **given)
+
+    monkeypatch.setattr(answers, "explain", slow)
+    begun = asyncio.create_task(served.get(f"{PATH}?remedies=false"))
+    await until(entered.is_set)
+    try:
+        status, body, headers = await served.get(explanation_path("default", "pods", "fresh-1"))
+    finally:
+        gate.set()
+    assert (status, headers["retry-after"], json.loads(body)["details"]["retryAfterSeconds"]) == (429, "1", 1)
+    assert (await begun)[0] == 200
+    assert (await served.get())[0] == 200
+
+
+async def test_api_service_keeps_certificates_of_replicas_until_they_expire() -> None:
+    api = FakeApi()
+    client = ApiClient.in_process(api)
+    kind = known_kind("apiregistration.k8s.io/v1", "APIService")
+    [old, one, two] = [self_signed("haru-explain", (), at)[0] for at in (datetime(2020, 1, 1, tzinfo=UTC), NOW, NOW)]
+    await client.create(kind, api_service("haru-system", "haru-explain", bundle=old))
+    for own in (one, two, two):
+        await register(client, "haru-system", "haru-explain", 443, own, NOW)
+    spec = (await client.get(kind, "v1alpha1.explain.haru.dev"))["spec"]
+    bundle = base64.b64decode(spec["caBundle"])
+    assert [pem.strip() in bundle for pem in (old, one, two)] == [False, True, True]
+    assert spec["service"] == {"namespace": "haru-system", "name": "haru-explain", "port": 443}
+    many = b""
+    for number in range(12):
+        own = self_signed(f"replica-{number}", (), NOW)[0]
+        many = registered_bundle(base64.b64encode(many).decode(), own, lambda _: True)
+    assert many.count(b"BEGIN CERTIFICATE") == 8

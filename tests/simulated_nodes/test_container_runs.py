@@ -1,0 +1,190 @@
+"""Containers of simulated pods start, end and restart by their scripts, in virtual time and without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from haru.simulated_nodes.containers import PodRuns, advance, scripts_of
+
+Obj = dict[str, Any]
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def container(name: str = "c", script: str = "", image: str = "i", **more: Any) -> Obj:
+    return {"name": name, "image": image, **({"command": ["sh", "-c", script]} if script else {}), **more}
+
+
+class Play:
+    """A pod whose kubelet acts whenever something is due."""
+
+    def __init__(self, *containers: Obj, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+        meta = {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations or {}}
+        self.pod: Obj = {"metadata": meta, "spec": {"containers": list(containers), **spec}, "status": {}}
+        self.runs, self.now = PodRuns(), BEGINNING
+        self.events: list[tuple[str, str, str]] = []
+        self.writes = 0
+        self.until(0)
+
+    def until(self, seconds: float) -> Obj:
+        """The status at that time."""
+        end = BEGINNING + timedelta(seconds=seconds)
+        while True:
+            due = self._sync()
+            if due is None or self.now + timedelta(seconds=due) > end:
+                self.now = end
+                return self.pod["status"]
+            assert due > 0
+            self.now += timedelta(seconds=due)
+
+    def _sync(self) -> float | None:
+        scripts = scripts_of(self.pod)
+        assert scripts is not None
+        status, events, due = advance(self.pod, scripts, self.runs, self.now)
+        self.events += events
+        if status is not None:
+            self.writes += 1
+            kept = {one["type"]: one for one in self.pod["status"].get("conditions") or ()}
+            kept |= {one["type"]: one for one in status["conditions"]}
+            self.pod["status"] = {**self.pod["status"], **status, "conditions": list(kept.values())}
+        return due
+
+    def one(self, name: str = "c") -> Obj:
+        status = self.pod["status"]
+        every = (*status.get("initContainerStatuses", ()), *status["containerStatuses"])
+        return next(entry for entry in every if entry["name"] == name)
+
+    def condition(self, type_: str) -> tuple[str, str | None]:
+        return next((c["status"], c["reason"]) for c in self.pod["status"]["conditions"] if c["type"] == type_)
+
+    def told(self, reason: str) -> list[str]:
+        return [message for _, why, message in self.events if why == reason]
+
+
+def starts(play: Play, seconds: Sequence[float]) -> list[int]:
+    counts = []
+    for moment in seconds:
+        play.until(moment)
+        counts.append(play.one()["restartCount"])
+    return counts
+
+
+def test_crash_loop_restarts_at_once_then_after_doubling_pauses_up_to_five_minutes() -> None:
+    play = Play(container(script="sleep 1; exit 7"))
+    # Runs of one second: restarts at 1, 12 (2 + 10), 33 (13 + 20), 74, 155, 316, 617 (317 + 300), 918.
+    edges = (1, 12, 33, 74, 155, 316, 617, 918)
+    assert starts(play, [edge - 0.5 for edge in edges]) == list(range(8))
+    assert starts(play, [918]) == [8]
+    play.until(920)
+    crashed = play.one()
+    message = "back-off 5m0s restarting failed container=c pod=p_n(u)"
+    assert crashed["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+    ended = crashed["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (7, "Error")
+    assert play.told("BackOff") == ["Back-off restarting failed container c in pod p_n(u)"] * 8
+    assert len(play.told("Started")) == 9
+    assert play.pod["status"]["phase"] == "Running"
+    assert play.condition("Ready") == ("False", "ContainersNotReady")
+
+
+def test_pause_is_forgotten_after_a_run_of_more_than_ten_minutes() -> None:
+    play = Play(container(script="sleep 601; exit 1"))
+    play.until(601 * 3 + 0.5)
+    assert play.one()["restartCount"] == 3 and not play.told("BackOff")
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "phase", "restarts"),
+    [
+        ("exit 0", "Never", "Succeeded", 0),
+        ("exit 4", "Never", "Failed", 0),
+        ("exit 0", "OnFailure", "Succeeded", 0),
+        ("exit 4", "OnFailure", "Running", 1),
+        ("true", "Always", "Running", 1),
+    ],
+)
+def test_end_follows_restart_policy(script: str, policy: str, phase: str, restarts: int) -> None:
+    play = Play(container(script=script), restartPolicy=policy)
+    assert (play.pod["status"]["phase"], play.one()["restartCount"]) == (phase, restarts)
+    if phase == "Succeeded":
+        assert play.condition("Ready") == ("False", "PodCompleted")
+
+
+def test_pod_lives_until_its_last_container_ends() -> None:
+    play = Play(container("a", "sleep 2"), container("b", "sleep 5; exit 3"), restartPolicy="Never")
+    assert play.until(3)["phase"] == "Running"
+    assert play.one("a")["state"]["terminated"]["finishedAt"] == "2026-01-01T00:00:02Z"
+    assert play.condition("ContainersReady") == ("False", "ContainersNotReady")
+    assert play.until(5)["phase"] == "Failed"
+
+
+def test_init_containers_run_in_turn_and_sidecars_beside_them() -> None:
+    sidecar = container("proxy", restartPolicy="Always")
+    play = Play(container(), initContainers=[container("one", "sleep 2"), sidecar, container("two", "sleep 3")])
+    status = play.until(1)
+    assert status["phase"] == "Pending"
+    assert play.one("c")["state"] == {"waiting": {"reason": "PodInitializing"}}
+    assert play.condition("Initialized") == ("False", "ContainersNotInitialized")
+    assert "running" in play.until(2)["initContainerStatuses"][1]["state"]
+    assert play.until(5)["phase"] == "Running"
+    assert play.condition("Initialized") == ("True", None)
+    assert play.condition("Ready") == ("True", None)
+
+
+def test_failing_init_container_waits_in_crash_loop_and_holds_the_pod_pending() -> None:
+    play = Play(container(), initContainers=[container("one", "exit 2")])
+    assert play.until(0)["phase"] == "Pending"
+    assert play.one("one")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    never = Play(container(), initContainers=[container("one", "exit 2")], restartPolicy="Never")
+    assert never.until(0)["phase"] == "Failed"
+
+
+def test_image_of_unknown_registry_is_pulled_again_after_doubling_pauses() -> None:
+    play = Play(container(image="registry.invalid/train:1"))
+    first = play.one()["state"]["waiting"]
+    assert first["reason"] == "ErrImagePull" and "lookup registry.invalid: no such host" in first["message"]
+    play.until(2)
+    waiting = play.one()["state"]["waiting"]
+    assert waiting["reason"] == "ImagePullBackOff"
+    assert waiting["message"].startswith('Back-off pulling image "registry.invalid/train:1": ErrImagePull: failed to')
+    assert play.pod["status"]["phase"] == "Pending"
+    play.until(69)
+    assert len(play.told("Pulling")) == 3  # at 0, 10 and 30
+    assert play.told("Failed")[1:4] == ["Error: ErrImagePull", "Error: ImagePullBackOff", play.told("Failed")[0]]
+    play.pod["spec"]["containers"][0] |= {"image": "registry.example.com/train:1", "command": ["sleep", "9"]}
+    play.until(71)
+    assert "running" in play.one()["state"] and play.one()["restartCount"] == 0
+
+
+def test_annotated_pull_failure_names_its_text() -> None:
+    annotations = {"simulated.haru.dev/fail-image-pull": "unauthorized: authentication required"}
+    play = Play(container(image="r.example.com/i:1"), annotations=annotations)
+    assert play.one()["state"]["waiting"]["message"].endswith("unauthorized: authentication required")
+
+
+def test_oom_kill_on_request_repeats_with_code_137() -> None:
+    annotations = {"simulated.haru.dev/fail": "OOMKilled", "simulated.haru.dev/run-seconds": "5"}
+    play = Play(container(), annotations=annotations)
+    play.until(12)
+    ended = play.one()["lastState"]["terminated"]
+    assert (ended["reason"], ended["exitCode"], play.one()["restartCount"]) == ("OOMKilled", 137, 1)
+
+
+def test_program_that_does_not_exist_is_a_start_error() -> None:
+    play = Play({"name": "c", "image": "i", "command": ["exit", "1"]})
+    ended = play.one()["lastState"]["terminated"]
+    assert (ended["reason"], ended["exitCode"], ended["startedAt"]) == ("StartError", 128, "1970-01-01T00:00:00Z")
+    assert not play.told("Started") and "executable file not found" in play.told("Failed")[0]
+
+
+def test_running_pod_is_written_once() -> None:
+    play = Play(container(script="sleep 100"), container("d"))
+    play.until(99)
+    assert play.writes == 1
+
+
+def test_pod_without_commands_has_no_scripts() -> None:
+    assert scripts_of({"metadata": {"name": "p"}, "spec": {"containers": [container()]}}) is None
