@@ -25,7 +25,7 @@ demo: setup
 # mypy keeps one core busy; the bytecode, which each worker would make anew for all tests, is made on another one.
 test: setup
 	$(MAKE) -j2 lint docs bytecode
-	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
+	$(BIN)/python tools/run_tests.py -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
 
 fast: setup
 	$(BIN)/python -m pytest -q -m "not nightly and not slow" -n $(WORKERS) --dist worksteal $(FAST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -108,11 +109,12 @@ class Api:
         if data is not None:
             sent["Content-Type"] = content_type
         for attempt in (0, 1):
-            connection = self._connection(renew=bool(attempt))
+            connection = self._connection(renew=bool(attempt) or self._is_old())
             try:
                 connection.request(method, path, data, sent)
                 answer = connection.getresponse()
                 text = answer.read()
+                self._local.used = time.monotonic()
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 if attempt or method != "GET":
                     self._connection(renew=True)
@@ -121,6 +123,10 @@ class Api:
             is_json = "json" in answer.headers.get("Content-Type", "")
             return answer.status, json.loads(text) if is_json and text else text.decode()
         raise AssertionError("unreachable")
+
+    def _is_old(self) -> bool:
+        """Whether the server may have closed the kept connection, which it does after 90 s without a request."""
+        return time.monotonic() - getattr(self._local, "used", math.inf) > 30
 
     def _connection(self, renew: bool) -> http.client.HTTPSConnection:
         old: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)

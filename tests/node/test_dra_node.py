@@ -236,9 +236,11 @@ async def test_slices_of_unregistered_driver_are_deleted(here: Bench) -> None:
         return await names() == expected
 
     mine = f"{NODE}-{DRIVER}-0"
-    async with here.running(grace_seconds=0.5):
+    async with here.running(grace_seconds=0.5) as devices:
         async with here.driver(Cards()):
             await until(lambda: left(["foreign", mine]), "the leftover goes, what is served stays")
+            # A driver that never registered is nobody's to clean up after.
+            await until(lambda: DRIVER in devices.registry.drivers(), "the driver is registered")
         await until(lambda: left(["foreign"]), "the driver's own go with it")
 
 
