@@ -325,4 +325,5 @@ def test_text_summary_is_short_and_groups_pods() -> None:
         "          default/replicaset/web, 6 pods from n1: node n1 is gone",
         "            → 4 start again: 4 on n2",
     ]
-    assert "InsufficientResource" in text and len(text.splitlines()) < 12
+    assert "            → 2 cannot be placed again: FitsLater: insufficient cpu: 1 asked, 0 left of 4" in text
+    assert "              short by cpu 1: 1 asked, the most left on a node is 0" in text and len(text.splitlines()) < 12

@@ -235,7 +235,7 @@ class Snapshot:
 
         cluster = cluster_of(self.settled())
         try:
-            return decide_round(cluster, options_of(self._deciding(cluster.snapshot().pod_groups)), scheduler_name)
+            return decide_round(cluster, options_of(self.deciding_gates(cluster.snapshot().pod_groups)), scheduler_name)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
 
@@ -272,14 +272,14 @@ class Snapshot:
         Raises ChangeInputError for a change that makes no sense here, InputError where nothing can be decided.
         """
         from haru.api.decision_options import options_of
-        from haru.whatif import ChangeError, Objects, try_out
+        from haru.whatif import ChangeError, Inquiry, Objects, try_out
 
         objects, told = self._resolved(changes)
         at = now or datetime.now(UTC)
         named = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "PodGroup"]
-        deciding = replace(options_of(self._deciding(named)), now=at.timestamp())
+        deciding = replace(options_of(self.deciding_gates(named)), now=at.timestamp())
         try:
-            return try_out(Objects(objects), told, deciding, scheduler_name, at)
+            return try_out(Objects(objects), told, deciding, scheduler_name, at, Inquiry(self.gates, self.refused))
         except ChangeError as error:
             raise InputError(self._unless_unread(str(error))) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -315,7 +315,7 @@ class Snapshot:
         objects = translated(self.settled())
         return objects, resolved(changes, objects, self.gates, self.namespace)
 
-    def _deciding(self, groups: Iterable[str]) -> Mapping[str, bool]:
+    def deciding_gates(self, groups: Iterable[str]) -> Mapping[str, bool]:
         """The feature gates to decide under: none of them is about the gangs of other projects."""
         if self.gates["GenericWorkload"] or not any(map(is_foreign_group, groups)):
             return self.gates
@@ -332,7 +332,7 @@ class Snapshot:
         from haru.engine.dra import all_double_allocations
 
         snapshot = self._cluster.snapshot()
-        deciding = options_of(self._deciding(snapshot.pod_groups))
+        deciding = options_of(self.deciding_gates(snapshot.pod_groups))
         usage = usage_now(card_states(snapshot, deciding), Filter(owner_namespace, owner))
         twice = tuple(all_double_allocations(snapshot.devices, snapshot.allocated))
         return replace(usage, twice=twice) if twice else usage

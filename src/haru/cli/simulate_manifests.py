@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from haru.cli.progress import Progress
 from haru.cli.simulate_options import chosen, chosen_seeds
 from haru.engine import Profile
 from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, FitStrategy
+from haru.explain.changes import listed
+from haru.gangs import translated
+from haru.whatif import Inquiry, rows_json, rows_text
 from haru.whatif.replay import ArrivalError, Replay, arrival_times, parse_time, replay
 
 PROFILES: Mapping[str, Profile] = {
@@ -51,6 +54,7 @@ class ManifestRow:
             "endSeconds": told.end,
             "evictions": sum(story.evictions for story in told.stories),
             "errors": list(told.errors),
+            "pending": rows_json(told.pending),
             "stories": [
                 {
                     "pod": story.path,
@@ -74,7 +78,9 @@ def run_manifests(options: argparse.Namespace) -> int:
         if name not in PROFILES:
             raise UsageError(f"--policy: {name}: with manifests there are {', '.join(PROFILES)}")
     snapshot = Snapshot.read(*options.filename, namespace=options.namespace, feature_gates=options.feature_gates)
-    objects = snapshot.settled()
+    objects = translated(snapshot.settled())
+    gates = snapshot.deciding_gates(obj["metadata"]["name"] for obj in objects if obj["kind"] == "PodGroup")
+    inquiry = Inquiry(snapshot.gates, snapshot.refused)
     if not any(obj["kind"] == "Node" for obj in objects):
         text = "the manifests have no nodes, so no pod starts: add those of a cluster (haru capture)"
         print(f"haru simulate: {text}", file=sys.stderr)
@@ -88,9 +94,9 @@ def run_manifests(options: argparse.Namespace) -> int:
         for name in policies:
             for seed in seeds:
                 progress.begin(f"{name} {seed}")
-                deciding = replace(options_of(snapshot.gates), seed=seed, profile=PROFILES[name])
+                deciding = replace(options_of(gates), seed=seed, profile=PROFILES[name])
                 try:
-                    told = replay(objects, arrivals, deciding, DEFAULT_SCHEDULER)
+                    told = replay(objects, arrivals, deciding, DEFAULT_SCHEDULER, inquiry)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     what = what_fails(error)
                     raise UsageError(
@@ -102,7 +108,7 @@ def run_manifests(options: argparse.Namespace) -> int:
         body = {"apiVersion": "haru.dev/v1alpha1", "kind": "Replay", "rows": [row.as_dict() for row in rows]}
         print(json.dumps(body, indent=2))
     else:
-        print(_table(rows))
+        print("\n".join([_table(rows), *_pending(rows)]))
     _draw(options, rows)
     return 0
 
@@ -139,6 +145,17 @@ def _table(rows: Sequence[ManifestRow]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def _pending(rows: Sequence[ManifestRow]) -> Iterator[str]:
+    """What never started and still waits at the end, as `haru explain` says it; runs that end alike are told once."""
+    ends: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        if row.replay.pending:
+            ends.setdefault(tuple(rows_text(row.replay.pending)), []).append(f"{row.policy} {row.seed}")
+    for lines, runs in ends.items():
+        yield f"waiting at the end ({listed(runs)}):"
+        yield from (f"  {line}" for line in lines)
 
 
 def _draw(options: argparse.Namespace, rows: Sequence[ManifestRow]) -> None:

@@ -16,8 +16,11 @@ from .render.condition_message import with_explanation as with_explanation
 from .render.condition_message import without_explanation as without_explanation
 from .render.json import to_json as to_json
 from .render.pending_table import aligned as aligned
+from .render.pending_table import row_json as row_json
+from .render.pending_table import what_text as what_text
 from .render.short import to_short as to_short
 from .render.text import to_text as to_text
+from .render.wording import counted as counted
 from .results import DeviceStory as DeviceStory
 from .results import Explanation as Explanation
 from .results import NodeStory as NodeStory

@@ -35,7 +35,7 @@ _MOST_TRIED = 64
 class PendingRow:
     """Work that waits for one reason: `pods` of the workload `what` (`job/train`) and of `others` that are equal to it.
 
-    They are placed in so many `units`, each for itself. `names` are the first of the pods, `since` when the first was
+    They are placed in so many `units`, each for itself. `paths` are those of the pods, `since` is when the first was
     made (RFC 3339). `starts` is how many of the pods start once the first remedy is carried out, `unblocks` the same
     for all rows with that remedy. The explanation is that of the first unit.
     """
@@ -45,11 +45,16 @@ class PendingRow:
     pods: int
     units: int
     others: int
-    names: tuple[str, ...]
+    paths: tuple[str, ...]
     since: str
     explanation: Explanation
     starts: int = 0
     unblocks: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The first of the pods."""
+        return tuple(sorted(path.partition("/")[2] for path in self.paths)[:3])
 
     @property
     def remedy(self) -> Remedy | None:
@@ -146,7 +151,6 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
     told = asked.explain(snapshot, kind, group if group is not None else first.pods[0].obj, remedies=remedies)
     works = list(dict.fromkeys(map(_workload, units)))
     pods = [pod for unit in units for pod in unit.pods]
-    names = tuple(sorted(pod.key.name for pod in pods)[:3])
     starts = _starts(_after_first_remedy(snapshot, told), told, units, asked.options)
     return PendingRow(
         works[0],
@@ -154,7 +158,7 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
         len(pods),
         len(units),
         len(works) - 1,
-        names,
+        tuple(pod.key.path for pod in pods),
         _since(pods),
         told,
         starts,

@@ -18,6 +18,7 @@ from haru.whatif.changes import (
 )
 from haru.whatif.comparison import Comparison, try_out
 from haru.whatif.comparison_data import Displacement, Gang, Start, Wait
+from haru.whatif.left_pending import Inquiry, rows_json, rows_text
 from haru.whatif.objects import Objects
 from haru.whatif.output import to_json
 from haru.whatif.text import to_text
@@ -32,6 +33,7 @@ __all__ = [
     "Delete",
     "Displacement",
     "Gang",
+    "Inquiry",
     "Objects",
     "Repartition",
     "Start",
@@ -39,6 +41,8 @@ __all__ = [
     "TaintNode",
     "Wait",
     "apply_change",
+    "rows_json",
+    "rows_text",
     "to_json",
     "to_text",
     "try_out",

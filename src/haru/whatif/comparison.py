@@ -12,11 +12,14 @@ from datetime import datetime
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.podgroup import has_quorum, min_count
 from haru.engine.state import GroupKey, PodInfo, ReasonType, workload_of
+from haru.explain import PendingRow
+from haru.explain.results import Explanation
 from haru.kube.meta import Obj, controller_of
 from haru.whatif.changes import Apply, Change, apply_change, describe
 from haru.whatif.comparison_data import ComparisonData, Displacement, Gang, Outcome, Start, Wait
 from haru.whatif.course import Displaced, End, run_course
 from haru.whatif.html import to_html
+from haru.whatif.left_pending import Inquiry, left_pending
 from haru.whatif.objects import Objects
 from haru.whatif.output import to_json
 from haru.whatif.text import to_text
@@ -39,11 +42,17 @@ class Comparison(ComparisonData):
 
 
 def try_out(
-    original: Objects, changes: Sequence[Change], options: Options, scheduler_name: str, now: datetime
+    original: Objects,
+    changes: Sequence[Change],
+    options: Options,
+    scheduler_name: str,
+    now: datetime,
+    inquiry: Inquiry | None = None,
 ) -> Comparison:
     """Make changes to a copy of a cluster and compare what comes of it; ChangeError if one cannot be made.
 
-    Objects of kinds with namespaces must name theirs. `now` is when taints that come with the changes are added.
+    Objects of kinds with namespaces must name theirs. `now` is when taints that come with the changes are added;
+    `inquiry` says how to explain what waits.
     """
     changed = original.copy()
     for change in changes:
@@ -52,17 +61,23 @@ def try_out(
     before = run_course(original, original, options, scheduler_name, now)
     after = run_course(changed, original, options, scheduler_name, now)
     told = tuple(describe(change) for change in changes if not (isinstance(change, Apply) and change.follows))
-    return _Difference(original, changed, before, after, scheduler_name).compare(told)
+    pending = left_pending(after.snapshot, after.at, inquiry or Inquiry())
+    return _Difference(original, before, after, scheduler_name, pending).compare(told)
 
 
 class _Difference:
-    def __init__(self, original: Objects, changed: Objects, before: End, after: End, scheduler_name: str) -> None:
+    def __init__(
+        self, original: Objects, before: End, after: End, scheduler_name: str, pending: tuple[PendingRow, ...]
+    ) -> None:
         self._ran = {p: o for p, o in original.of_kind("Pod").items() if (o.get("spec") or {}).get("nodeName")}
         self._known = original.of_kind("Pod").keys()
-        self._changed = changed
         self._before = before
         self._after = after
         self._scheduler_name = scheduler_name
+        self._pending = pending
+        pods = after.snapshot.pods
+        ours = ((path, row) for row in pending for path in row.paths if pods[path].scheduler_name == scheduler_name)
+        self._explained = {path: row.explanation for path, row in ours}
 
     def compare(self, changes: tuple[str, ...]) -> Comparison:
         before, after = self._before.snapshot, self._after.snapshot
@@ -86,6 +101,7 @@ class _Difference:
             still_waiting=len(new) - len(waits),
             anyway=(sum(p in placed_before for p in started), len(anyway)),
             errors=tuple(dict.fromkeys(self._after.errors)),
+            pending=self._pending,
             settled=self._before.settled and self._after.settled,
         )
 
@@ -96,12 +112,14 @@ class _Difference:
         new = path not in self._known
         if not new and path not in placed_before:
             return None
-        return Wait(path, workload_of(self._after.snapshot.pods[path]), new, self._reasons(path))
+        workload = workload_of(self._after.snapshot.pods[path])
+        return Wait(path, workload, new, self._reasons(path), self._explained.get(path))
 
     def _displacement(self, path: str, gone: Displaced, placed: Mapping[str, PodInfo]) -> Displacement:
         pod, now = gone.pod, placed.get(path)
         outcome: Outcome = "Restarts"
         reasons: tuple[Reason, ...] = ()
+        explanation: Explanation | None = None
         if gone.cause.type == "Deleted" and not gone.remade:
             outcome = "Deleted"
         elif gone.cause.type == "NodeGone" and (controller_of(pod.obj) or {}).get("kind") in ("DaemonSet", "Node"):
@@ -109,18 +127,19 @@ class _Difference:
         elif not gone.remade:
             outcome = "Lost"
         elif now is None or path in self._after.circling:
-            outcome, reasons = "Waits", self._reasons(path)
+            outcome, reasons, explanation = "Waits", self._reasons(path), self._explained.get(path)
         node = now.node if now is not None and outcome == "Restarts" else ""
-        return Displacement(path, workload_of(pod), pod.node, gone.cause, outcome, gone.after_seconds, node, reasons)
+        cause, seconds = gone.cause, gone.after_seconds
+        return Displacement(path, workload_of(pod), pod.node, cause, outcome, seconds, node, reasons, explanation)
 
     def _reasons(self, path: str) -> tuple[Reason, ...]:
         circling = self._after.circling.get(path)
         if circling is not None:
             kind: ReasonType = "NodeTaints" if circling.type == "NodeTaint" else "DeviceTainted"
             return (Reason(kind, f"{circling.message}: it is evicted again wherever it comes back to", circling.data),)
-        waiting = self._after.pending.get(path)
-        if waiting is not None:
-            return waiting.reasons or (Reason("Waiting", waiting.message),)
+        told = self._explained.get(path)
+        if told is not None:
+            return told.reasons
         pod = self._after.snapshot.pods.get(path)
         if pod is not None and pod.scheduler_name != self._scheduler_name:
             text = f"it is scheduled by {pod.scheduler_name}, whose decisions are not foreseen here"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from haru.engine import Reason
+from haru.explain import PendingRow
+from haru.explain.results import Explanation
 from haru.whatif.departures import Cause
 from haru.whatif.usage import Amount
 
@@ -29,6 +31,7 @@ class Displacement:
 
     `Restarts`: made again, it has a place on `new_node`. `Waits`: made again, it has none, for `reasons`. `Lost`:
     nobody makes it again. `GoesWithNode`: it was there for its node only. `Deleted`: the changes delete it.
+    `explanation` is that of the unit with which it waits.
     """
 
     path: str
@@ -39,6 +42,7 @@ class Displacement:
     after_seconds: int = 0
     new_node: str = ""
     reasons: tuple[Reason, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Wait:
     workload: str
     new: bool
     reasons: tuple[Reason, ...]
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,8 @@ class Gang:
 class ComparisonData:
     """What changes come to. `usage` has the amounts without the changes and with them.
 
-    `anyway` counts what happens without the changes too; `still_waiting` the pods that wait in either case.
+    `anyway` counts what happens without the changes too; `still_waiting` the pods that wait in either case. `pending`
+    explains all that waits with the changes.
     """
 
     changes: tuple[str, ...]
@@ -77,6 +83,7 @@ class ComparisonData:
     anyway: tuple[int, int]
     """Pods that start, and pods that are displaced, with and without the changes."""
     errors: tuple[str, ...] = ()
+    pending: tuple[PendingRow, ...] = ()
     settled: bool = True
 
     @property

@@ -13,7 +13,6 @@ from datetime import datetime
 
 from haru.engine import Options, RoundResult, SchedulerCache, Snapshot, run_round
 from haru.engine.podgroup import count_succeeded
-from haru.engine.scheduling_round import Waiting
 from haru.engine.state import Eviction, PodInfo, consumer_key, freed, workload_of
 from haru.kube.meta import Obj, controller_of
 from haru.kube.names import format_time
@@ -36,15 +35,15 @@ class Displaced:
 
 @dataclass(slots=True)
 class End:
-    """The cluster at rest: who was displaced (by path, the first time counts), and why what waits waits.
+    """The cluster at rest, at a time: who was displaced (by path, the first time counts).
 
     `circling` are pods that are driven away again wherever they come back to. `settled` is false if rest was not
     reached within `MAX_ROUNDS`.
     """
 
     snapshot: Snapshot
+    at: datetime
     displaced: dict[str, Displaced] = field(default_factory=dict)
-    pending: dict[str, Waiting] = field(default_factory=dict)
     circling: dict[str, Cause] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     settled: bool = True
@@ -68,7 +67,7 @@ class Course:
         self._ground = Ground.of(objects, original)
         self._cluster = SchedulerCache.of(objects)
         count_succeeded(self._cluster)
-        self._end = End(self._cluster.snapshot())
+        self._end = End(self._cluster.snapshot(), now)
         self._gone: set[tuple[str, str, str]] = set()
         self._rounds = 0
 
@@ -83,7 +82,7 @@ class Course:
                 self._displace(path, Cause("Deleted", "deleted by the change"), remade=again)
         while self._depart() or self._decide() or self._due(lambda at: at <= self._now) or self._wait():
             pass
-        self._end.snapshot = self._cluster.snapshot()
+        self._end.snapshot, self._end.at = self._cluster.snapshot(), self._now
         return self._end
 
     # -- leaving -------------------------------------------------------------------------------------------------------
@@ -162,7 +161,6 @@ class Course:
         """One round over all that waits, and what its evictions make of the cluster; whether somebody had to go."""
         result = run_round(self._cluster, self._options, self._scheduler_name)
         self._rounds += 1
-        self._end.pending = result.pending
         self._end.errors = result.errors
         if self._rounds >= MAX_ROUNDS:
             self._end.settled = not result.evictions

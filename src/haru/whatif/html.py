@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haru.engine import Reason
+from haru.explain.render import answer_lines
 from haru.markup import Child, Html, section, table, tag
 from haru.whatif.comparison_data import ComparisonData, Displacement, Wait
 from haru.whatif.text import amount_text, to_text, verdict_text
@@ -30,14 +30,16 @@ def to_html(comparison: ComparisonData) -> Html:
 
 def _displaced(entry: Displacement) -> tuple[Child, ...]:
     outcome = f"{entry.outcome} on {entry.new_node}" if entry.new_node else entry.outcome
-    return entry.path, entry.node, entry.cause.message, (outcome, _reasons(entry.reasons))
+    return entry.path, entry.node, entry.cause.message, (outcome, _why(entry))
 
 
 def _wait(entry: Wait) -> tuple[Child, ...]:
-    return entry.path, entry.workload, _reasons(entry.reasons)
+    return entry.path, entry.workload, _why(entry)
 
 
-def _reasons(reasons: tuple[Reason, ...]) -> Html | None:
-    if not reasons:
+def _why(entry: Wait | Displacement) -> Html | None:
+    if entry.explanation is not None:
+        return tag("ul", [tag("li", line) for line in answer_lines(entry.explanation)])
+    if not entry.reasons:
         return None
-    return tag("ul", [tag("li", tag("code", reason.type), f" {reason.message}") for reason in reasons])
+    return tag("ul", [tag("li", tag("code", reason.type), f" {reason.message}") for reason in entry.reasons])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from haru.kube.meta import Obj
 from haru.whatif.comparison_data import ComparisonData, Displacement, Wait
+from haru.whatif.left_pending import answer_json, rows_json
 from haru.whatif.usage import Amount
 
 
@@ -24,6 +25,7 @@ def to_json(comparison: ComparisonData) -> Obj:
         "gangs": [{"podGroup": g.path, "placed": g.placed, "minCount": g.min_count} for g in comparison.gangs],
         "usage": _usage(comparison),
         "stillWaiting": comparison.still_waiting,
+        "pending": rows_json(comparison.pending),
         "anyway": {"starts": starts, "displaced": displaced},
         "errors": list(comparison.errors),
         "settled": comparison.settled,
@@ -56,12 +58,13 @@ def _displaced(entry: Displacement) -> Obj:
         told["newNode"] = entry.new_node
     if entry.reasons:
         told["reasons"] = [reason.to_json() for reason in entry.reasons]
-    return told
+    return told | answer_json(entry.explanation)
 
 
 def _wait(entry: Wait) -> Obj:
     reasons = [reason.to_json() for reason in entry.reasons]
-    return {"pod": entry.path, "workload": entry.workload, "new": entry.new, "reasons": reasons}
+    told: Obj = {"pod": entry.path, "workload": entry.workload, "new": entry.new, "reasons": reasons}
+    return told | answer_json(entry.explanation)
 
 
 def _amount(name: str, amount: Amount) -> Obj:

@@ -16,9 +16,11 @@ from itertools import pairwise
 
 from haru.engine import Options
 from haru.engine.state import PodInfo, object_path, parse_limit, run_limit
+from haru.explain import PendingRow
 from haru.kube.meta import Obj, controller_of, uid_of
 from haru.kube.names import format_time
 from haru.whatif.course import Course
+from haru.whatif.left_pending import Inquiry, left_pending
 from haru.whatif.objects import Objects
 from haru.whatif.usage import Amount, usage_of
 
@@ -50,12 +52,16 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of all that came. `usage` is, at each moment at which it changed, the part of devices in use."""
+    """What became of all that came. `usage` is, at each moment at which it changed, the part of devices in use.
+
+    `pending` explains what waits at the end.
+    """
 
     stories: tuple[Story, ...]
     usage: tuple[tuple[float, float], ...]
     end: float
     errors: tuple[str, ...]
+    pending: tuple[PendingRow, ...] = ()
 
     @property
     def started(self) -> int:
@@ -113,10 +119,16 @@ def parse_time(text: str) -> float:
     return parse_limit(plain)
 
 
-def replay(objects: Iterable[Obj], arrivals: Mapping[str, float], options: Options, scheduler_name: str) -> Replay:
+def replay(
+    objects: Iterable[Obj],
+    arrivals: Mapping[str, float],
+    options: Options,
+    scheduler_name: str,
+    inquiry: Inquiry | None = None,
+) -> Replay:
     """Let everything arrive and run until nothing happens any more; the objects are not touched."""
     late, there = _split(list(objects), arrivals)
-    return _Replaying(there, late, options, scheduler_name).play()
+    return _Replaying(there, late, options, scheduler_name).play(inquiry or Inquiry())
 
 
 def _split(objects: list[Obj], arrivals: Mapping[str, float]) -> tuple[list[tuple[float, str, list[Obj]]], list[Obj]]:
@@ -167,7 +179,7 @@ class _Replaying(Course):
         self._stories: dict[str, Story] = {}
         self._usage: list[tuple[float, float]] = []
 
-    def play(self) -> Replay:
+    def play(self, inquiry: Inquiry) -> Replay:
         """Until nothing more comes and nothing more ends."""
         self._meet()
         while True:
@@ -183,7 +195,9 @@ class _Replaying(Course):
             self._arrive(at)
             self._finish(at)
         stories = tuple(self._stories[path] for path in sorted(self._stories))
-        return Replay(stories, tuple(self._usage), self._seconds(), tuple(dict.fromkeys(self._end.errors)))
+        errors = tuple(dict.fromkeys(self._end.errors))
+        pending = left_pending(self._cluster.snapshot(), self._now, inquiry)
+        return Replay(stories, tuple(self._usage), self._seconds(), errors, pending)
 
     def _seconds(self) -> float:
         return (self._now - BEGINNING).total_seconds()

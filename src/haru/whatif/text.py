@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from haru.engine import Reason
 from haru.explain.changes import listed
-from haru.explain.render import counted
+from haru.explain.render import answer_lines, counted
 from haru.whatif.comparison_data import ComparisonData, Displacement, Start, Wait
+from haru.whatif.left_pending import rows_text
 from haru.whatif.usage import Amount
 
 K = TypeVar("K")
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 _WIDTH = 10
 _GIB = 2**30
-_MOST = 3
+_MOST = 4
 
 
 def to_text(comparison: ComparisonData) -> str:
@@ -88,9 +89,11 @@ def _displaced(entries: Sequence[Displacement]) -> Iterator[str]:
         for outcome, text in _ENDS.items():
             if number := sum(entry.outcome == outcome for entry in group):
                 yield f"  → {number} {text}"
-        waiting = [entry.reasons for entry in group if entry.outcome == "Waits"]
+        waiting = [entry for entry in group if entry.outcome == "Waits"]
         if waiting:
-            yield f"  → {len(waiting)} cannot be placed again: {_why(waiting)}"
+            first, *rest = _why(waiting)
+            yield f"  → {len(waiting)} cannot be placed again: {first}"
+            yield from (f"    {line}" for line in rest)
 
 
 _ENDS = {
@@ -107,20 +110,21 @@ def _restart(number: int) -> str:
 def _waits(waits: Sequence[Wait]) -> Iterator[str]:
     for (workload, new), group in _grouped(waits, lambda w: (_workload(w.path, w.workload), w.new)).items():
         came = "" if new else ", which would have started"
-        yield f"{_pods_of(workload, len(group))}{came}: {_why([wait.reasons for wait in group])}"
+        first, *rest = _why(group)
+        yield f"{_pods_of(workload, len(group))}{came}: {first}"
+        yield from (f"  {line}" for line in rest)
 
 
-def _why(reasons: Iterable[tuple[Reason, ...]]) -> str:
-    """What keeps pods of one workload waiting. That a gang is not complete follows from what its other members lack."""
-    texts = Counter((reason.type, _reason(reason)) for entry in reasons for reason in entry)
-    telling = [text for (kind, text), _ in texts.most_common() if kind != "Quorum"] or [text for _, text in texts]
-    return "; ".join(telling[:_MOST])
+def _why(entries: Sequence[Wait | Displacement]) -> list[str]:
+    """What keeps pods of one workload waiting, each different answer once."""
+    answers = (answer_lines(e.explanation) if e.explanation else _reasons(e.reasons) for e in entries)
+    different = list(dict.fromkeys(line for lines in answers for line in lines))
+    more = [f"and {counted(len(different) - _MOST, 'more line')}: -o json"] if len(different) > _MOST + 1 else []
+    return [*different[:_MOST], *more] if more else different
 
 
-def _reason(reason: Reason) -> str:
-    nodes = reason.data.get("nodes")
-    where = f" ({counted(nodes, 'node')})" if isinstance(nodes, int) else ""
-    return f"{reason.type}: {reason.message}{where}"
+def _reasons(reasons: Sequence[Reason]) -> list[str]:
+    return [f"{reason.type}: {reason.message}" for reason in reasons]
 
 
 def _grouped(entries: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -158,6 +162,8 @@ def _besides(comparison: ComparisonData) -> Iterator[str]:
         yield f"{counted(displaced, 'pod')} would be displaced without the change too"
     if comparison.still_waiting:
         yield f"{counted(comparison.still_waiting, 'pod')} {_verb(comparison.still_waiting, 'wait')} as before"
+        changed = {wait.path for wait in comparison.waits} | {gone.path for gone in comparison.displaced}
+        yield from (f"  {line}" for line in rows_text([r for r in comparison.pending if not changed & {*r.paths}]))
     yield from comparison.errors
     if not comparison.settled:
         yield "evictions went on and on: this is how far they were followed"

@@ -3,7 +3,9 @@ from .json import to_json as to_json
 from .redaction import named_namespaces as named_namespaces
 from .redaction import redacted as redacted
 from .redaction import redacted_text as redacted_text
+from .short import answer_lines as answer_lines
 from .short import shortage as shortage
+from .short import shortage_json as shortage_json
 from .short import to_short as to_short
 from .text import to_text as to_text
 from .wording import counted as counted

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.explain.pending_rows import PendingRow
 from haru.explain.render.json import to_json
-from haru.explain.render.short import holding_stage, holding_text, remedy_text, shortage
+from haru.explain.render.short import holding_stage, holding_text, remedy_text, shortage, shortage_json
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
@@ -84,13 +84,13 @@ def pending_json(rows: Sequence[PendingRow], now: str) -> Obj:
         "apiVersion": "haru.dev/v1alpha1",
         "kind": "ExplanationList",
         "pods": sum(row.pods for row in rows),
-        "items": [_item(row) for row in rows],
+        "items": [row_json(row) for row in rows],
         "at": now,
     }
 
 
-def _item(row: PendingRow) -> Obj:
-    missing = shortage(row.explanation)
+def row_json(row: PendingRow) -> Obj:
+    """One item of it."""
     return {
         "namespace": row.namespace,
         "workload": row.what,
@@ -99,7 +99,7 @@ def _item(row: PendingRow) -> Obj:
         "units": row.units,
         "examples": list(row.names),
         "since": row.since,
-        **({"shortBy": {"text": missing.text, "numbers": missing.numbers}} if missing is not None else {}),
+        **shortage_json(row.explanation),
         "starts": row.starts,
         "unblocks": row.unblocks,
         "explanation": to_json(row.explanation),

@@ -10,6 +10,7 @@ from haru.explain.explanation import ExplanationData, Funnel, FunnelStage, HeldC
 from haru.explain.render.labels import labelled
 from haru.explain.render.wording import amount_text, counted, holders_text, later_text
 from haru.explain.stories.values import DeviceStoryData, NodeStoryData, Wanting
+from haru.kube.meta import Obj
 
 _PARTS = {
     "free": "held",
@@ -50,6 +51,12 @@ def shortage(explanation: ExplanationData) -> Shortage | None:
             fit, need = int(reason.data["fit"]), int(reason.data["needed"])
             return Shortage(f"{counted(need - fit, 'place')} of {need}", f"{fit} of its pods find a place")
     return _resource_shortage(explanation)
+
+
+def shortage_json(explanation: ExplanationData) -> Obj:
+    """The field `shortBy`, where something is missing in numbers."""
+    missing = shortage(explanation)
+    return {} if missing is None else {"shortBy": {"text": missing.text, "numbers": missing.numbers}}
 
 
 def _short_request(explanation: ExplanationData) -> Funnel | None:
@@ -113,6 +120,13 @@ def holding_stage(explanation: ExplanationData) -> FunnelStage | None:
 def holding_text(stage: FunnelStage) -> str:
     """Who holds the devices that a condition excludes; parts of cards and shares are not counted one by one."""
     return holders_text(stage.holders, stage.unnamed, stage.dropped if stage.stage == "free" else None)
+
+
+def answer_lines(explanation: ExplanationData) -> list[str]:
+    """The verdict and what is missing, without the name of the work: the same wherever work that waits is told of."""
+    missing = shortage(explanation)
+    short = [f"short by {missing.text}: {missing.numbers}"] if missing is not None else []
+    return [f"{explanation.verdict}: {explanation.summary}", *short]
 
 
 def command_of(explanation: ExplanationData) -> str:
