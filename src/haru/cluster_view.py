@@ -19,7 +19,7 @@ from haru.client.discovery import LOOK_SECONDS, adapt_to_server
 from haru.client.informer import EVERYTHING, Informer, Selection, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
-from haru.engine.state import WATCHED_KINDS
+from haru.engine.state import WATCHED_KINDS, PodInfo, differing
 from haru.event_loop import cancelled
 from haru.explain.cards import Layouts
 from haru.gangs import (
@@ -85,16 +85,15 @@ class WatchedObjects:
         self._events: Informer | None = None
         self._groups: Informer | None = None
         self._translator = GangTranslator(())
-        self._counted = -1
-        """The version for which succeeded members were counted."""
+        self._counted: Mapping[str, PodInfo] = {}
+        """The pods among which succeeded members were counted."""
+        self._succeeded: Counter[str] = Counter()
         self.refused: list[str] = []
 
     def view(self) -> ClusterView:
         """Return the cluster as it is now."""
         version = self._changes.version
-        if self._counted != version:
-            self._counted = version
-            self._count_succeeded()
+        self._count_succeeded()
         events = tuple(self._events.store.values()) if self._events is not None else ()
         return ClusterView(self._cache.snapshot(), version, tuple(self.refused), self._layouts, events)
 
@@ -143,12 +142,17 @@ class WatchedObjects:
     def _count_succeeded(self) -> None:
         """Count the members of PodGroups that have succeeded, as gang scheduling does."""
         snapshot = self._cache.snapshot()
-        finished = Counter(
-            pod.group.path for pod in snapshot.pods.values() if pod.group and pod.status.get("phase") == "Succeeded"
-        )
-        for path, group in self._groups.store.items() if self._groups is not None else ():
-            seen = as_needed(group, finished[path])
-            if seen != snapshot.pod_groups.get(path):
+        pods, before = snapshot.pods, self._counted
+        changed, looked_at = differing(pods, before), set(self._succeeded)
+        for step, moment in ((-1, before), (1, pods)):
+            for path in changed:
+                pod = moment.get(path)
+                if pod is not None and pod.group and pod.status.get("phase") == "Succeeded":
+                    self._succeeded[pod.group.path] += step
+        self._counted, self._succeeded = pods, +self._succeeded
+        for path in looked_at | self._succeeded.keys():
+            group = self._groups.store.get(path) if self._groups is not None else None
+            if group is not None and (seen := as_needed(group, self._succeeded[path])) != snapshot.pod_groups.get(path):
                 self._cache.apply(seen)
 
 

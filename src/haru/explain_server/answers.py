@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -91,6 +92,8 @@ class Answers:
         self._queue: AnswerQueue[Told] = AnswerQueue(limits.waiting, limits.waiting_per_user)
         self._kept: TLRUCache[Question, Told, float] = TLRUCache(limits.kept, self._expires, monotonic)
         self._refreshing: set[asyncio.Task[None]] = set()
+        # One thread, for the index of names is for one; not the queue's, where it would wait for the next question.
+        self._redactor = ThreadPoolExecutor(1, "redaction")
 
     @property
     def waiting(self) -> int:
@@ -102,6 +105,7 @@ class Answers:
         for task in self._refreshing:
             task.cancel()
         self._queue.stop()
+        self._redactor.shutdown(wait=False, cancel_futures=True)
 
     async def of(self, user: User, question: Question) -> Explanation:
         """Return the explanation as the user may read it.
@@ -119,7 +123,7 @@ class Answers:
                     return told.explanation
                 namespaces = named_namespaces(told.explanation)
                 shown = {told.explanation.namespace, *await self._access.shown(user, namespaces)}
-                return await asyncio.to_thread(told.redacted, shown)
+                return await asyncio.get_running_loop().run_in_executor(self._redactor, told.redacted, shown)
         finally:
             seeing.cancel()
             await asyncio.gather(seeing, return_exceptions=True)

@@ -6,7 +6,7 @@ chosen by a checksum of the key, not by Python's randomised hash, so that iterat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
@@ -63,6 +63,14 @@ class FrozenMap(Mapping[str, V]):
         for bucket in self._buckets if self._size else ():
             yield from bucket.items()
 
+    def items(self) -> ItemsView[str, V]:
+        """All keys with their values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """All values."""
+        return _Values(self)
+
     def values_of(self, keys: Iterable[str], default: Any = None) -> list[V | None]:
         """The values of many keys, the default for what is not there."""
         buckets = self._buckets or (_EMPTY,) * _BUCKETS
@@ -80,6 +88,22 @@ class FrozenMap(Mapping[str, V]):
             else:
                 found.update(key for key in own.keys() | their.keys() if own.get(key) is not their.get(key))
         return found
+
+
+class _Items(ItemsView[str, V]):
+    """What a Mapping brings looks up each key."""
+
+    _mapping: FrozenMap[V]
+
+    def __iter__(self) -> Iterator[tuple[str, V]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[V]):
+    _mapping: FrozenMap[V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping.pairs())
 
 
 class Computed(Mapping[K, V]):

@@ -32,6 +32,11 @@ class Victim:
 
 def victims(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
     """All running work but the one in question; the most important first."""
+    return sorted(running_work(snapshot, work), key=lambda u: (-u.priority, -len(u.pods), u.name))
+
+
+def running_work(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
+    """All running work but the one in question, in no order."""
     own = set(work.paths)
     singles: list[Victim] = []
     groups: dict[str, list[PodInfo]] = {}
@@ -43,7 +48,7 @@ def victims(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
         else:
             groups.setdefault(pod.group.path, []).append(pod)
     wholes = [Victim(path, max(p.priority for p in pods), tuple(pods)) for path, pods in groups.items()]
-    return sorted([*singles, *wholes], key=lambda u: (-u.priority, -len(u.pods), u.name))
+    return [*singles, *wholes]
 
 
 def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Sequence[Victim]) -> list[Victim] | None:

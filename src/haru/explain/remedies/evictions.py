@@ -16,7 +16,7 @@ from haru.explain import hypothesis
 from haru.explain.changes import create, delete, listed, patch, pod_manifest
 from haru.explain.diagnosis.allocations import frees_text, held_by
 from haru.explain.diagnosis.diagnosis import Diagnosis
-from haru.explain.diagnosis.verdict import Victim, least, victims
+from haru.explain.diagnosis.verdict import Victim, least, running_work
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.commands import FILE, placed, saved_pods
@@ -156,7 +156,7 @@ def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> lis
 
 def _ending(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
     """Running work that makes room by its end: pods of DaemonSets, and of the node itself, come back to their node."""
-    return [unit for unit in victims(snapshot, work) if not any(_comes_back(pod) for pod in unit.pods)]
+    return [unit for unit in running_work(snapshot, work) if not any(_comes_back(pod) for pod in unit.pods)]
 
 
 def _comes_back(pod: PodInfo) -> bool:

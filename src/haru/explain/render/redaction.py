@@ -16,6 +16,7 @@ from typing import Any
 from haru.engine import Reason, Snapshot
 from haru.engine.state import workload_of
 from haru.explain.explanation import Funnel, FunnelStage, HeldClaim, Holder, Later, Remedy
+from haru.explain.render.name_index import NameIndex, parts_of
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj
@@ -23,7 +24,6 @@ from haru.kube.meta import Obj
 HIDDEN = "of another namespace"
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _TOKEN = re.compile(rf"{_WORD}(?:[/:]{_WORD})*")
-_PARTS = re.compile(r"[/:]")
 _PLAIN = re.compile(r"[A-Za-z]+|[0-9.]+[A-Za-z]{0,2}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _VERBS = {"Evict": "end", "MoveWork": "move"}
@@ -182,10 +182,14 @@ class _Words:
         said = {word for word in said - _public(told) if not _is_shown(snapshot, word, shown)}
         if not said:
             return _Words(frozenset(), frozenset())
-        hidden, own, namespaces = _known(snapshot, said, shown)
-        candidates = (hidden | namespaces) - own
+        known = NameIndex.of(snapshot).known(snapshot, said)
+        namespaces = known.namespaces.difference(shown)
+        hidden = {
+            word for word, where in known.namespaces_with.items() if word not in shown and where.isdisjoint(shown)
+        }
+        candidates = hidden | namespaces
         public = _of_the_cluster(snapshot, candidates) if candidates else frozenset()
-        return _Words(frozenset(hidden - own - public), frozenset(namespaces - public))
+        return _Words(frozenset(hidden - public), namespaces - public)
 
     def hidden(self, text: str) -> str:
         """Return the text without the names."""
@@ -194,7 +198,7 @@ class _Words:
         return _TOKEN.sub(lambda found: self._token(found[0], text[: found.start()]), text)
 
     def _token(self, token: str, before: str) -> str:
-        parts = _split(token)
+        parts = parts_of(token)
         known = self.names | self.namespaces
         if not (set(parts) & (known | self.forced)):
             return token
@@ -237,10 +241,6 @@ class _Words:
         return value
 
 
-def _split(token: str) -> list[str]:
-    return _PARTS.split(token)
-
-
 def _is_telling(token: str, before: str) -> bool:
     """Whether a word can only be meant as a name where it stands: numbers and plain words are mostly none."""
     if _PLAIN.fullmatch(token) is None:
@@ -253,7 +253,7 @@ def _candidates(text: str) -> Iterator[str]:
     for found in _TOKEN.finditer(text):
         if _TIME.match(found[0]) is not None:
             continue
-        parts = _split(found[0])
+        parts = parts_of(found[0])
         if len(parts) > 1 or _is_telling(found[0], text[: found.start()]):
             yield from (part for part in parts if part == part.lower())
 
@@ -262,7 +262,7 @@ def _named(told: Explanation) -> set[str]:
     """The words in data of reasons that are names whatever they look like."""
     reasons = chain(told.reasons, (reason for group in told.nodes for reason in group.reasons))
     texts = (text for reason in reasons for key in _NAMES & reason.data.keys() for text in _strings(reason.data[key]))
-    words = (part for text in texts for token in _TOKEN.findall(text) for part in _split(token))
+    words = (part for text in texts for token in _TOKEN.findall(text) for part in parts_of(token))
     return {word for word in words if _KIND.fullmatch(word) is None and not word.isdigit()}
 
 
@@ -311,38 +311,11 @@ def _public(told: Explanation) -> set[str]:
     found.update(name for group in told.nodes for name in group.examples)
     for funnel in told.requests:
         asked = funnel.asked
-        found |= {asked.request, asked.device_class, asked.resource, *_split(funnel.claim)}
+        found |= {asked.request, asked.device_class, asked.resource, *parts_of(funnel.claim)}
         found.update(part for stage in funnel.stages for where in stage.where for part in where.split())
-    found.update(part for held in told.holds for part in _split(held.claim))
+    found.update(part for held in told.holds for part in parts_of(held.claim))
     found.update(part for held in told.holds for d in held.devices for part in (d.request, d.driver, d.pool, d.device))
     return found
-
-
-def _known(snapshot: Snapshot, said: set[str], shown: Collection[str]) -> tuple[set[str], set[str], set[str]]:
-    """Of the words said: names in hidden namespaces, names in those that are shown, and hidden namespaces."""
-    hidden: set[str] = set()
-    own: set[str] = set(shown)
-    namespaces: set[str] = {name for name in snapshot.objects("Namespace") if name in said and name not in shown}
-
-    def note(namespace: str, name: str) -> None:
-        (own if namespace in shown else hidden).update((name,) if name in said else _split(name))
-
-    for pod in snapshot.pods.values():
-        for owner in pod.obj["metadata"].get("ownerReferences") or ():
-            # A ReplicaSet's name without its hash is the Deployment's.
-            name = str(owner.get("name"))
-            for each in (name, name.rpartition("-")[0]):
-                if each in said:
-                    note(pod.key.namespace, each)
-    for path in chain(snapshot.pods, snapshot.claims, *snapshot.others.values()):
-        namespace, slash, name = path.partition("/")
-        if not slash:
-            continue
-        if namespace not in shown and namespace in said:
-            namespaces.add(namespace)
-        if name in said or (":" in name and not said.isdisjoint(_split(name))):
-            note(namespace, name)
-    return hidden & said, own, namespaces
 
 
 def _of_the_cluster(snapshot: Snapshot, words: Collection[str]) -> frozenset[str]:
