@@ -11,6 +11,7 @@ from scheduler_bench import state_of
 from haru.engine import SchedulerCache
 from haru.engine.state import GroupKey, MemberDecision, PodKey
 from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
+from haru.scheduler.binding.write_slots import WriteSlots
 
 Obj = dict[str, Any]
 GROUP = GroupKey("ns", "gang")
@@ -20,6 +21,7 @@ class SlowBinder:
     """A binder whose reservations fail when they are told to."""
 
     def __init__(self) -> None:
+        self.slots = WriteSlots(1)
         self.may_fail = asyncio.Event()
         self.failing: set[str] = set()
         self.bound: list[str] = []

@@ -162,6 +162,7 @@ class Scheduler:
                 self._cycle.run(unit)
                 # Let watch events and the API server in between two decisions.
                 await asyncio.sleep(0)
+                await self._cycle.binder.slots.wait_for_room()
                 continue
             self._state.woken.clear()
             due = self.queue.next_wake()

@@ -40,6 +40,7 @@ from haru.scheduler.binding.claim_updates import (
 from haru.scheduler.binding.extended_claims import ClaimMaker
 from haru.scheduler.binding.volume_binder import VolumeBinder
 from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, PODS, delay, is_transient
+from haru.scheduler.binding.write_slots import WriteSlots
 from haru.scheduler.shared import WatchedObjects
 
 __all__ = ["CLAIMS", "PODS", "Binder", "PodGoneError", "is_transient"]
@@ -106,7 +107,7 @@ class Binder:
         self._objects = objects
         self._times = times
         self._sleep = times.sleep
-        self._slots = asyncio.Semaphore(_PARALLEL)
+        self.slots = self._slots = WriteSlots(_PARALLEL)
         self._volumes = VolumeBinder(client, objects, times.monotonic, times.sleep)
         self._maker = ClaimMaker(client, self._slots, times.sleep, objects.observe, count)
 

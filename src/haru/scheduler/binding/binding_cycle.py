@@ -172,6 +172,7 @@ class BindingCycle:
     async def carry_out(self, binding_task: BindingTask) -> None:
         """Ends when every member is bound or has been given back."""
         self.running += len(binding_task.members)
+        self._binder.slots.new_decision()
         try:
             await self._carry_out(binding_task)
         finally:

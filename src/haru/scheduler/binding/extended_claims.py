@@ -17,6 +17,7 @@ from haru.kube.meta import Obj
 from haru.scheduler.binding.claim_updates import BindingError
 from haru.scheduler.binding.extended_claim_writes import body_of, claims_to_create, is_same_claim
 from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, delay, is_transient
+from haru.scheduler.binding.write_slots import WriteSlots
 
 
 class ClaimMaker:
@@ -25,7 +26,7 @@ class ClaimMaker:
     def __init__(
         self,
         client: ApiClient,
-        slots: asyncio.Semaphore,
+        slots: WriteSlots,
         sleep: Callable[[float], Awaitable[None]],
         learn: Callable[[Kind, Obj], None],
         count: Callable[[str], None],
