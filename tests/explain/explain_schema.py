@@ -21,6 +21,10 @@ REMEDIES = (
     "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
     "RelaxNodeSelector", "UseScheduler", "Resume", "ScaleDown", "CreateVolumeClaim",
 )  # fmt: skip
+REMEDIES_AFTER_PENDING = (
+    "RaiseMemoryLimit", "CorrectCommand", "RestartPod", "ProvideImage", "TaintDevice", "CordonNode", "InspectDriver",
+    "ScaleUp", "RelaxDisruptionBudget",
+)  # fmt: skip
 
 
 def is_a(*kinds: type) -> Check:
@@ -130,7 +134,7 @@ def change(value: Any, path: str) -> None:
 
 REMEDY = record(
     {
-        "kind": one_of(*REMEDIES),
+        "kind": one_of(*REMEDIES, *REMEDIES_AFTER_PENDING),
         "summary": TEXT,
         "changes": many(change),
         "cost": NUMBER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,12 +93,31 @@ def budget(allowed: int, healthy: int, desired: int, expected: int) -> Obj:
     }
 
 
-def cordoned() -> Snapshot:
-    base = cluster(dgx_h100=1)
+def unavailable_budget() -> Obj:
+    made = budget(0, 1, 1, 2)
+    made["spec"] = {"maxUnavailable": "50%", "selector": made["spec"]["selector"]}
+    return made
+
+
+def cordoned(nodes: int = 1) -> Snapshot:
+    """The first node is cordoned."""
+    base = cluster(dgx_h100=nodes)
     return Snapshot.of(
-        {**obj, "spec": {**obj.get("spec", {}), "unschedulable": True}} if obj["kind"] == "Node" else obj
+        {**obj, "spec": {**obj.get("spec", {}), "unschedulable": True}}
+        if obj["kind"] == "Node" and obj["metadata"]["name"] == NODE
+        else obj
         for obj in base
     )
+
+
+def small_node() -> Snapshot:
+    """A node that has 3Gi of memory for pods."""
+    base = cluster(dgx_h100=1)
+    made = [json.loads(json.dumps(obj)) for obj in base]
+    for obj in made:
+        if obj["kind"] == "Node":
+            obj["status"]["allocatable"]["memory"] = "3Gi"
+    return Snapshot.of(made)
 
 
 def after(name: str, *objects: Obj, about: str = "pod/p", base: Any = None) -> Situation:
@@ -117,6 +137,15 @@ PULL = 'rpc error: code = NotFound desc = failed to pull and unpack image "r.exa
 UNHEALTHY = [{"name": "claim:gpu/gpu", "resources": [{"resourceID": f"{NODE}/gpu-3", "health": "Unhealthy"}]}]
 
 
+def unhealthy() -> Obj:
+    return with_claim(placed("p", status_of(state=RUNNING, allocatedResourcesStatus=UNHEALTHY)))
+
+
+def daemon(made: Obj) -> list[Obj]:
+    made["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "uid": "ds", "controller": True}]
+    return [made]
+
+
 def crashing_gang() -> list[Obj]:
     group, *members = gang("g", 2)
     made = [placed(name, CRASHED if name == "g-1" else status_of(state=RUNNING), group="g") for name in ("g-0", "g-1")]
@@ -132,6 +161,63 @@ def crashing_job() -> list[Obj]:
     for one in members:
         one["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "j", "controller": True}]
     return [job, *members]
+
+
+def deployed(made: Obj, replicas: int = 2) -> list[Obj]:
+    """The pod, and the ReplicaSet and Deployment that make it."""
+    template = {"spec": {k: v for k, v in made["spec"].items() if k != "nodeName"}}
+    made["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}]
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "train"}}, "template": template}
+    rs: Obj = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec}
+    rs["metadata"] = {"name": "web-1", "namespace": "default", "uid": "rs"}
+    rs["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]
+    return [made, rs]
+
+
+def with_image(made: Obj, image: str) -> Obj:
+    made["spec"]["containers"][0]["image"] = image
+    return made
+
+
+def not_pulled(image: str, answer: str) -> Obj:
+    message = f'failed to pull and unpack image "{image}": {answer}'
+    return with_image(placed("p", status_of(state=waiting("ErrImagePull", message)), phase="Pending"), image)
+
+
+def oom_killed(**more: Any) -> Obj:
+    status = status_of(restarts=4, state=back_off("1m20s"), lastState=ended(137, "OOMKilled"))
+    return placed("p", status, limits=OOM_LIMITS, **more)
+
+
+def driver_pod() -> Obj:
+    made = placed("nvidia-kubelet-plugin-x", status_of(state=RUNNING))
+    made["metadata"] |= {"namespace": "nvidia", "uid": "driver"}
+    made["spec"]["volumes"] = [{"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/plugins/"}}]
+    return made
+
+
+def claim_of(*devices: str) -> Obj:
+    made = claim("one", devices[0])
+    made["spec"]["devices"]["requests"][0]["exactly"]["count"] = len(devices)
+    results = made["status"]["allocation"]["devices"]["results"]
+    made["status"]["allocation"]["devices"]["results"] = [{**results[0], "device": device} for device in devices]
+    return made
+
+
+def unprepared() -> Obj:
+    return with_claim(placed("p", status_of(state=waiting("ContainerCreating")), phase="Pending"))
+
+
+def sharing(name: str) -> Obj:
+    made = with_claim(placed(name, status_of(state=RUNNING)))
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "one"}]
+    return made
+
+
+def shared_claim() -> Obj:
+    made = claim("one")
+    made["status"]["reservedFor"].append({"resource": "pods", "name": "q", "uid": "q"})
+    return made
 
 
 SITUATIONS = [
@@ -192,7 +278,7 @@ SITUATIONS = [
     ),
     after(
         "device is unhealthy",
-        with_claim(placed("p", status_of(state=RUNNING, allocatedResourcesStatus=UNHEALTHY))),
+        unhealthy(),
         claim("one"),
     ),
     after(
@@ -203,6 +289,57 @@ SITUATIONS = [
     ),
     after("eviction waits for a budget", placed("p", status_of(state=RUNNING)), budget(0, 2, 2, 2), base=cordoned),
     after("eviction is allowed", placed("p", status_of(state=RUNNING)), budget(1, 3, 2, 3), base=cordoned),
+    after("OOM of a Deployment's pod", *deployed(oom_killed())),
+    after("OOM of a pod of a DaemonSet", *daemon(oom_killed())),
+    after("OOM of a pod whose larger limit has room nowhere", oom_killed(), base=small_node),
+    after(
+        "OOM with a limit, final",
+        placed("p", status_of(state=ended(137, "OOMKilled")), phase="Failed", limits=OOM_LIMITS),
+    ),
+    after(
+        "crash loop of a Deployment's pod, a long pause",
+        *deployed(placed("p", status_of(restarts=7, state=back_off("5m0s"), lastState=ended(1, "Error")))),
+    ),
+    after(
+        "image whose other tag runs in the namespace",
+        not_pulled("r.example.com/train:2", "not found"),
+        with_image(placed("q", status_of(state=RUNNING)), "r.example.com/train:1"),
+    ),
+    after(
+        "image with a typing error, of a Deployment's pod",
+        *deployed(not_pulled("r.example.com/trian:1", "not found")),
+        with_image(placed("q", status_of(state=RUNNING)), "r.example.com/train:1"),
+    ),
+    after("image that needs credentials", not_pulled("r.example.com/train:2", "401 Unauthorized")),
+    after("image of a registry that is away", not_pulled("r.example.com/train:2", "no such host")),
+    after("image of a registry that limits pulls", not_pulled("train:2", "toomanyrequests: You have reached")),
+    after(
+        "claims are not prepared: one of two devices is named",
+        unprepared(),
+        claim_of("gpu-3", "gpu-4"),
+        prepare_event("NodePrepareResources failed for ResourceClaim one: gpu-4: ECC error", 2),
+        driver_pod(),
+    ),
+    after(
+        "claims are not prepared: no device is named",
+        unprepared(),
+        claim_of("gpu-3", "gpu-4"),
+        prepare_event("NodePrepareResources failed: rpc error: code = Unavailable", 2),
+        base=lambda: cluster(dgx_h100=2),
+    ),
+    after("device is unhealthy, and another pod holds it", unhealthy(), shared_claim(), sharing("q")),
+    after(
+        "eviction of a Deployment's pod waits for a budget",
+        *deployed(placed("p", status_of(state=RUNNING))),
+        budget(0, 2, 2, 2),
+        base=lambda: cordoned(2),
+    ),
+    after(
+        "eviction waits for a budget of unavailable pods",
+        placed("p", status_of(state=RUNNING)),
+        unavailable_budget(),
+        base=cordoned,
+    ),
     after("crash loop of a gang's member", *crashing_gang(), about="podgroup/g"),
     after("crash loop of a job's pod", *crashing_job(), about="job/j"),
     after("starts as it should", placed("p", status_of(state=waiting("ContainerCreating")), phase="Pending")),

@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from explain_schema import REMEDIES_AFTER_PENDING, check_explanation
+from explain_world import cluster
+from situations_after import NOW, SITUATIONS, claim, claim_of, driver_pod, prepare_event, unhealthy, unprepared
 
 from haru.api.snapshot import Snapshot
-from haru.explain import Explanation
+from haru.engine import SchedulerCache
+from haru.explain import Explanation, explain
+from haru.explain.render import redacted
+from haru.kube.names import format_time
 from haru.testing import Cluster
 
 Obj = dict[str, Any]
@@ -74,6 +80,31 @@ def explained(cluster: Cluster, name: str) -> Explanation:
 
 def reason(told: Explanation, kind: str) -> Obj:
     return next(one.to_json() for one in told.reasons if one.type == kind)
+
+
+def test_situations_have_every_remedy_of_pods_with_a_place() -> None:
+    told = [one.explanation() for one in SITUATIONS]
+    kinds = {remedy.kind for answer in told for remedy in answer.remedies}
+    assert kinds == {*REMEDIES_AFTER_PENDING, "CorrectName", "MoveWork"}
+    for answer in told:
+        check_explanation(answer.as_dict())
+
+
+def test_no_remedy_without_the_right_to_read_devices() -> None:
+    snapshot = SchedulerCache.of(Snapshot.of([*cluster(dgx_h100=1), unhealthy(), claim("one")])).snapshot()
+    for unread, kinds in (((), {"TaintDevice"}), (("ResourceSlice",), set())):
+        answer = explain(snapshot, "pod", snapshot.pods["default/p"].obj, now=format_time(NOW), unread=unread)
+        assert {remedy.kind for remedy in answer.remedies} == kinds
+
+
+def test_pod_of_a_driver_is_not_named_to_a_tenant() -> None:
+    event = prepare_event("NodePrepareResources failed for ResourceClaim one: gpu-4: ECC error", 2)
+    objects = [*cluster(dgx_h100=1), unprepared(), claim_of("gpu-3", "gpu-4"), event, driver_pod()]
+    snapshot = SchedulerCache.of(Snapshot.of(objects)).snapshot()
+    answer = explain(snapshot, "pod", snapshot.pods["default/p"].obj, now=format_time(NOW))
+    whole, tenants = (str(one.as_dict()) for one in (answer, redacted(answer, snapshot, {"default"})))
+    assert "nvidia-kubelet-plugin-x" in whole
+    assert "nvidia-kubelet-plugin-x" not in tenants and "kubectl logs" not in tenants
 
 
 @pytest.mark.haru(profiles="dgx-h100:1")

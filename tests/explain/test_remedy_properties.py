@@ -12,6 +12,7 @@ from haru.kube.node_labels import KUBELET_LABELS, is_found_out
 UNTRIED = frozenset(
     {"CorrectName", "RemoveGates", "AddMembers", "UseScheduler", "Resume", "CreateClaim", "CreateClaimTemplate"}
     | {"CreateDeviceClass", "CreatePodGroup", "CreateVolumeClaim", "TurnOnGates", "LowerMinCount", "AddNodes"}
+    | {"RaiseMemoryLimit", "CorrectCommand", "RestartPod", "ProvideImage", "InspectDriver", "ScaleUp"}
 )
 """Kinds that may be offered although they are not enough, or cannot be tried; the text says so."""
 

@@ -26,17 +26,19 @@ from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
 from haru.explain.diagnosis.predicted_pods import MAKERS, without_pods
 from haru.explain.diagnosis.quotas import lacking, unmade
-from haru.explain.diagnosis.running_pods import problems_of, running_problems
+from haru.explain.diagnosis.running_pods import end_problems, problems_of, running_problems
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import (
     Inquiry,
     WorkloadUnit,
     default_gates,
     hypothetical_options,
+    is_blind,
     not_readable,
 )
 from haru.explain.explanation import NodeGroup, NodeScore, Remedy, Verdict
 from haru.explain.remedies.commands import with_commands
+from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.kube.jobs import gang_refusal, has_gang_shape
@@ -160,7 +162,9 @@ def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, inquir
     """A pod that has its place, has ended or goes away: since when, with what, and what other nodes would have said."""
     verdict, reasons = state
     if pod.terminal or not pod.node:
-        return titled("Pod", obj, verdict, reasons, node=pod.node)
+        known = end_problems(pod) if pod.status.get("phase") == "Failed" else ()
+        ways = _ways_out(snapshot, [(pod, reason) for reason in known], inquiry)
+        return titled("Pod", obj, verdict, [*reasons, *known], node=pod.node, remedies=ways)
     present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
     since, holds = since_of(pod), held_by(snapshot, pod)
     has = frees_text(snapshot, holds)
@@ -172,7 +176,8 @@ def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, inquir
     text = "; ".join([*(problem.message for problem in problems), text])
     reasons = [*problems, *reasons]
     reasons = [*reasons, *allocated_twice(snapshot, holds)]
-    told = titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds)
+    ways = _ways_out(snapshot, [(pod, reason) for reason in reasons], inquiry)
+    told = titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds, remedies=ways)
     if not present or pod.deleting:
         return told
     nodes, scores, scored = why_here(snapshot, pod, inquiry.options)
@@ -190,7 +195,7 @@ def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         return _with_refused_members(snapshot, told, key, obj)
     if not pending:
         members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
-        return _with_problems(snapshot, titled("PodGroup", obj, *state), members, inquiry.options.now)
+        return _with_problems(snapshot, titled("PodGroup", obj, *state), members, inquiry)
     # The quorum has its places: what is said of the members that wait does not change the group's verdict.
     extras = waiting("PodGroup", obj, snapshot, WorkloadUnit(pending, key), inquiry)
     reasons = distinct([*state[1], *extras.reasons])
@@ -198,14 +203,15 @@ def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     return replace(extras, verdict=state[0], summary=text, reasons=reasons)
 
 
-def _with_problems(snapshot: Snapshot, told: Explanation, members: Sequence[PodInfo], now: float) -> Explanation:
+def _with_problems(snapshot: Snapshot, told: Explanation, members: Sequence[PodInfo], inquiry: Inquiry) -> Explanation:
     """Also told what is wrong with members that have their places."""
-    found = [(pod, reason) for pod in members for reason in problems_of(snapshot, pod, now)]
+    found = [(pod, reason) for pod in members for reason in problems_of(snapshot, pod, inquiry.options.now)]
     if not found:
         return told
     pods = len({pod.key for pod, _ in found})
     text = f"{told.summary}; {counted(pods, 'member')} in trouble: pod {found[0][0].key.name}: {found[0][1].message}"
-    return replace(told, summary=text, reasons=distinct([*(reason for _, reason in found), *told.reasons]))
+    reasons = distinct([*(reason for _, reason in found), *told.reasons])
+    return replace(told, summary=text, reasons=reasons, remedies=_ways_out(snapshot, found, inquiry))
 
 
 def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
@@ -286,7 +292,7 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         return without_pods(snapshot, obj, inquiry)
     pending = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
     if not pending:
-        return _placed(snapshot, obj, own, inquiry.options.now)
+        return _placed(snapshot, obj, own, inquiry)
     first = pending[0]
     paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
     told = waiting(obj["kind"], obj, snapshot, WorkloadUnit(paths, first.group), inquiry)
@@ -296,12 +302,12 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     return told
 
 
-def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo], now: float) -> Explanation:
+def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo], inquiry: Inquiry) -> Explanation:
     """A workload all of whose pods have their places."""
     states = [state for p in own if (state := pod_state(snapshot, p)) is not None]
     found_verdicts = {verdict for verdict, _ in states}
     verdict: Verdict = next((v for v in ("FitsIf", "Starting") if v in found_verdicts), "Runs")
-    problems = [(p, r) for p in own if not p.deleting for r in problems_of(snapshot, p, now)]
+    problems = [(p, r) for p in own if not p.deleting for r in problems_of(snapshot, p, inquiry.options.now)]
     reasons = distinct([*(r for _, r in problems), *(r for _, found in states for r in found)])
     counts = Counter(r.type for _, found in states for r in found)
     nodes = len({p.node for p in own if p.node})
@@ -313,7 +319,15 @@ def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo], now: float) ->
     living = [p for p in own if not p.terminal][:_MOST_HELD]
     holds = {held.claim: held for p in living for held in held_by(snapshot, p)}
     few = tuple(holds.values())[:_MOST_HELD]
-    return titled(obj["kind"], obj, verdict, reasons, summary=text + where, since=since, holds=few)
+    ways = _ways_out(snapshot, problems, inquiry)
+    return titled(obj["kind"], obj, verdict, reasons, summary=text + where, since=since, holds=few, remedies=ways)
+
+
+def _ways_out(snapshot: Snapshot, problems: Sequence[tuple[PodInfo, Reason]], inquiry: Inquiry) -> tuple[Remedy, ...]:
+    """What would help pods that have their places; nothing where what they depend on may not be read."""
+    if not inquiry.remedies or is_blind(inquiry.unread):
+        return ()
+    return placed_pod_remedies(snapshot, problems, inquiry.options)
 
 
 def _claim(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:

@@ -5,11 +5,11 @@ Whatever a remedy promises is tried on such a snapshot with the same `decide` th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from haru.engine import Decision, Snapshot
-from haru.engine.dra import AllocatedState, Device, DeviceSnapshot, Placement, Pool, PoolKey, Slice, Taint
+from haru.engine.dra import AllocatedState, Device, DeviceId, DeviceSnapshot, Placement, Pool, PoolKey, Slice, Taint
 from haru.engine.state import (
     GroupKey,
     NodeInfo,
@@ -126,6 +126,11 @@ def uncordoned(node: Obj) -> Obj:
     return {**node, "spec": spec}
 
 
+def cordoned(node: Obj) -> Obj:
+    """A node that takes no new pods."""
+    return {**node, "spec": {**(node.get("spec") or {}), "unschedulable": True}}
+
+
 def is_cordoned(node: Obj) -> bool:
     """Whether a node is closed to pods by hand."""
     spec = node.get("spec") or {}
@@ -155,6 +160,13 @@ def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:
     return replace(
         snapshot, pods=Patched(snapshot.pods, changed), podgroup_index=snapshot.podgroup_index.with_states(groups)
     )
+
+
+def as_pending(pod: PodInfo) -> PodInfo:
+    """The pod as it would be created again, with the claims that it has."""
+    statuses = {key: value for key, value in pod.status.items() if key == "resourceClaimStatuses"}
+    spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
+    return PodInfo.of({**pod.obj, "spec": spec, "status": {**statuses, "phase": "Pending"}})
 
 
 def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
@@ -222,6 +234,23 @@ def without_device_taints(snapshot: Snapshot, drop: Callable[[PoolKey, Device, T
             changed[key] = Pool(pool.key, slices, pool.tables)
     devices = replace(snapshot.devices, pools=Patched(snapshot.devices.pools, changed))
     return replace(snapshot, devices=devices)
+
+
+def with_device_taint(snapshot: Snapshot, devices: Collection[DeviceId], taint: Taint) -> Snapshot:
+    """As if these devices had one more taint."""
+    wanted = set(devices)
+    changed: dict[str, Pool | None] = {}
+    for pool_key in {PoolKey(device.driver, device.pool) for device in wanted}:
+        pool = snapshot.devices.pools.get(str(pool_key))
+        for_pool = {device.device for device in wanted if device[:2] == pool_key}
+        if pool is not None:
+            slices = [replace(s, devices=tuple(_tainted(d, for_pool, taint) for d in s.devices)) for s in pool.slices]
+            changed[str(pool_key)] = Pool(pool.key, slices, pool.tables)
+    return replace(snapshot, devices=replace(snapshot.devices, pools=Patched(snapshot.devices.pools, changed)))
+
+
+def _tainted(device: Device, names: Collection[str], taint: Taint) -> Device:
+    return replace(device, taints=(*device.taints, taint)) if device.name in names else device
 
 
 def _untainted_slice(item: Slice, drop: Callable[[PoolKey, Device, Taint], bool]) -> Slice:

@@ -28,6 +28,7 @@ from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of, namespace_
 from haru.kube.names import is_label_value, is_qualified_name, short_hash
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
+RULE_VERSION = "resource.k8s.io/v1beta2"
 OWN_LABEL = ("app.kubernetes.io/managed-by", "haru-device-taint")
 _MAX_NAME = 253
 _SUFFIX = 5

@@ -18,7 +18,7 @@ from haru.engine.dra import DeviceId, Taint
 from haru.engine.state import object_path
 from haru.explain.changes import listed
 from haru.explain.hypothesis import CORDON_TAINT, is_cordoned
-from haru.explain.tainting import rule_manifest
+from haru.explain.tainting import RULE_VERSION, rule_manifest
 from haru.gangs import foreign_kind
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, labels_of
@@ -27,8 +27,6 @@ from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.schema import type_of
 from haru.whatif.objects import Objects
-
-RULE_VERSION = "resource.k8s.io/v1beta2"
 
 
 class ChangeError(ValueError):

@@ -69,6 +69,11 @@ def problems_of(snapshot: Snapshot, pod: PodInfo, now: float) -> tuple[Reason, .
     return start_problems(snapshot, pod, now)
 
 
+def end_problems(pod: PodInfo) -> tuple[Reason, ...]:
+    """What is known of how a failed pod ended, beyond its exit code: that a container was killed for memory."""
+    return tuple(_crashes(pod, 0.0, "initContainerStatuses", "containerStatuses"))
+
+
 def end_text(pod: PodInfo) -> str:
     """How the containers of a failed pod ended: `container main ended with exit code 137 (OOMKilled)`; or nothing."""
     for status in _statuses(pod):
@@ -123,19 +128,19 @@ def _crash(pod: PodInfo, status: Obj, ended: Obj, waiting: Obj, now: float) -> R
     if ended.get("finishedAt"):
         data["finishedAt"] = ended["finishedAt"]
     again = _next_start(waiting, ended, now, data)
-    times = f"restarted {counted(restarts, 'time')}" if restarts else "not restarted yet"
-    log = f"kubectl logs {pod.key.name} -n {pod.key.namespace} -c {name} --previous"
+    times = f", restarted {counted(restarts, 'time')}" if restarts else ", not restarted yet"
+    if pod.terminal:
+        times, again = "", ""
+    log = f"kubectl logs {pod.key.name} -n {pod.key.namespace} -c {name}{'' if pod.terminal else ' --previous'}"
     if code != _START_ERROR_CODE:
         data["command"] = log
     if why == _OOM_KILLED:
         limit = ((_spec(pod, name).get("resources") or {}).get("limits") or {}).get("memory")
         data |= {"memoryLimit": limit} if limit else {}
         of = f" at its memory limit of {limit}" if limit else ""
-        return Reason(
-            _OOM_KILLED, f"container {name} was killed for memory{of} (exit code {code}), {times}{again}", data
-        )
+        return Reason(_OOM_KILLED, f"container {name} was killed for memory{of} (exit code {code}){times}{again}", data)
     said = f": {_cut(ended['message'])}" if ended.get("message") else ""
-    crash = f"container {name} keeps ending (exit code {code}, {why}{said}), {times}{again}"
+    crash = f"container {name} keeps ending (exit code {code}, {why}{said}){times}{again}"
     return Reason(_CRASH_LOOP, crash, data)
 
 

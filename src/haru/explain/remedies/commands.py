@@ -198,9 +198,42 @@ def saved_pods(pods: Sequence[PodInfo], file: str = FILE) -> str:
     places: dict[str, list[str]] = {}
     for pod in pods:
         places.setdefault(pod.key.namespace, []).append(pod.key.name)
-    patch = '--dry-run=client -o json --type=merge -p \'{"spec":{"nodeName":null}}\''
-    found = [f"kubectl patch pod {' '.join(names)} -n {space} {patch}" for space, names in places.items()]
+    found = [_unplaced(space, names) for space, names in places.items()]
     return f"{found[0]} >{file}" if len(found) == 1 else f"{{ {'; '.join(found)}; }} >{file}"
+
+
+def _unplaced(namespace: str, names: Sequence[str]) -> str:
+    """Print pods without their nodes."""
+    patch = '--dry-run=client -o json --type=merge -p \'{"spec":{"nodeName":null}}\''
+    return f"kubectl patch pod {' '.join(names)} -n {namespace} {patch}"
+
+
+def made_again_command(pods: Sequence[PodInfo]) -> str:
+    """Return the command that makes pods of one namespace again: by their controllers, or from their own objects."""
+    namespace, steps = pods[0].key.namespace, []
+    made = [pod.key.name for pod in pods if pod.controller is not None]
+    bare = [pod.key.name for pod in pods if pod.controller is None]
+    if made:
+        steps.append(f"kubectl delete pod {' '.join(made)} -n {namespace}")
+    if bare:
+        steps.append(f"{_unplaced(namespace, bare)} | kubectl replace --force -f -")
+    return " && ".join(steps)
+
+
+def set_command(snapshot: Snapshot, pod: PodInfo, changes: Sequence[Obj], what: str, value: str) -> str:
+    """Return the changes with `kubectl set` in place of the patch of a pod or template; nothing if there is none.
+
+    Who makes the pods of a DaemonSet is not read, but its template can be changed as well.
+    """
+    owner = pod.controller or {}
+    if changes and changes[0]["action"] == "patch":
+        kind, namespace, name = _key(changes[0]["target"])
+    elif not changes and owner.get("kind") == "DaemonSet":
+        kind, namespace, name = "DaemonSet", pod.key.namespace, owner["name"]
+    else:
+        return ""
+    first = f"kubectl set {what} {kind.lower()}/{name} -n {namespace} {value}"
+    return " && ".join([first, *([command(snapshot, changes[1:])] if changes[1:] else [])])
 
 
 def placed(pods: Sequence[PodInfo]) -> str:
@@ -223,7 +256,7 @@ def _spec_of(snapshot: Snapshot, obj: Obj) -> Obj:
     path = f"{namespace}/{name}" if namespace else name
     pod = snapshot.pods.get(path) if kind == "Pod" else None
     if pod is not None:
-        return {key: value for key, value in (as_written(pod.obj).get("spec") or {}).items() if key != "nodeName"}
+        return as_written(pod.obj).get("spec") or {}
     known = snapshot.claims if kind == "ResourceClaim" else snapshot.objects(kind)
     return (known.get(path) or {}).get("spec") or {}
 

@@ -39,7 +39,7 @@ def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequen
     world = hypothesis.with_places(freed, first)
     where: dict[str, str] = {}
     for unit in ended:
-        again = [_waiting(pod) for pod in unit.pods]
+        again = [hypothesis.as_pending(pod) for pod in unit.pods]
         world = hypothesis.with_pods(world, again)
         moved = WorkloadUnit(tuple(pod.key.path for pod in again), unit.pods[0].group, work.questions)
         found = moved.decision(world, options)
@@ -57,13 +57,6 @@ def _remedy(pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[Po
     costs = f"{counted(len(pods), 'running pod')} started anew elsewhere, created once the waiting work has its place"
     steps = [saved_pods(pods), f"kubectl delete -f {FILE}", placed(waiting), f"kubectl create -f {FILE}"]
     return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs, " && ".join(steps))
-
-
-def _waiting(pod: PodInfo) -> PodInfo:
-    """The pod as it would be created again, with the claims that it has."""
-    statuses = {key: value for key, value in pod.status.items() if key == "resourceClaimStatuses"}
-    spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
-    return PodInfo.of({**pod.obj, "spec": spec, "status": {**statuses, "phase": "Pending"}})
 
 
 _MORE_IMPORTANT = 25

@@ -22,6 +22,12 @@ def changed_pods(snapshot: Snapshot, work: WorkloadUnit, change: Change) -> list
     return [PodInfo.of({**p.obj, "spec": spec}) for p, spec in zip(pods, specs, strict=True) if spec != p.spec]
 
 
+def with_container(spec: Obj, name: str, change: Change) -> Obj:
+    """Return the spec of a pod with one of its containers, or init containers, changed."""
+    parts = {part: spec[part] for part in ("initContainers", "containers") if spec.get(part)}
+    return {**spec, **{k: [change(one) if one["name"] == name else one for one in v] for k, v in parts.items()}}
+
+
 def pod_changes(snapshot: Snapshot, pods: Sequence[PodInfo], change: Change) -> tuple[tuple[Obj, ...], str]:
     """How pods become like that, and what it costs: a pod's spec is fixed, so it is deleted and created again.
 

@@ -139,7 +139,9 @@ def _remedy(remedy: Remedy, snapshot: Snapshot, shown: Collection[str], words: _
     hidden = [change for change in remedy.changes if _namespace(change) not in ("", *shown)]
     if not hidden:
         summary, costs = words.hidden(remedy.summary), words.hidden(remedy.costs)
-        command = remedy.command if remedy.changes else words.hidden(remedy.command)
+        # A command with a name that is hidden cannot be run.
+        runs = bool(remedy.changes) or words.hidden(remedy.command) == remedy.command
+        command = remedy.command if runs else ""
         return replace(remedy, summary=summary, costs=costs, command=command)
     names, priorities = set(), []
     for change in hidden:
