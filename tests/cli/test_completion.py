@@ -92,7 +92,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         ("haru explain --namespace=t", ["--namespace=team-a"]),
         ("haru explain --context ", ["lab"]),
         ("haru explain -o ", ["html", "json", "text", "wide", "yaml"]),
-        ("haru explain --no", ["--no-remedies"]),
+        ("haru explain --no", ["--no-leader-elect", "--no-remedies"]),
         ("haru whatif --cordon ", ["n1", "n2"]),
         ("haru whatif --add-nodes dgx-h100-m", ["dgx-h100-mig", "dgx-h100-mig-balanced"]),
         ("haru whatif --repartition n1=dgx-h100-s", ["n1=dgx-h100-shared"]),

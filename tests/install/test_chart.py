@@ -33,6 +33,7 @@ EVERYTHING: Obj = {
     },
     "dashboard": {"enabled": True},
     "explainApi": {"enabled": True},
+    "explainPublish": {"enabled": True, "show": "names"},
     "monitoring": {"enabled": True},
 }
 
@@ -63,6 +64,14 @@ def test_explain_api_alone_gives_the_objects_of_its_overlay() -> None:
     [container] = found["Deployment", "team-a", "haru-explain"]["spec"]["template"]["spec"]["containers"]
     assert "--service=team-a/haru-explain" in container["command"]
     assert found["APIService", "", "v1alpha1.explain.haru.dev"]["spec"]["service"]["namespace"] == "team-a"
+
+
+def test_explain_publish_alone_gives_the_objects_of_its_overlay() -> None:
+    values = {"scheduler": {"enabled": False}, "explainPublish": {"enabled": True}}
+    assert objects(rendered(CHART, "haru-system", values)) == expected("explain-publish")
+    found = objects(rendered(CHART, "team-a", values | {"explainPublish": {"enabled": True, "show": "names"}}))
+    [container] = found["Deployment", "team-a", "haru-explain-publisher"]["spec"]["template"]["spec"]["containers"]
+    assert {"--publish=names", "--leader-elect-resource-namespace=team-a"} <= set(container["command"])
 
 
 def test_values_reach_the_deployment() -> None:

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from haru.scheduler.status.explanation_worker import LONGEST_SECONDS, OutOfTimeError, Pace, ThreadWorker
+from haru.explanation_worker import LONGEST_SECONDS, OutOfTimeError, Pace, ThreadWorker
 
 
 class Rests(Event):

@@ -279,6 +279,30 @@ def test_explain_mode_reads_everything_with_its_role(cluster: Cluster, capsys: p
         assert command(cluster, "install", "--remove") == 0
 
 
+@pytest.mark.nightly
+def test_explain_publish_mode_annotates_with_its_role(cluster: Cluster) -> None:
+    assert command(cluster, "install", "--mode=explain-publish") == 0
+    flags = ("--publish", "--leader-elect-resource-namespace=haru-system")
+    kubeconfig = str(cluster.account("haru-explain-publisher"))
+    publisher = Process(cluster.home, ["explain", *flags, "--kubeconfig", kubeconfig], "publisher")
+    try:
+        publisher.line()
+        cluster.api.create(pod("large", schedulerName="nobody"), "default")
+
+        def annotated() -> bool:
+            [found] = [obj for obj in cluster.api.list("pods", "default") if obj["metadata"]["name"] == "large"]
+            return "explain.haru.dev/explanation" in (found["metadata"].get("annotations") or {})
+
+        until("the pod is annotated", annotated)
+        until("there is an event", lambda: "SchedulingExplained" in str(cluster.api.list("events", "default")))
+    finally:
+        assert publisher.stop() == 0, publisher.log.read_text()
+        cluster.api.call("DELETE", "/api/v1/namespaces/default/pods/large?gracePeriodSeconds=0")
+        assert command(cluster, "install", "--remove") == 0
+    _, refused = cluster.asked("system:serviceaccount:haru-system:haru-explain-publisher")
+    assert refused == []
+
+
 def fleet_slices(cluster: Cluster) -> list[Obj]:
     found = cluster.api.list("resourceslices")
     return [obj for obj in found if obj["spec"].get("nodeName", "").startswith("fleet-")]

@@ -1,4 +1,4 @@
-"""Share flags, leader election, health, metrics and shutdown between `haru scheduler` and `haru controllers`.
+"""Share flags, leader election, health, metrics and shutdown between `haru scheduler`, `haru controllers` and others.
 
 Only the holder of the Lease works. A process that loses the Lease exits, as Kubernetes' components do, so that no old
 state survives. Health and metrics listen on loopback, or over HTTPS where flags of `serving_flags.py` are given.
@@ -169,6 +169,8 @@ class Component:
     modules: tuple[str, ...] = ()
     """What the work imports: loaded before the event loop runs, which an import would hold up."""
     gates: FeatureGates | None = None
+    serves: bool = True
+    """Whether it has a port for health and metrics."""
     prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None
     """Looks at the server before the Lease is taken; may raise UsageError."""
     dump: Callable[[], StateDump | None] | None = None
@@ -288,6 +290,8 @@ async def _serve_health(
 ) -> AsyncExitStack:
     """Serve health and metrics where the flags say so; what is returned ends it. Raises UsageError."""
     routes, closing = _routes(component, lag), AsyncExitStack()
+    if not component.serves:
+        return closing
     try:
         serving = serving_options(options, options.default_port)
         if serving is not None:

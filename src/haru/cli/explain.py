@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from haru.cli import explain_serve
+from haru.cli import explain_publish, explain_serve
 from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect, told_as_usage
 from haru.cli.main import UsageError
 from haru.errors import NotFoundError
@@ -63,15 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="output format; wide is as --wide")
     add_manifest_argument(parser, "manifests instead of a cluster", several=False)
     explain_serve.add_serve_arguments(parser)
+    explain_publish.add_publish_arguments(parser)
 
 
 def serves(options: argparse.Namespace) -> bool:
     """Whether it runs until it is stopped."""
-    return bool(options.object == ["serve"])
+    return bool(options.object == ["serve"] or options.publish)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation, or the table."""
+    if options.publish:
+        return explain_publish.run(options)
     if serves(options):
         return explain_serve.run(options)
     # What is read lives until the end: looking for garbage among it doubles the time of an answer.

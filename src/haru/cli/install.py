@@ -18,7 +18,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
 
-_MODES = ("second-scheduler", "default-scheduler", "explain", "explain-api")
+_MODES = ("second-scheduler", "default-scheduler", "explain", "explain-api", "explain-publish")
 _SCHEDULERS = ("second-scheduler", "default-scheduler")
 
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_MODES,
         help="second-scheduler: beside kube-scheduler, for pods with schedulerName haru (default); default-scheduler: "
         "in place of kube-scheduler; explain: dashboard and haru explain alone; explain-api: the resident answer for "
-        "tenants",
+        "tenants; explain-publish: annotates pods of other schedulers with why they wait",
     )
     parser.add_argument("--image", metavar="NAME[:TAG]", default="", help="image to run (default haru:VERSION)")
     parser.add_argument(

@@ -4,6 +4,10 @@ from .discovery import GROUP as GROUP
 from .discovery import VERSION as VERSION
 from .discovery import explanation_path as explanation_path
 from .options import Limits as Limits
+from .pod_annotations import EXPLAINED_AT as EXPLAINED_AT
+from .pod_annotations import EXPLANATION as EXPLANATION
+from .pod_annotations import is_pending as is_pending
+from .pod_publisher import PodExplanationPublisher as PodExplanationPublisher
 from .queue import AnswerQueue as AnswerQueue
 from .queue import Busy as Busy
 from .registration import api_service as api_service

@@ -19,6 +19,7 @@ MODES = {
     "default-scheduler": "in place of kube-scheduler",
     "explain": "the dashboard, and haru explain in a pod: schedules nothing",
     "explain-api": "explain.haru.dev, the resident answer for tenants: schedules nothing",
+    "explain-publish": "haru explain --publish, beside another scheduler: annotates pods that wait, schedules nothing",
 }
 _FIELDS = {"apiVersion", "kind", "resources", "labels", "images"}
 _FIRST = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap")

@@ -15,6 +15,7 @@ from haru.engine import SchedulerCache
 from haru.engine.podgroup import GANGS_OFF
 from haru.engine.preemption import keeps_nomination
 from haru.event_loop import TimeSlice, cancelled
+from haru.explanation_worker import InlineWorker, ThreadWorker
 from haru.scheduler.binding.deallocation import orphan_cleanup
 from haru.scheduler.coexistence.partition_leases import PartitionGuard
 from haru.scheduler.debugger import StateDump, capture
@@ -27,7 +28,6 @@ from haru.scheduler.scheduling_cycle import SchedulingCycle
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
-from haru.scheduler.status.explanation_worker import InlineWorker, ThreadWorker
 
 _SECONDS = 5.0
 

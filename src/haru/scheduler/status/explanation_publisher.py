@@ -10,38 +10,42 @@ Source: our own. Decided in docs/adr/0022.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections.abc import Container
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from haru.client.events import EventRecorder
 from haru.engine import Options, Snapshot
 from haru.engine.equivalence import DecisionCache
 from haru.engine.framework import PreemptionOptions
 from haru.engine.state import WHOLE, GroupKey, PodInfo
-from haru.explain import Explanation, change_key, condition_line, condition_text, explain, is_waiting
-from haru.explain.render import redacted
+from haru.explain import (
+    AGAIN_SECONDS,
+    UNEXPLAINED,
+    Explanation,
+    ExplanationQueue,
+    PendingQuestion,
+    UnitKey,
+    change_key,
+    condition_line,
+    condition_text,
+    is_waiting,
+)
+from haru.explanation_worker import SHARE, Worker, explain_in_time
 from haru.gangs import is_translated
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, namespace_of
+from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.kube.partition_names import HOLDER
 from haru.scheduler.binding.binder import PODS
 from haru.scheduler.coexistence.partition_leases import annotations_of
 from haru.scheduler.shared import SchedulerState
-from haru.scheduler.status.explanation_worker import SHARE, OutOfTimeError, Pace, Worker
 from haru.scheduler.status.status_writer import StatusWriter
 
-UnitKey = tuple[str, str, str]
-SETTLE_SECONDS, AGAIN_SECONDS = 1.0, 30.0
 REASON = "SchedulingExplained"
 _BUSY_SECONDS = 0.25
 _WRITE_SECONDS = 0.002
 """What a condition and an event are taken to cost."""
-_MOST_WAITING = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -50,50 +54,6 @@ class QuestionOptions(Protocol):
 
     def __call__(self, pods: list[Obj], group: Obj | None) -> Options:
         """Return the engine's options."""
-
-
-@dataclass(slots=True)
-class ExplanationQueue:
-    """What is to be explained: units never explained, the newest first, and others from a time on."""
-
-    new: dict[UnitKey, float] = field(default_factory=dict)
-    _again: list[tuple[float, UnitKey]] = field(default_factory=list)
-    _due: set[UnitKey] = field(default_factory=set)
-    explained: dict[UnitKey, tuple[float, tuple[str, str, str]]] = field(default_factory=dict)
-    """When a unit was explained, and what its last event was told for."""
-
-    def add(self, key: UnitKey, now: float) -> None:
-        """Have a unit explained that was refused or is held."""
-        known = self.explained.get(key)
-        if known is None:
-            if len(self.new) < _MOST_WAITING:
-                self.new.setdefault(key, now + SETTLE_SECONDS)
-        elif key not in self._due:
-            self._due.add(key)
-            heapq.heappush(self._again, (max(known[0] + AGAIN_SECONDS, now + SETTLE_SECONDS), key))
-
-    def next_due(self, now: float) -> tuple[float, UnitKey] | None:
-        """The unit to explain next, and when; the newest of those that are due now."""
-        soonest: tuple[float, UnitKey] | None = None
-        for key in reversed(self.new):
-            soonest = self.new[key], key
-            if soonest[0] <= now:
-                return soonest
-        if self._again and (soonest is None or self._again[0][0] < soonest[0]):
-            soonest = self._again[0]
-        return soonest
-
-    def take(self, key: UnitKey) -> None:
-        """Take a unit out: it is being explained."""
-        self.new.pop(key, None)
-        if self._again and self._again[0][1] == key:
-            heapq.heappop(self._again)
-            self._due.discard(key)
-
-    def forget_all_but(self, waiting: Container[UnitKey]) -> None:
-        """Drop what is known of units that do not wait any more."""
-        for key in [key for key in self.explained if key not in waiting]:
-            del self.explained[key]
 
 
 class ExplanationPublisher:
@@ -144,7 +104,7 @@ class ExplanationPublisher:
                 except Exception:
                     # What cannot be explained has the scheduler's own words.
                     _log.exception("%s cannot be explained", "/".join(due[1]))
-                    self._queue.explained[due[1]] = (self._now(), ("", "", ""))
+                    self._queue.explained[due[1]] = (self._now(), UNEXPLAINED)
                     written = 0
                 await self._pause(written)
                 self._forget()
@@ -190,7 +150,7 @@ class ExplanationPublisher:
         group = snapshot.pod_group(GroupKey(key[1], key[2])) if key[0] == "group" else None
         found = await self._explained(snapshot, members, group, worker)
         if found is None:
-            self._queue.explained[key] = (self._now(), ("", "", ""))
+            self._queue.explained[key] = (self._now(), UNEXPLAINED)
             return 0
         return self._told(key, found, self._members(key, self._state.cluster.snapshot()), group)
 
@@ -211,13 +171,8 @@ class ExplanationPublisher:
         )
         pods = [pod.obj for pod in members]
         options = replace(self._options(pods, group), preemption=PreemptionOptions(), new_share_id=lambda: "explained")
-        for remedies in (True, False):
-            question = Question(seen, pods[0], group, options, format_time(self._state.config.clock()), remedies)
-            try:
-                return await worker.run(partial(question.answer, names=self._names))
-            except OutOfTimeError:
-                _log.info("explaining pod %s took too long", members[0].key.path)
-        return None
+        question = PendingQuestion(seen, pods[0], group, options, format_time(self._state.config.clock()))
+        return await explain_in_time(worker, question, names=self._names)
 
     def _lease(self) -> Obj:
         """What tells that the pods' scheduler is known: this one."""
@@ -235,7 +190,7 @@ class ExplanationPublisher:
         waiting, why = is_waiting(found), change_key(found)
         line = condition_line(found) if waiting else ""
         whole = condition_text(found) if waiting else ""
-        last = self._queue.explained.get(key, (0.0, ("", "", "")))[1]
+        last = self._queue.explained.get(key, (0.0, UNEXPLAINED))[1]
         self._queue.explained[key] = (self._now(), why)
         written = 0
         own_group = group if group is not None and not is_translated(group) else None
@@ -254,26 +209,3 @@ class ExplanationPublisher:
     def _group_kind(self) -> Kind | None:
         informer = self._state.objects.informers.get("PodGroup")
         return informer.kind if informer is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Why a pod waits, or its group where it has one that waits."""
-
-    snapshot: Snapshot
-    pod: Obj
-    group: Obj | None
-    options: Options
-    now: str
-    remedies: bool
-
-    def answer(self, pace: Pace, *, names: bool) -> Explanation:
-        """Explain; without the names of other namespaces unless they are shown."""
-        found = self._explained("podgroup", self.group, pace) if self.group is not None else None
-        if found is None or not (is_waiting(found) or found.verdict == "Starting"):
-            found = self._explained("pod", self.pod, pace)
-        return found if names else redacted(found, self.snapshot, {namespace_of(self.pod)})
-
-    def _explained(self, kind: Literal["pod", "podgroup"], obj: Obj, pace: Pace) -> Explanation:
-        options = replace(self.options, recorder=pace)
-        return explain(self.snapshot, kind, obj, now=self.now, options=options, remedies=self.remedies)

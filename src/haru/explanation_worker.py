@@ -1,21 +1,25 @@
-"""Explain beside the scheduling cycles: on a thread that the engine itself holds back while the scheduler is busy.
+"""Explain beside other work: on a thread that the engine itself holds back, more so while a scheduler is busy.
 
 The interpreter runs one thread at a time, so a thread that explains takes its time from the scheduler. The engine
 calls its metrics recorder for every pod that it tries; `Pace` is a recorder that measures nothing and waits there
 instead, so that a thread has at most a fiftieth of the time while there is work to schedule, and a quarter otherwise.
-It also ends a question that takes too long, and what is under way when the scheduler stops.
+It also ends a question that takes too long, and what is under way when its process stops.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 from typing import Protocol, TypeVar
 
 from haru.engine.framework import MetricsRecorder
+from haru.explain import Explanation, PendingQuestion
+from haru.kube.meta import name_of
 
 T = TypeVar("T")
 SHARE, IDLE_SHARE = 0.02, 0.25
@@ -23,6 +27,7 @@ SHARE, IDLE_SHARE = 0.02, 0.25
 LONGEST_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 _SLICE_SECONDS = 0.002
+_log = logging.getLogger(__name__)
 
 
 class OutOfTimeError(Exception):
@@ -88,7 +93,7 @@ class ThreadWorker:
     def __init__(self, busy: Callable[[], bool]) -> None:
         self._stopped = Event()
         self._pace = Pace(busy, self._stopped)
-        self._executor = ThreadPoolExecutor(1, "scheduler explanations")
+        self._executor = ThreadPoolExecutor(1, "published explanations")
 
     async def run(self, work: Callable[[Pace], T]) -> T:
         """Return the answer to a question."""
@@ -124,3 +129,13 @@ class InlineWorker:
 
     def stop(self) -> None:
         """End."""
+
+
+async def explain_in_time(worker: Worker, question: PendingQuestion, *, names: bool) -> Explanation | None:
+    """Explain with remedies, without where that takes too long; None where that does, too."""
+    for remedies in (True, False):
+        try:
+            return await worker.run(partial(question.answer, remedies=remedies, names=names))
+        except OutOfTimeError:
+            _log.info("explaining pod %s took too long", name_of(question.pod))
+    return None
