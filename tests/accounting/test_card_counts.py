@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -21,13 +21,15 @@ from engine_objects import (
 )
 from preemption_situations import situation
 
-from haru.accounting.device_states import card_states, counts_of
-from haru.accounting.report import OLD_API_VERSION, Usage, usage_now
+from haru.accounting.device_states import UsageKey, amounts, card_states, counts_of
+from haru.accounting.history import HOUR
+from haru.accounting.ledger import Total
+from haru.accounting.report import OLD_API_VERSION, Usage, usage_now, usage_over
 from haru.dashboard.views.device_map import device_map
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine import SchedulerCache, Snapshot, reserve_earliest_start
+from haru.engine import SchedulerCache, Snapshot, decide, reserve_earliest_start
 from haru.explain.card_counts import WHOLE, CardCounts, card_counts
 from haru.explain.cards import Layouts
 from haru.explain.stories import explain_node
@@ -86,6 +88,9 @@ def same_everywhere(snapshot: Snapshot) -> CardCounts:
     assert told["counts"]["held"] == pytest.approx(sum(row["held"] for row in told["owners"]))
     for word in ("idle", "inUse", "unmeasured"):
         assert told["counts"][word] == pytest.approx(sum(row[word] for row in told["owners"]))
+    assert over_an_hour(amounts(states)).counts == pytest.approx(counts.as_dict()), (
+        "haru top --since has the same words"
+    )
     page = device_map(snapshot, Layouts()).totals.counts
     assert page == counts
     nodes = CardCounts()
@@ -134,10 +139,14 @@ def test_old_version_of_the_json_has_no_words() -> None:
     assert usage.as_dict()["apiVersion"] == "haru.dev/v1alpha2"
 
 
-def test_sums_hold_over_a_time() -> None:
-    states = {"Busy": 4.0, "Idle": 2.0, "Unused": 1.0, "Held": 1.5, "Free": 3.0, "Fragmented": 2.5, "Tainted": 1.0}
-    counts = Usage(states, ()).counts
-    assert counts["total"] == sum(states.values())
+def over_an_hour(amounts: Mapping[UsageKey, int]) -> Usage:
+    return usage_over(Total(0, HOUR, HOUR, {key: amount * HOUR for key, amount in amounts.items()}))
+
+
+def test_sums_hold_over_a_time_that_was_recorded_without_words() -> None:
+    states = {"Busy": 4, "Idle": 2, "Unused": 1, "Held": 1.5, "Free": 3, "Fragmented": 2.5, "Tainted": 1}
+    counts = over_an_hour({UsageKey(state, "", "", "d"): round(n * WHOLE) for state, n in states.items()}).counts
+    assert (counts["total"], counts["unavailable"]) == (sum(states.values()), 1)
     assert counts["total"] == counts["free"] + counts["reserved"] + counts["held"] + counts["unavailable"]
     assert counts["held"] == counts["idle"] + counts["inUse"] + counts["unmeasured"] == 8.5
 
@@ -157,3 +166,15 @@ def test_devices_kept_for_the_head_of_the_queue_are_reserved() -> None:
     assert found is not None
     cache.reserve(found)
     assert card_counts(cache.snapshot()) == CardCounts(reserved=WHOLE, unmeasured=WHOLE)
+
+
+def test_pod_with_only_a_nominated_node_name_reserves_no_cards() -> None:
+    """The engine keeps cpu and memory for it, and may give the devices to others: they count as free."""
+    made = node("a")
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    waiting, *own = member_with_claim("w", "")
+    waiting["status"] = {**waiting.get("status", {}), "nominatedNodeName": "a"}
+    others = member_with_claim("o", "")
+    snapshot = SchedulerCache.of([made, device_class(), resource_slice("a", 1), waiting, *own, *others]).snapshot()
+    assert card_counts(snapshot) == CardCounts(free=WHOLE)
+    assert decide(snapshot, [others[0]], group=None, options=options()).status == "scheduled"

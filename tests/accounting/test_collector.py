@@ -52,9 +52,11 @@ async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: 
     holder = pod("p", node="a", claims=["p"])
     holder = await client.create(POD, holder)
     await made(client, allocated(claim("p"), allocation("a", "gpu-0"), holder))
-    await until(lambda: collector.units()[UsageKey("Held", "default", "pod/p", DRIVER)] == 1000)
+    await until(lambda: collector.units()[UsageKey("Held", "default", "pod/p", DRIVER, "unmeasured")] == 1000)
     now[0] += 1800
-    await until(lambda: collector.seconds()[UsageKey("Held", "default", "pod/p", DRIVER)] == 1800 * 1_000_000)
+    await until(
+        lambda: collector.seconds()[UsageKey("Held", "default", "pod/p", DRIVER, "unmeasured")] == 1800 * 1_000_000
+    )
     text = collector.text().decode()
     assert f'haru_devices{{driver="{DRIVER}",namespace="default",state="Held"}} 1.0' in text
     assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="default",state="Held"}} 1800.0' in text

@@ -16,7 +16,7 @@ from haru.accounting.device_states import WHOLE, UsageKey
 from haru.accounting.history import HOUR, KEPT, NAME, History, HistoryError, read
 from haru.accounting.ledger import Interval, total
 
-FREE, HELD = UsageKey("Free", "", "", "d"), UsageKey("Held", "team", "job/a", "d")
+FREE, HELD = UsageKey("Free", "", "", "d"), UsageKey("Held", "team", "job/a", "d", "unmeasured")
 DAY = 24 * HOUR
 
 

@@ -41,6 +41,21 @@ def test_whatif_without_effect_says_what_explain_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_whatif_counts_the_cards_that_top_counts(seed: int) -> None:
+    snapshot = Snapshot.of(situation(Random(seed)).objects)
+    told = snapshot.what_if(Apply([NOTHING])).as_dict()["usage"]["devices"]
+    counts = snapshot.usage().as_dict()["counts"]
+    amounts = [driver["before"] for driver in told.values()]
+    starts = [driver["after"]["held"] - driver["before"]["held"] for driver in told.values()]
+    assert not any(starts), "what starts anyway starts in both"
+    for word in ("total", "unavailable"):
+        assert sum(amount[word] for amount in amounts) == pytest.approx(counts[word])
+    if snapshot.explain(situation(Random(seed)).about, remedies=False).verdict != "Starting":
+        for word, value in counts.items():
+            assert sum(amount[word] for amount in amounts) == pytest.approx(value), word
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatif_that_brings_work_says_what_explain_says(seed: int) -> None:
     found = situation(Random(seed))
     there, coming = waiting_apart(found)

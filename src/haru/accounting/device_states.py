@@ -43,12 +43,16 @@ MISSED: tuple[FreeState, ...] = (
 
 
 class UsageKey(NamedTuple):
-    """The key of the ledger. `namespace` and `owner` are those of the holder, or of the work that waits."""
+    """The key of the ledger. `namespace` and `owner` are those of the holder, or of the work that waits.
+
+    `word` is that of `haru.explain.card_counts`; empty where a history was written before it had words.
+    """
 
     state: str
     namespace: str
     owner: str
     driver: str
+    word: Word | Literal[""] = ""
 
 
 class HoldingPod(NamedTuple):
@@ -116,7 +120,7 @@ def amounts(cards: Iterable[CardState]) -> Counter[UsageKey]:
     found: Counter[UsageKey] = Counter()
     for card in cards:
         for part in card.parts:
-            found[UsageKey(part.state, part.namespace, part.owner, card.driver)] += part.share
+            found[UsageKey(part.state, part.namespace, part.owner, card.driver, part.word)] += part.share
     return found
 
 

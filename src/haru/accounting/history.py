@@ -20,7 +20,8 @@ from haru.accounting.ledger import Interval, merged
 NAME = "usage.db"
 HOUR = 3_600_000
 KEPT = 8 * 24 * HOUR
-_SCHEMA = 1
+_SCHEMA = 2
+"""1 had no words in its keys; its rows are read as they are."""
 
 
 class HistoryError(ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from haru.accounting.device_states import (
 from haru.accounting.ledger import PER_DEVICE_SECOND, Total
 from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, highest
 from haru.engine.dra import DoubleAllocation
-from haru.explain.card_counts import WORDS, CardCounts, Word, counts_text
+from haru.explain.card_counts import CardCounts, Word, counts_text
 from haru.kube.meta import Obj
 
 NOBODY = ""
@@ -36,7 +37,7 @@ _WORDS: Mapping[str, Word] = {
     "Held": "unmeasured",
     "Tainted": "unavailable",
 }
-"""The words of states, as far as states say them."""
+"""The words of states, as far as states say them: for what was recorded before the ledger had words."""
 _MOST_LINES = 40
 _MOST_NODES = 3
 _UNKNOWN = "-"
@@ -88,12 +89,13 @@ class Row:
 class Usage:
     """Device usage: now in cards, or over a time (`since` is set) in device-hours.
 
-    `by_state` is unfiltered, `rows` are filtered. Now only: `cards` is every card, `pods` the holders by namespace and
-    owner of their rows, `pressures` the pressure on these pods if it was read, `twice` the devices that several claims
-    hold although they cannot.
+    `by_state` and `counts`, the sums by word, are unfiltered, `rows` are filtered. Now only: `cards` is every card,
+    `pods` the holders by namespace and owner of their rows, `pressures` the pressure on these pods if it was read,
+    `twice` the devices that several claims hold although they cannot.
     """
 
     by_state: Mapping[str, float]
+    counts: Mapping[str, float]
     rows: tuple[Row, ...]
     since: str = ""
     until: str = ""
@@ -103,20 +105,7 @@ class Usage:
     pods: Mapping[tuple[str, str], tuple[HoldingPod, ...]] = field(default_factory=dict, repr=False)
     pressures: Pressures = field(default=Pressures({}, {}), repr=False)
     twice: tuple[DoubleAllocation, ...] = field(default=(), repr=False)
-    partition: CardCounts | None = field(default=None, repr=False)
     api_version: str = API_VERSION
-
-    @property
-    def counts(self) -> dict[str, float]:
-        """The sums of the vocabulary, in cards or device-hours; over a time by state, where nothing else is known."""
-        if self.partition is not None:
-            return self.partition.as_dict()
-        found = dict.fromkeys(WORDS, 0.0)
-        for state, value in self.by_state.items():
-            found[_WORDS.get(state, "free")] += value
-        held = {word: found[word] for word in ("idle", "inUse", "unmeasured")}
-        sums = {"free": found["free"], "reserved": found["reserved"], "held": sum(held.values()), **held}
-        return {"total": sum(found.values()), **sums, "unavailable": found["unavailable"]}
 
     def in_version(self, api_version: str) -> Usage:
         """Return the same, whose `as_dict` is of another of `API_VERSIONS`."""
@@ -193,7 +182,7 @@ def usage_now(cards: Sequence[CardState], chosen: Filter | None = None) -> Usage
     listed = tuple(cards) if chosen is None or chosen == Filter() else _matching(cards, chosen)
     rows = _rows(found, chosen or Filter())
     pods = _pods(listed, {(row.namespace, row.owner) for row in rows})
-    return Usage(_by_state(found), rows, cards=listed, pods=pods, partition=counts_of(cards))
+    return Usage(_by_state(found), counts_of(cards).as_dict(), rows, cards=listed, pods=pods)
 
 
 def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
@@ -202,12 +191,21 @@ def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
     window = total.until - total.since
     return Usage(
         _by_state(found),
+        _hours_by_word(total.amounts),
         _rows(found, chosen or Filter()),
         since=_time(total.since),
         until=_time(total.until),
         observed_seconds=total.observed / 1000,
         window_seconds=window / 1000,
     )
+
+
+def _hours_by_word(amounts: Mapping[UsageKey, int]) -> dict[str, float]:
+    """Sum device-hours by word, with the sums of the vocabulary."""
+    found: Counter[Word] = Counter()
+    for key, amount in amounts.items():
+        found[key.word or _WORDS.get(key.state, "free")] += amount
+    return {word: sum_ * WHOLE / PER_DEVICE_SECOND / 3600 for word, sum_ in CardCounts.of(found).as_dict().items()}
 
 
 def _matching(cards: Sequence[CardState], chosen: Filter) -> tuple[CardState, ...]:

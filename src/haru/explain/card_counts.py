@@ -177,14 +177,25 @@ def card_counts(
     options: Options | None = None,
 ) -> CardCounts:
     """The counts of all cards, or of those of one node. `layouts` are those of the pools, if known."""
+    return sum(card_counts_by_driver(snapshot, layouts, node=node, options=options).values(), CardCounts())
+
+
+def card_counts_by_driver(
+    snapshot: Snapshot,
+    layouts: Iterable[PoolLayout] | None = None,
+    *,
+    node: str | None = None,
+    options: Options | None = None,
+) -> dict[str, CardCounts]:
+    """The same by driver."""
     pools = snapshot.devices.pools
-    found = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
-    partition, total = CardPartition(snapshot, options), CardCounts()
-    for known in found:
-        for card in known.cards:
-            if node is None or card.node == node:
-                total += partition.counts(card, known)
-    return total
+    known_pools = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
+    partition, found = CardPartition(snapshot, options), dict[str, CardCounts]()
+    for known in known_pools:
+        cards = (partition.counts(card, known) for card in known.cards if node is None or card.node == node)
+        driver = known.pool.key.driver
+        found[driver] = sum(cards, found.get(driver, CardCounts()))
+    return found
 
 
 def _reserved(snapshot: Snapshot, options: Options) -> set[DeviceId]:

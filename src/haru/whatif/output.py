@@ -68,9 +68,11 @@ def _wait(entry: Wait) -> Obj:
 
 
 def _amount(name: str, amount: Amount) -> Obj:
-    """Devices in units, cpu in cores, memory in bytes."""
+    """Devices in cards, with the words for them; cpu in cores, memory in bytes."""
     scale = 1000 if name == "cpu" else 1
-    return {"total": _plain(amount.total / scale), "used": _plain(amount.used / scale)}
+    words = amount.cards.as_dict() if amount.cards is not None else {}
+    told = {"total": amount.total / scale, "used": amount.used / scale, **words}
+    return {word: _plain(value) for word, value in told.items()}
 
 
 def _plain(value: float) -> float | int:

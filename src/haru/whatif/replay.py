@@ -265,5 +265,6 @@ def _bound(pod: PodInfo, now: str) -> Obj:
 
 def _share_in_use(amounts: Mapping[str, Amount]) -> float:
     """The part of all devices that is in use; of the cpu where there are no devices."""
-    devices = sum((amount for name, amount in amounts.items() if name.startswith("devices ")), Amount())
-    return devices.share if devices.total else amounts.get("cpu", Amount()).share
+    devices = [amount for name, amount in amounts.items() if name.startswith("devices ")]
+    total = Amount(sum(amount.total for amount in devices), sum(amount.used for amount in devices))
+    return total.share if total.total else amounts.get("cpu", Amount()).share

@@ -149,6 +149,10 @@ def _usage(comparison: ComparisonData) -> Iterator[str]:
 
 def amount_text(name: str, amount: Amount) -> str:
     """How much of a resource is in use."""
+    if amount.cards is not None:
+        words = amount.cards.as_dict()
+        rest = [f"{words[word]:.4g} {word}" for word in ("reserved", "unavailable") if words[word]]
+        return ", ".join([f"{words['held']:.4g} of {words['total']:.6g} held", f"{words['free']:.4g} free", *rest])
     scale = {"cpu": 1000, "memory": _GIB}.get(name, 1)
     unit = " GiB" if name == "memory" else ""
     return f"{amount.used / scale:.4g} of {amount.total / scale:.6g}{unit} ({amount.share:.0%})"
