@@ -72,7 +72,8 @@ spec:
 
 
 def explained(cluster: Cluster, name: str) -> Explanation:
-    snapshot = Snapshot.fetch(Path(cluster.kubeconfig))
+    events = [{"apiVersion": "v1", "kind": "Event", **event} for event in cluster.list("Event")]
+    snapshot = Snapshot.of([*Snapshot.fetch(Path(cluster.kubeconfig)), *events])
     answer = snapshot.explain(f"pod/{name}", now=cluster.now)
     assert isinstance(answer, Explanation)
     return answer
@@ -105,6 +106,46 @@ def test_pod_of_a_driver_is_not_named_to_a_tenant() -> None:
     whole, tenants = (str(one.as_dict()) for one in (answer, redacted(answer, snapshot, {"default"})))
     assert "nvidia-kubelet-plugin-x" in whole
     assert "nvidia-kubelet-plugin-x" not in tenants and "kubectl logs" not in tenants
+
+
+UNPREPARED = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: card}
+spec:
+  devices:
+    requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: device}
+spec:
+  containers: [{name: main, image: busybox, resources: {claims: [{name: gpu}]}}]
+  resourceClaims: [{name: gpu, resourceClaimName: card}]
+"""
+
+
+@pytest.mark.haru(profiles="dgx-h100:1")
+def test_claim_that_cannot_be_prepared_is_explained_and_its_remedy_moves_the_pod(haru_cluster: Cluster) -> None:
+    failing = {"simulated.haru.dev/fail-preparation": "gpu-0=GPU has fallen off the bus"}
+    haru_cluster.patch("Node", "dgx-h100-0", {"metadata": {"annotations": failing}})
+    haru_cluster.apply(UNPREPARED)
+    haru_cluster.advance(25)
+    told = explained(haru_cluster, "device")
+    why = reason(told, "FailedPrepareDynamicResources")
+    assert told.verdict == "FitsIf" and why["message"].endswith("ResourceClaim card: gpu-0: GPU has fallen off the bus")
+    assert why["count"] >= 2
+    remedy = told.remedies[0]
+    assert (remedy.kind, remedy.confirmed) == ("TaintDevice", True) and "gpu-0" in remedy.summary
+    rule, _, pod = (change["object"] for change in remedy.changes)
+    haru_cluster.apply(rule)
+    haru_cluster.delete("Pod", "device")
+    haru_cluster.advance(5)
+    haru_cluster.apply(pod)
+    haru_cluster.wait("Pod", "device")
+    claim = haru_cluster.get("ResourceClaim", "card")
+    assert claim is not None
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-1"
 
 
 @pytest.mark.haru(profiles="dgx-h100:1")

@@ -10,6 +10,7 @@ from in_memory_client import InMemoryClient, named
 from haru.clock import Clock
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
+from haru.simulated_nodes.claims import preparation_problem
 from haru.simulated_nodes.fleet import Fleet
 from haru.simulated_nodes.nodes import LEASES, NODES
 from haru.simulated_nodes.pod_workers import CLAIMS, PODS
@@ -242,6 +243,46 @@ async def test_claims_are_checked_and_prepared() -> None:
         await stage.client.delete(PODS, "p", "default")
         await stage.client.until(lambda: stage.stored("p") is None)
         assert len(fleet.prepared) == 0
+
+
+FAIL_PREPARATION = "simulated.haru.dev/fail-preparation"
+
+
+@pytest.mark.parametrize("on", ["claim", "node"])
+async def test_claim_is_not_prepared_as_long_as_an_annotation_says_so(on: str) -> None:
+    stage = Stage()
+    async with stage.running() as fleet:
+        await stage.client.until(lambda: ("nodes", "", "dgx-h100-0") in stage.client.objects)
+        failing = {FAIL_PREPARATION: "gpu-1=no such device,gpu-0=GPU has fallen off the bus"}
+        if on == "node":
+            await stage.client.patch(NODES, "dgx-h100-0", {"metadata": {"annotations": failing}})
+        pod = await stage.pod("p", resourceClaims=CLAIM_SPEC)
+        await stage.claim("claim", pod, annotations=failing if on == "claim" else {})
+        said = (
+            "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for "
+            "ResourceClaim claim: gpu-0: GPU has fallen off the bus"
+        )
+        await stage.client.until(lambda: said in [message for _, _, message in stage.recorder.events])
+        status = await stage.client.until(
+            lambda: (p := stage.stored("p")) and "startTime" in p["status"] and p["status"]
+        )
+        assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        assert len(fleet.prepared) == 0
+        mended = {"metadata": {"annotations": {FAIL_PREPARATION: None}}}
+        kind, name = (NODES, "dgx-h100-0") if on == "node" else (CLAIMS, "claim")
+        await stage.client.patch(kind, name, mended, *(["default"] if on == "claim" else []))
+        await stage.phase("p", "Running")
+        assert len(fleet.prepared) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("true", "the devices cannot be prepared"), ("false", ""), ("out of BAR, again", "out of BAR, again")],
+)
+def test_annotation_of_failing_preparation_is_a_message_or_names_devices(text: str, said: str) -> None:
+    claim = {"metadata": {"name": "c", "annotations": {FAIL_PREPARATION: text}}}
+    problem = preparation_problem(claim, "gpu-9=broken")
+    assert problem.endswith(f"ResourceClaim c: {said}") if said else not problem
 
 
 async def test_claim_is_prepared_once_for_all_its_pods() -> None:

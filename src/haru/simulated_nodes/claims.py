@@ -6,11 +6,37 @@ them. Source: kubelet `cm/dra`, as behaviour (KEP-4381, KEP-5004, KEP-5729).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from haru.kube.meta import Obj, key_of, uid_of
+from haru.kube.meta import Obj, annotations_of, key_of, name_of, uid_of
 from haru.kube.pod_claims import NotPrepared
+
+FAIL_PREPARATION: Final = "simulated.haru.dev/fail-preparation"
+_ONE_DEVICE: Final = re.compile(r"([a-z0-9][a-z0-9.-]*)=(.*)")
+
+
+def preparation_problem(claim: Obj, failing_devices: str) -> str:
+    """What the driver answers to NodePrepareResources for a claim, as kubelets tell it; empty if it succeeds.
+
+    The annotation of the claim, or of its node (`failing_devices`), is a message, or `DEVICE=MESSAGE` several times,
+    separated by commas.
+    """
+    devices = {device.device for device in _devices(claim)}
+    for text in (annotations_of(claim).get(FAIL_PREPARATION) or "", failing_devices):
+        said = _answer(text, devices)
+        if said:
+            return f"prepare dynamic resources: NodePrepareResources failed for ResourceClaim {name_of(claim)}: {said}"
+    return ""
+
+
+def _answer(text: str, devices: Collection[str]) -> str:
+    entries = [_ONE_DEVICE.fullmatch(entry.strip()) for entry in text.split(",")]
+    if all(entries):
+        return next((f"{one[1]}: {one[2]}" for one in entries if one is not None and one[1] in devices), "")
+    return "the devices cannot be prepared" if text == "true" else "" if text == "false" else text
 
 
 class Device(NamedTuple):
@@ -46,6 +72,10 @@ class PreparedClaims:
     def on_node(self, node: str) -> list[Prepared]:
         """What is prepared on a node."""
         return [prepared for (where, _), prepared in self._claims.items() if where == node]
+
+    def is_prepared(self, node: str, claim: Obj) -> bool:
+        """Whether a pod of the node uses the claim already."""
+        return (node, key_of(claim)) in self._claims
 
     def prepare(self, node: str, claim: Obj, pod_uid: str) -> bool:
         """Let the pod use the claim; whether it had to be prepared. NotPrepared if an older claim has its name."""

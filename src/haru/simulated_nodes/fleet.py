@@ -22,7 +22,7 @@ from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
 from haru.kube.meta import Obj, annotations_of, labels_of, name_of
 from haru.kube.selectors import parse_label_selector
-from haru.simulated_nodes.claims import PreparedClaims
+from haru.simulated_nodes.claims import FAIL_PREPARATION, PreparedClaims
 from haru.simulated_nodes.nodes import NODES, NodeKeeper, SimulatedNode
 from haru.simulated_nodes.pod_workers import COMPONENT, WORKERS, PodWorkers
 
@@ -136,7 +136,7 @@ class Fleet:
         node = self._nodes[name] = SimulatedNode(profile, name, self._next_number)
         node.adopt(stored)
         self._next_number = max(self._next_number, node.number) + 1
-        node.offline = _is_offline(stored)
+        node.offline, node.failing_devices = _is_offline(stored), _failing_devices(stored)
         self._starting.add(name)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
@@ -144,7 +144,11 @@ class Fleet:
         if node is None:
             if labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
                 self._node_added(new)
-        elif node.offline != _is_offline(new):
+            return
+        if node.failing_devices != _failing_devices(new):
+            node.failing_devices = _failing_devices(new)
+            self.pods.sync_node(node.name)
+        if node.offline != _is_offline(new):
             # Who comes back starts as a kubelet does: status, lease, then the pods.
             node.offline, node.up = _is_offline(new), False
             self._starting.add(node.name)
@@ -191,6 +195,10 @@ class Fleet:
         self._awaited.discard(name)
         if not self._awaited and self._stored_nodes.has_synced:
             self.ready.set()
+
+
+def _failing_devices(node: Obj) -> str:
+    return str(annotations_of(node).get(FAIL_PREPARATION) or "")
 
 
 def _is_offline(node: Obj) -> bool:

@@ -43,7 +43,7 @@ LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
 class SimulatedNode:
     """One simulated node. Its kubelet acts once it is `up`, and not while it is offline."""
 
-    __slots__ = ("allocatable", "internal_ip", "name", "offline", "profile", "uid", "up")
+    __slots__ = ("allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "uid", "up")
 
     def __init__(self, profile: Profile, name: str, number: int) -> None:
         self.profile = profile
@@ -51,6 +51,8 @@ class SimulatedNode:
         self.uid = ""
         self.up = False
         self.offline = False
+        self.failing_devices = ""
+        """Which devices its driver fails to prepare, as an annotation says it."""
         self.internal_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + number))
         self.allocatable: dict[str, int] = {}
 

@@ -25,7 +25,7 @@ from haru.kube.names import format_time
 from haru.kube.pod_claims import NotPrepared, check_claim, claim_keys, pod_claims
 from haru.simulated_nodes import containers, resize
 from haru.simulated_nodes import pods as podlib
-from haru.simulated_nodes.claims import PreparedClaims
+from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
 
@@ -72,6 +72,8 @@ WORKERS: Final = 16
 _BY_NODE: Final = "node"
 _BY_CLAIM: Final = "claim"
 _RETRY_SECONDS: Final = 10.0
+FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
+_PREPARING: Final = "Failed to prepare dynamic resources: "
 
 
 PODS: Final = known_kind("v1", "Pod")
@@ -187,7 +189,9 @@ class PodWorkers:
         try:
             await self._prepare(pod, node)
         except NotPrepared as obstacle:
-            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+            self._recorder.event(pod, "Warning", FAILED_PREPARE, f"{_PREPARING}{obstacle}")
+            if not (pod.get("status") or {}).get("containerStatuses"):
+                await self._write(pod, podlib.creating_status(pod, now, node.internal_ip))
             return _RETRY_SECONDS
         address = node.internal_ip if _uses_host_network(pod) else self._addresses.address_of(pod)
         running = podlib.running_status(pod, now, node.internal_ip, address)
@@ -258,6 +262,11 @@ class PodWorkers:
                 check_claim(pod, use, claim)
             if claim is not None:
                 claims.append(claim)
+        if _phase(pod) == "Pending":
+            for claim in claims:
+                problem = preparation_problem(claim, node.failing_devices)
+                if problem and not self.prepared.is_prepared(node.name, claim):
+                    raise NotPrepared(problem)
         for claim in claims:
             self.prepared.prepare(node.name, claim, uid_of(pod))
 
@@ -344,7 +353,7 @@ class PodWorkers:
         try:
             await self._prepare(pod, node)
         except NotPrepared as obstacle:
-            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+            self._recorder.event(pod, "Warning", FAILED_PREPARE, f"{_PREPARING}{obstacle}")
 
     async def _refresh_readiness(self, pod: Obj, now: str) -> None:
         if not (pod.get("spec") or {}).get("readinessGates"):

@@ -177,7 +177,7 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
     spec = pod.get("spec") or {}
     status: Obj = {
         "phase": "Running",
-        "startTime": now,
+        "startTime": (pod.get("status") or {}).get("startTime") or now,
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
@@ -203,6 +203,20 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
     if spec.get("resources"):
         status |= reported_resources(spec)
     return observed(pod, status)
+
+
+def creating_status(pod: Obj, now: str, host_ip: str) -> Obj:
+    """The status of a pod none of whose containers can be made yet."""
+    spec = pod.get("spec") or {}
+    names = [container["name"] for container in spec.get("containers") or ()]
+    text = f"containers with unready status: [{' '.join(names)}]"
+    waiting = {"waiting": {"reason": "PodInitializing" if spec.get("initContainers") else "ContainerCreating"}}
+    blank = {"imageID": "", "containerID": ""}
+    made = [{**container_status(pod, c, waiting, ready=False, started=False), **blank} for c in spec["containers"]]
+    unready = [condition(t, now, "ContainersNotReady", text, status=False) for t in ("Ready", "ContainersReady")]
+    conditions = [condition("PodReadyToStartContainers", now, status=False), *unready]
+    addresses = {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
+    return observed(pod, {"startTime": now, **addresses, "conditions": conditions, "containerStatuses": made})
 
 
 def joined_status(pod: Obj, now: str) -> Obj | None:

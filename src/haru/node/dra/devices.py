@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from haru.kube.meta import Obj
 from haru.proto import cri_pb2 as cri
+
+FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 class DevicesError(Exception):
     """Devices are not ready; the text belongs into the pod's event, and the agent tries again later."""
 
-    def __init__(self, message: str, reason: str = "FailedPrepareDynamicResources") -> None:
+    def __init__(self, message: str, reason: str = FAILED_PREPARE) -> None:
         super().__init__(message)
         self.reason = reason
 

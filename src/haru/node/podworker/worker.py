@@ -25,7 +25,7 @@ from haru.node.agent.context import Context
 from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
-from haru.node.dra.devices import DevicesError, Prepared
+from haru.node.dra.devices import FAILED_PREPARE, DevicesError, Prepared
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
 from haru.node.podworker.fields import ConfigError, DownwardFacts
@@ -223,7 +223,8 @@ class PodWorker:
         try:
             await self._context.devices.prepare(pod)
         except DevicesError as error:
-            self._context.recorder.event(pod, "Warning", error.reason, str(error))
+            preparing = "Failed to prepare dynamic resources: " if error.reason == FAILED_PREPARE else ""
+            self._context.recorder.event(pod, "Warning", error.reason, f"{preparing}{error}")
             return False
         try:
             await self._sandboxes.make(pod, attempt, await self._handler(pod))
