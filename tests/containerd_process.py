@@ -135,7 +135,7 @@ class Containerd:
         try:
             for task in self.tasks():
                 self.ctr("tasks", "kill", "-s", "SIGKILL", task, check=False)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while self.tasks() and time.monotonic() < deadline:
                 time.sleep(0.1)
             for line in self.ctr("containers", "ls", "-q").stdout.split():
@@ -145,7 +145,7 @@ class Containerd:
             self._end_shims()
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -85,7 +85,7 @@ class Etcd:
             return
         process.send_signal(number)
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(60)

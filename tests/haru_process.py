@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import math
 import os
+import random
 import signal
 import socket
 import ssl
@@ -24,7 +26,8 @@ from haru.kube.kinds import Kind, by_kind, lookup
 
 Obj = dict[str, Any]
 T = TypeVar("T")
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR")
+# A server that has closed a kept connection.
+_CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
 HARU = (sys.executable, "-m", "haru")
 
 # What makes tests on virtual accelerators what they are: the gates that `haru up` turns on by itself.
@@ -42,7 +45,7 @@ ACCELERATOR_GATES = ",".join(
 )
 
 
-def until(what: str, holds: Callable[[], T], seconds: float = 30.0, pause: float = 0.05) -> T:
+def until(what: str, holds: Callable[[], T], seconds: float = 60.0, pause: float = 0.05) -> T:
     """Waits until `holds()` is truthy and returns that."""
     deadline = time.monotonic() + seconds
     while not (value := holds()):
@@ -63,7 +66,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def haru(
-    home: Path, *arguments: str, stdin: str = "", seconds: float = 60, **env: str
+    home: Path, *arguments: str, stdin: str = "", seconds: float = 120, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs one command of Haru to its end."""
     return subprocess.run(
@@ -90,6 +93,7 @@ class Api:
     """Plain requests to an API server, by kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
+        self._all: list[http.client.HTTPSConnection] = []
         config = yaml.safe_load(kubeconfig.read_text())
         self.url = config["clusters"][0]["cluster"]["server"]
         self.token = config["users"][0]["user"]["token"]
@@ -98,7 +102,6 @@ class Api:
         authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
         self._tls = ssl.create_default_context(cadata=_decoded(authority))
         self._local = threading.local()
-        self._all: list[http.client.HTTPSConnection] = []
 
     def call(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str
@@ -115,9 +118,9 @@ class Api:
                 answer = connection.getresponse()
                 text = answer.read()
                 self._local.used = time.monotonic()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
-                if attempt or method != "GET":
-                    self._connection(renew=True)
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()  # or it would refuse the next request, too
+                if attempt or method != "GET" or not isinstance(error, _CLOSED):
                     raise
                 continue
             is_json = "json" in answer.headers.get("Content-Type", "")
@@ -134,7 +137,7 @@ class Api:
             if old is not None:
                 old.close()
             self._local.connection = old = http.client.HTTPSConnection(
-                self._host, self._port, context=self._tls, timeout=30
+                self._host, self._port, context=self._tls, timeout=60
             )
             self._all.append(old)
         return old
@@ -272,7 +275,7 @@ class Process:
                 text=True,
             )
 
-    def line(self, seconds: float = 60) -> str:
+    def line(self, seconds: float = 120) -> str:
         """The first line of its standard output; the process is ended if none comes in time."""
         assert self.process.stdout is not None
         timer = threading.Timer(seconds, self.process.kill)
@@ -286,7 +289,7 @@ class Process:
             raise AssertionError(f"{self.name} did not start:\n{self.log.read_text()}")
         return line
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 20) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
         """Sends a signal and waits for the end; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -313,7 +316,7 @@ class Up(Process):
         self.ready_line = self.line()
         self.api = Api(self.kubeconfig)
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 20) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
         """Also closes the client's connection."""
         if api := getattr(self, "api", None):
             api.close()
@@ -332,16 +335,17 @@ class Up(Process):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
 
 def free_port() -> int:
-    """A port of the loopback that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A port of the loopback that was free a moment ago, and that the kernel gives to nobody who asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 30_000)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def component(home: Path, command: str, kubeconfig: Path, *arguments: str, name: str = "") -> tuple[Process, int]:
@@ -353,7 +357,7 @@ def component(home: Path, command: str, kubeconfig: Path, *arguments: str, name:
 
 def health(port: int, path: str) -> tuple[int, str]:
     """An answer of a component's own endpoint; (0, reason) while nobody listens."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -359,7 +359,7 @@ async def test_slowly_sent_head_is_closed(served: Kubectl, monkeypatch: pytest.M
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.3)
     raw = await Raw.open(served, GREETING + frame(frames.HEADERS, frames.END_STREAM, 1, GET))
     with pytest.raises((ConnectionError, TimeoutError)):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 raw.writer.write(frame(frames.CONTINUATION, 0, 1, b""))
                 await raw.writer.drain()

@@ -36,7 +36,7 @@ async def kubectl(tmp_path_factory: pytest.TempPathFactory, trains: ExtensionSer
     made = [service(), endpoint_slice(trains.port), api_service(caBundle=trains.keys.bundle)]
     for obj in made:
         await runner.ok("apply", "-f", "-", input=json.dumps(obj))
-    await runner.ok("wait", "--for=condition=Available", f"apiservice/{NAME}", "--timeout=20s")
+    await runner.ok("wait", "--for=condition=Available", f"apiservice/{NAME}", "--timeout=60s")
     yield runner
     await runner.stop()
 

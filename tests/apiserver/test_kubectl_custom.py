@@ -28,7 +28,7 @@ async def kubectl(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kub
 
 
 async def test_kubectl_waits_for_and_lists_definitions(kubectl: Kubectl) -> None:
-    assert "condition met" in await kubectl.ok("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=10s")
+    assert "condition met" in await kubectl.ok("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=60s")
     assert NAME in await kubectl.ok("get", "crds")
     assert "trainings" in await kubectl.ok("api-resources", "--api-group=ml.example.com")
     assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=json.dumps(definition()))
@@ -65,5 +65,5 @@ async def test_kubectl_deletes_definition_with_its_objects(kubectl: Kubectl) -> 
     other["metadata"]["name"] = "runs.ml.example.com"
     await kubectl.ok("apply", "-f", "-", input=json.dumps(other))
     await kubectl.ok("create", "-f", "-", input=json.dumps({**training("gone"), "kind": "Run"}))
-    assert "deleted" in await kubectl.ok("delete", "crd", "runs.ml.example.com", "--timeout=20s")
+    assert "deleted" in await kubectl.ok("delete", "crd", "runs.ml.example.com", "--timeout=60s")
     assert "could not find the requested resource" in (await kubectl.run("get", "--raw", RUNS)).err

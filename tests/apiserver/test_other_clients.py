@@ -154,5 +154,5 @@ async def test_kr8s_client_works(server: Kubectl) -> None:
     await made.create()
     assert [found.spec.replicas async for found in api.get("trainings.ml.example.com")] == [2]
     await pod.delete(grace_period=0)
-    await pod.wait("delete", timeout=30)
+    await pod.wait("delete", timeout=60)
     assert not await pod.exists()

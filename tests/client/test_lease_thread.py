@@ -4,6 +4,8 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from fake_api import FakeApi
@@ -11,11 +13,44 @@ from fake_api import FakeApi
 from haru.client.api import ApiClient
 from haru.client.leader_election import Leadership, LeaseLostError
 from haru.client.leases import Candidate, ElectionTimes, LeaderElector
+from haru.clock import SYSTEM, Clock
 from haru.event_loop import LoopLag
 from haru.kube import kinds
+from waiting import until
 
 LEASES = kinds.lookup("coordination.k8s.io", "v1", "leases")
-TIMES = ElectionTimes(lease=1.0, renew_deadline=0.6, retry_period=0.05)
+# Nobody loses these by the system's clock, however busy the machine is.
+TIMES = ElectionTimes(lease=120.0, renew_deadline=90.0, retry_period=0.05)
+
+
+def blocked(until):
+    """Holds up the loop as a computation does, but leaves the processor to the threads."""
+    end = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+class Time:
+    """A clock that the test sets forward, and how often each candidate has come round."""
+
+    def __init__(self):
+        self.now, self.rounds = 0.0, Counter()
+        start = datetime(2026, 1, 1, tzinfo=UTC)
+        self.clock = Clock(lambda: start + timedelta(seconds=self.now), lambda: self.now)
+
+    def sleep_of(self, identity):
+        async def sleep(seconds):
+            self.rounds[identity] += 1
+            await asyncio.sleep(0.001)
+
+        return sleep
+
+    def pass_by(self, seconds):
+        """Holds up the loop until the candidates have come round at this time."""
+        self.now += seconds
+        before = self.rounds.copy()
+        blocked(lambda: all(self.rounds[identity] >= count + 2 for identity, count in before.items()))
 
 
 @pytest.fixture
@@ -35,10 +70,11 @@ def opened(api):
     return ApiClient.in_process(api)
 
 
-def leadership(api, lag, identity="a", end=lambda: None):
+def leadership(api, lag, identity="a", end=lambda: None, times=TIMES, clock=SYSTEM, sleep=asyncio.sleep):
+    candidate = Candidate("kube-system", "x", identity)
     return Leadership(
         lambda: opened(api),
-        lambda client: LeaderElector(client, Candidate("kube-system", "x", identity), TIMES),
+        lambda client: LeaderElector(client, candidate, times, clock=clock, sleep=sleep),
         lag.since_tick,
         end,
     )
@@ -53,13 +89,6 @@ def holder(api):
     return stored["spec"].get("holderIdentity", "") if stored else ""
 
 
-def blocked(seconds, until=lambda: False):
-    """Holds up the loop as a computation does."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not until():
-        pass
-
-
 async def test_lease_is_held_during_work_and_released_after_it(api, lag):
     held = []
 
@@ -71,30 +100,38 @@ async def test_lease_is_held_during_work_and_released_after_it(api, lag):
     assert holder(api) == ""
 
 
-def other_candidate(api):
+def other_candidate(api, **given):
     """Waits for the Lease in a loop of its own, as another process would; ends soon after it has it."""
 
     async def lead():
-        await leadership(api, LoopLag(), "b").run(lambda: asyncio.sleep(0.1))
+        await leadership(api, LoopLag(), "b", **given).run(lambda: asyncio.sleep(0.1))
 
     thread = threading.Thread(target=lambda: asyncio.run(lead()))
     thread.start()
     return thread
 
 
-async def test_loop_blocked_shorter_than_lease_keeps_lease(api, lag):
+async def test_loop_blocked_shorter_than_lease_keeps_lease(api):
     """70 % of the lease's duration, which is more than the renew deadline."""
-    seen, threads = [], []
+    seen, threads, passing, times = [], [], Time(), ElectionTimes()
+    lag = LoopLag(0.01, lambda: passing.now)
+    given = {"times": times, "clock": passing.clock}
 
     async def work():
-        threads.append(other_candidate(api))
+        threads.append(other_candidate(api, **given, sleep=passing.sleep_of("b")))
+        await until(lambda: passing.rounds["a"] and passing.rounds["b"])
         for _ in range(2):
-            blocked(0.7)
+            for _ in range(21):
+                passing.pass_by(0.7 * times.lease / 21)
+            assert lag.since_tick() > times.renew_deadline
             seen.append(holder(api))
-            await asyncio.sleep(0.1)
+            await until(lambda: lag.since_tick() == 0)
+            passing.pass_by(0)
         seen.append(holder(api))
 
-    await asyncio.wait_for(leadership(api, lag).run(work), 60)
+    measured = asyncio.create_task(lag.run())
+    await asyncio.wait_for(leadership(api, lag, **given, sleep=passing.sleep_of("a")).run(work), 60)
+    measured.cancel()
     assert seen == ["a", "a", "a"]
     await asyncio.to_thread(threads[0].join, 60)
     assert (await lease(api))["leaseTransitions"] == 1, "the other one has it after the work, at once"
@@ -102,17 +139,18 @@ async def test_loop_blocked_shorter_than_lease_keeps_lease(api, lag):
 
 async def test_blocked_loop_loses_lease_and_ends_with_one_log_line(api, lag, caplog):
     caplog.set_level(logging.ERROR)
-    threads = []
+    threads, times = [], ElectionTimes(lease=1.0, renew_deadline=0.6, retry_period=0.05)
+    # On a busy machine a thread comes late: by its own clock the other one waits for a second, too.
+    slow = Clock(SYSTEM.now, lambda: SYSTEM.monotonic() / 4)
 
     async def work():
-        threads.append(other_candidate(api))
-        blocked(60, lambda: holder(api) == "b")
-        assert holder(api) == "b"
+        threads.append(other_candidate(api, times=times, clock=slow))
+        blocked(lambda: holder(api) == "b")
         await asyncio.sleep(30)
 
     ended = []
     with pytest.raises(LeaseLostError):
-        await asyncio.wait_for(leadership(api, lag, end=lambda: ended.append(holder(api))).run(work), 60)
+        await asyncio.wait_for(leadership(api, lag, end=lambda: ended.append(holder(api)), times=times).run(work), 60)
     threads[0].join()
     assert [(r.levelname, r.exc_info) for r in caplog.records] == [("ERROR", None)]
     assert caplog.messages == [

@@ -148,7 +148,7 @@ class Steps:
         for _ in range(round(seconds)):
             self.now += 1
             looks = controller.observed.looks
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while controller.observed.looks < looks + 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 

@@ -180,6 +180,6 @@ class Resumed(threading.Thread):
         while self._since < revision and not self.problem and time.monotonic() < deadline:
             time.sleep(0.05)
         self._ended.set()
-        self.join(20)
+        self.join(60)
         assert not self.problem, self.problem
         assert self._since >= revision, f"the watch is at {self._since}, {revision} was acknowledged"

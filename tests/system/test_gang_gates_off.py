@@ -46,7 +46,7 @@ def test_members_are_gated_with_reason_when_gang_gates_are_off(up: Up, tmp_path:
         gang(up.api, space)
         up.api.create(pod("single", schedulerName="haru"), space)
         until("the single pod is bound", lambda: node_of(up.api, "single", space))
-        told = until("it says why", lambda: condition(up.api.get("pods", "small", space), "PodScheduled"), 20)
+        told = until("it says why", lambda: condition(up.api.get("pods", "small", space), "PodScheduled"))
         assert (told["status"], told["reason"], told["message"]) == ("False", "NotReadyForScheduling", OFF.format(off))
         assert not node_of(up.api, "small", space)
         log = scheduler.log.read_text()

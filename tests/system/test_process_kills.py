@@ -78,7 +78,7 @@ class Busy:
     def end(self) -> None:
         self._ended.set()
         for thread in self.threads:
-            thread.join(20)
+            thread.join(90)
             assert not thread.is_alive(), "a request outlived the server"
         self._api.close()
 

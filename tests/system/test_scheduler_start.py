@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from benchmarks.scheduler_start import measure
 
-READY = 10.0
 
-
-# The short form runs beside other tests on the same cores: they hold its loop up for some tenths of a second.
-@pytest.mark.parametrize(("pods", "pause"), [(1_000, 1.0), pytest.param(10_000, 0.5, marks=pytest.mark.nightly)])
-def test_first_of_many_pods_with_claims_is_bound_within_ten_seconds(pods: int, pause: float) -> None:
+# The short form runs beside other tests on the same cores: it finds what grows with the square of the queue, at most.
+@pytest.mark.parametrize(
+    ("pods", "ready", "pause"), [(500, 60.0, 5.0), pytest.param(10_000, 10.0, 0.5, marks=pytest.mark.nightly)]
+)
+def test_first_of_many_pods_with_claims_is_bound_soon(pods: int, ready: float, pause: float) -> None:
     seconds = measure(pods, 1.0 if pods > 1000 else 0.1)
     print(f"{pods} pods that name claims:", ", ".join(f"{what} {value:.2f} s" for what, value in seconds.items()))
-    assert seconds["scheduler ready"] <= READY, seconds
-    assert seconds["first pod bound"] <= READY, seconds
+    assert seconds["scheduler ready"] <= ready, seconds
+    assert seconds["first pod bound"] <= ready, seconds
     assert seconds["longest pause of the scheduler's loop"] <= pause, seconds

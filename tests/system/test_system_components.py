@@ -55,7 +55,7 @@ def test_components_survive_killed_api_server(tmp_path: Path) -> None:
             assert health(each, "/healthz")[0] == 200
         up = Up(tmp_path, *flags)
         up.api.patch("deployments", "web", {"spec": {"replicas": 4}}, "default")
-        until("four pods run", lambda: running(up.api, 4), 40)
+        until("four pods run", lambda: running(up.api, 4))
         devices = {
             str(c["status"]["allocation"]["devices"]["results"]) for c in up.api.list("resourceclaims", "default")
         }
@@ -109,7 +109,7 @@ def test_component_start_failures_name_the_reason(tmp_path: Path) -> None:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
             port = listener.getsockname()[1]
-            answer = haru(tmp_path, "scheduler", *reach, "--health-port", str(port), seconds=20)
+            answer = haru(tmp_path, "scheduler", *reach, "--health-port", str(port))
         assert answer.returncode == 2, answer.stderr
         said = answer.stderr.strip().splitlines()[-1]
         assert f"--health-port: {port}" in said and "take another one" in said

@@ -86,7 +86,7 @@ def test_exit_code_fails_job_and_eviction_does_not(cluster: Cluster, space: str)
         uids = {p["metadata"]["uid"] for p in cluster.running(space)}
         return len(uids) == 3 and victim["uid"] not in uids
 
-    until("the evicted one is replaced", replaced, 40)
+    until("the evicted one is replaced", replaced)
     assert api.get("jobs", "train", space)["status"].get("failed", 0) == 0
     api.delete("jobs", "train", space)
     until("the first job is gone", lambda: cluster.pods(space) == [])

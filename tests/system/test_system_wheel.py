@@ -111,7 +111,7 @@ def test_installed_wheel_runs_a_cluster(installed: Path, tmp_path: Path) -> None
         assert (missing.returncode, missing.stderr) == (2, 'haru explain: pods "none" not found\n')
     finally:
         process.send_signal(signal.SIGTERM)
-        status = process.wait(20)
+        status = process.wait(60)
         if process.stdout is not None:
             process.stdout.close()
     assert status == 0, (tmp_path / "log").read_text()

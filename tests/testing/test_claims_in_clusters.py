@@ -40,5 +40,5 @@ def test_claim_with_device_status_is_deallocated_and_namespace_deleted(haru_clus
     def is_free(claim: dict[str, dict[str, object]]) -> bool:
         return not claim.get("status")
 
-    haru_cluster.wait_for("ResourceClaim", "card", is_free, "team", timeout=10, what="is deallocated")
+    haru_cluster.wait_for("ResourceClaim", "card", is_free, "team", timeout=60, what="is deallocated")
     haru_cluster.delete("Namespace", "team", wait=30)

@@ -136,7 +136,7 @@ def relay(haru_cluster: Cluster) -> Iterator[None]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     yield
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
