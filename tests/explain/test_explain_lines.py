@@ -136,7 +136,7 @@ CASES = [
     ]),
     Case("free, but not together", [CLASS, *on("a", gpus(2)), *on("b", gpus(2)), *notebook("a", "gpu-0"),
                                     *notebook("b", "gpu-0"), *wants("p", asks(count=2))], "pod", "p", "FitsLater", [
-        "2 devices free for request gpu, but not 2 together where a claim needs them",
+        "2 devices are free for request gpu, but no 2 of them together where a claim needs them",
         "2 nodes (a, b): 4 devices, 2 taken, 2 free, but never 2 together on one node",
     ]),
     Case("free on a cordoned node", [CLASS, *on("a", gpus(2), unschedulable=True), *wants("p", asks())], "pod", "p",
@@ -151,7 +151,7 @@ CASES = [
          "pod", "p", "NeverFits", [
         "asks     1 × gpu: 1 of gpu", "1 × pod: cpu 4",
         "insufficient cpu: 4 asked, the most is 3 on m (2 matching devices",
-        "2 devices free for request gpu on nodes that the pod cannot use (too little cpu left 2)",
+        "none of the 2 free devices for request gpu is on a node that the pod can use, 1 is needed (too",
         "− 2 on nodes that the pod cannot use: too little cpu left 2",
     ]),
     Case("a claim that two pods share",

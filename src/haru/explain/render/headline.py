@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from haru.engine import Reason
 from haru.explain.diagnosis.diagnosis import Diagnosis
-from haru.explain.explanation import Funnel, Verdict
-from haru.explain.render.wording import brief, counted, dropped_text, sum_text
+from haru.explain.explanation import Funnel, FunnelStage, Verdict
+from haru.explain.render.wording import brief, counted, dropped_text, funnel_text
 
 # Causes that say all there is to say by themselves.
 _PLAIN = frozenset(
@@ -47,7 +47,7 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
     closed = next((reason for reason in reasons if reason.type == "AlternativesExhausted"), None)
     if closed is not None:
         ways = [f for f in found.requests if f.asked.alternative]
-        texts = [f"{f.asked.title}: {sum_text(f.free, f.needed, f.short)}" for f in ways]
+        texts = [f"{f.asked.title}: {funnel_text(f)}" for f in ways]
         return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
@@ -103,21 +103,34 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
     verb = "is" if funnel.free <= 1 else "are"
     last = funnel.stages[-1]
     if last.stage == "scattered":
-        scattered = counted(funnel.free + last.dropped, "device")
-        together = f"but not {funnel.asked.count} together where a claim needs them"
-        return f"{scattered} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
+        return f"{_apart(funnel, last, 'where a claim needs them')}, {what}"
     if last.stage == "constraints":
-        apart = counted(funnel.free + last.dropped, "device")
-        together = f"but not {funnel.asked.count} together as {last.expression} wants them"
-        return f"{apart} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
+        return f"{_apart(funnel, last, f'as {last.expression} wants them')}, {what}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
-        match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.title}"
         where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
-        return f"{match} on nodes that the pod cannot use ({where}): {funnel.short} short of {funnel.needed}"
+        return f"{_on_nodes(funnel, away)}, {what} ({where})"
     if last.stage == "nodes":
         return f"{have} can be used for request {funnel.asked.title}, {what}: {funnel.short} short"
     return f"{have} {verb} free for request {funnel.asked.title}, {what}: {funnel.short} short"
+
+
+def _apart(funnel: Funnel, stage: FunnelStage, where: str) -> str:
+    """How many of the free devices can be had together."""
+    count, free = funnel.asked.count or 1, funnel.free + stage.dropped
+    some = f"only {funnel.free} of them, {count} together," if funnel.free else f"no {count} of them together"
+    some = some if count > 1 else f"only {funnel.free} of them" if funnel.free else "none of them"
+    are = "device is" if free == 1 else "devices are"
+    return f"{free} {are} free for request {funnel.asked.title}, but {some} {where}"
+
+
+def _on_nodes(funnel: Funnel, away: FunnelStage) -> str:
+    """How many of the free devices are on nodes that the pod can use."""
+    free, title = funnel.free + away.dropped, funnel.asked.title
+    if free == 1:
+        return f"the only free device for request {title} is on a node that the pod cannot use"
+    on = "is on a node" if funnel.free <= 1 else "are on nodes"
+    return f"{funnel.free or 'none'} of the {free} free devices for request {title} {on} that the pod can use"
 
 
 def _closest(found: Diagnosis) -> str:

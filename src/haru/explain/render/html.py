@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from haru.engine import Reason
 from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
 from haru.explain.render.text import to_text
-from haru.explain.render.wording import counted, dropped_text, sum_text
+from haru.explain.render.wording import counted, dropped_text, funnel_text
 from haru.explain.stories.values import Wanting
 from haru.markup import Child, Html, section, table, tag
 
@@ -37,7 +37,7 @@ def _funnel(funnel: Funnel) -> Child:
         for stage in funnel.stages
         if stage.dropped
     ]
-    total = sum_text(funnel.free, funnel.needed, funnel.short)
+    total = funnel_text(funnel)
     return table(f"{title}: {total}", ("stage", "devices left", "kept back"), rows)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from haru.explain.explanation import ExplanationData, Funnel, FunnelStage, HeldClaim, Remedy
 from haru.explain.render.labels import labelled
-from haru.explain.render.wording import amount_text, counted, holders_text, later_text
+from haru.explain.render.wording import amount_text, counted, holders_text, later_text, left_word
 from haru.explain.stories.values import DeviceStoryData, NodeStoryData, Wanting
 from haru.kube.meta import Obj
 
@@ -22,7 +22,6 @@ _PARTS = {
     "scattered": "free, but apart",
     "": "not matching",
 }
-_UNUSABLE = ("nodes", "constraints", "scattered")
 _HOLDING = ("free", "counters", "capacity")
 _MOST_DEVICES = 4
 _KIND_WORDS = {"ResourceClaim": "claim"}
@@ -88,9 +87,10 @@ def _numbers(funnel: Funnel) -> str:
         taints.update(stage.taints)
     named = {_PARTS["taints"]: f"{_PARTS['taints']} {', '.join(list(taints)[:2])}".rstrip()}
     told = "".join(f", {count} {named.get(word, word)}" for word, count in parts.items() if count)
-    word = "usable" if any(parts[_PARTS[name]] for name in _UNUSABLE) else "free"
     are = "is" if funnel.free == 1 else "are"
-    return f"{funnel.needed} needed; of {counted(funnel.devices, 'device')} {funnel.free} {are} {word}{told}"
+    return (
+        f"{funnel.needed} needed; of {counted(funnel.devices, 'device')} {funnel.free} {are} {left_word(funnel)}{told}"
+    )
 
 
 def _resource_shortage(explanation: ExplanationData) -> Shortage | None:

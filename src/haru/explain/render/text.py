@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
 from haru.explain.render.labels import labelled
 from haru.explain.render.short import log_commands, title_text
-from haru.explain.render.wording import asked_text, counted, dropped_text, later_text, pods_text, sum_text
+from haru.explain.render.wording import asked_text, counted, dropped_text, funnel_text, later_text, pods_text
 
 _MOST_REASONS = 3
 _MOST_NODES = 4
@@ -118,7 +118,7 @@ def _funnel(funnel: Funnel) -> Iterator[str]:
     for stage in funnel.stages:
         if stage.dropped:
             yield f"  − {dropped_text(funnel, stage, sums=True)}"
-    yield f"  = {sum_text(funnel.free, funnel.needed, funnel.short)}"
+    yield f"  = {funnel_text(funnel)}"
 
 
 def _nodes(groups: tuple[NodeGroup, ...]) -> Iterator[str]:

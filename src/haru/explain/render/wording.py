@@ -120,6 +120,20 @@ def sum_text(free: int, needed: int | None, short: int | None) -> str:
     return f"{free} free, {needed} needed" + (f": {short} short" if short else "")
 
 
+def left_word(funnel: Funnel) -> str:
+    """What the devices that are left are: `free`, or `usable` where others are free, but of no use to the work."""
+    return (
+        "usable"
+        if any(s.dropped and s.stage in ("nodes", "constraints", "scattered") for s in funnel.stages)
+        else "free"
+    )
+
+
+def funnel_text(funnel: Funnel) -> str:
+    """`5 free, 6 needed: 1 short` of a request."""
+    return sum_text(funnel.free, funnel.needed, funnel.short).replace(" free,", f" {left_word(funnel)},")
+
+
 def dropped_text(funnel: Funnel, stage: FunnelStage, *, sums: bool = False) -> str:
     """What keeps so many devices back, in words; with `sums` also how many of them several holders share."""
     count = stage.dropped
