@@ -27,6 +27,7 @@ from haru.explain_server import (
     answers,
     api_service,
     explanation_path,
+    list_path,
     register,
     registered_bundle,
 )
@@ -57,7 +58,8 @@ class ReviewingApi(FakeApi):
         self.reviews.append(spec)
         about = spec["resourceAttributes"]
         what = (spec["user"], about.get("namespace", ""), about["resource"])
-        return 201, {"status": {"allowed": what in self.allowed and about["verb"] == "get"}}
+        verb = "list" if about["resource"].endswith("explanations") else "get"
+        return 201, {"status": {"allowed": what in self.allowed and about["verb"] == verb}}
 
 
 @dataclass
@@ -211,8 +213,90 @@ async def test_discovery_lists_subresources(served: Served) -> None:
     assert listed["kind"] == "APIResourceList" and listed["groupVersion"] == "explain.haru.dev/v1alpha1"
     names = {each["name"] for each in listed["resources"]}
     assert {"pods/explanation", "podgroups/explanation", "jobs/explanation", "jobsets/explanation"} <= names
-    assert all(each["namespaced"] and each["verbs"] == ["get"] for each in listed["resources"])
+    assert {"deployments/explanation", "nodes/explanation", "explanations", "visibleexplanations"} <= names
+    whole = {each["name"].partition("/")[0] for each in listed["resources"] if not each["namespaced"]}
+    assert whole == {"nodes", "devices", "deviceclasses", "visibleexplanations"}
+    assert all(each["verbs"] == [["list"], ["get"]]["/" in each["name"]] for each in listed["resources"])
     assert json.loads((await served.get("/apis"))[1])["groups"][0]["name"] == "explain.haru.dev"
+
+
+async def test_node_is_told_without_names_of_other_namespaces(served: Served) -> None:
+    path = explanation_path("", "nodes", "n1")
+    assert (await served.get(path))[0] == 403
+    served.api.allowed.add(("jane", "", "nodes"))
+    status, body, _ = await served.get(path)
+    told = json.loads(body)
+    assert (status, told["kind"], told["subject"]["name"]) == (200, "NodeExplanation", "n1")
+    [holder] = told["workloads"]
+    assert (holder["workload"], holder["priority"], holder["pods"]) == ("1 workload of another namespace", 3, [])
+    assert "secret-holder" not in body and "tenant-b" not in body
+    text = (await served.get(f"{path}?output=wide"))[1]
+    assert text.startswith("Node n1: ") and "of another namespace" in text and "secret-holder" not in text
+    served.api.allowed |= {("root", "", name) for name in ("nodes", "pods", "resourceclaims")}
+    assert "secret-holder" in (await served.get(path, user="root"))[1]
+    assert (await served.get(explanation_path("", "nodes", "none"), user="root"))[0] == 404
+    assert (await served.get(explanation_path("default", "nodes", "n1"), user="root"))[0] == 404
+
+
+async def test_list_has_the_namespaces_in_which_the_user_may_list(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    theirs = pod("their-secret", cpu="9")
+    theirs["metadata"]["namespace"] = "tenant-b"
+    await client.create(known_kind("v1", "Pod"), theirs)
+    await until_told(served, explanation_path("tenant-b", "pods", "their-secret"), ("bob", "tenant-b", "pods"))
+    assert (await served.get(list_path("default"), user="eve"))[0] == 403
+    served.api.allowed |= {("eve", "default", "explanations"), ("eve", "", "visibleexplanations")}
+    assert (await served.get(list_path("tenant-b"), user="eve"))[0] == 403
+    for path in (list_path("default"), list_path("")):
+        status, body, _ = await served.get(path, user="eve")
+        told = json.loads(body)
+        assert (status, told["kind"], told["apiVersion"]) == (200, "ExplanationList", "explain.haru.dev/v1alpha1")
+        assert {item["namespace"] for item in told["items"]} == {"default"}
+        assert "pod.waits" in {item["metadata"]["name"] for item in told["items"]}
+        assert "secret" not in body and "tenant-b" not in body
+    text = (await served.get(f"{list_path('')}?output=text", user="eve"))[1]
+    assert text.startswith("WHAT") and "in the namespaces that you may list" in text
+    served.api.allowed.add(("eve", "tenant-b", "explanations"))
+    assert "their-secret" in (await served.get(list_path(""), user="eve"))[1]
+    none = f"{list_path('default')}?labelSelector=app%3Dnone&output=text"
+    assert (await served.get(none, user="eve"))[1] == "nothing waits in namespace default with app=none\n"
+    assert (await served.get(f"{list_path('default')}?labelSelector=%3D%3D", user="eve"))[0] == 400
+
+
+async def test_workload_and_device_class_are_tables_of_what_waits_with_them(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    controller = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    metadata = {"name": "web-1", "namespace": "default", "uid": "r", "ownerReferences": [controller]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", cpu="7")["spec"]}
+    replicas = {"metadata": metadata, "spec": {"replicas": 2, "template": template}}
+    await client.create(
+        known_kind("apps/v1", "ReplicaSet"), {"apiVersion": "apps/v1", "kind": "ReplicaSet", **replicas}
+    )
+    path = explanation_path("default", "deployments", "web")
+    told = json.loads(await until_told(served, path, ("jane", "default", "deployments")))
+    assert [(item["workload"], item["pods"]) for item in told["items"]] == [("deployment/web", 2)]
+    assert (await served.get(explanation_path("default", "deployments", "none")))[0] == 404
+    device_class = {"metadata": {"name": "gpu"}, "spec": {}}
+    kind = known_kind("resource.k8s.io/v1", "DeviceClass")
+    await client.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **device_class})
+    path = explanation_path("", "deviceclasses", "gpu")
+    assert (await served.get(path))[0] == 403
+    told = json.loads(await until_told(served, path, ("jane", "", "deviceclasses")))
+    assert told["items"] == []
+
+
+async def until_told(served: Served, path: str, right: tuple[str, str, str]) -> str:
+    """The answer for who has a right, once the cache has what was written."""
+    served.api.allowed.add(right)
+    answers: list[str] = []
+
+    async def is_told() -> bool:
+        status, body, _ = await served.get(path, user=right[0])
+        answers.append(body)
+        return status == 200
+
+    await until(is_told)
+    return answers[-1]
 
 
 async def test_object_that_was_just_written_is_seen(served: Served) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from haru.api.admission import settled
+from haru.api.cluster_reader import FORKED_KINDS
 from haru.api.files import read_manifests, stored_objects
-from haru.api.subjects import kind_of_word
 from haru.drivers.simulated.profiles import ProfileError, load_profile
 from haru.engine.dra import Taint as TaintValue
 from haru.engine.state import object_path
@@ -26,7 +26,7 @@ from haru.explain.device_names import DeviceNameError, find_device
 from haru.explain.tainting import TaintTextError, parse_taint
 from haru.gangs import foreign_kind, with_own_kind
 from haru.kube.conversion import convert
-from haru.kube.kinds import known_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.kube.workload_pods import made_by
 from haru.whatif import AddNodes as NodesAdded
@@ -164,3 +164,18 @@ class _Resolver:
 
 def _key(obj: Obj) -> tuple[str, str]:
     return obj["kind"], object_path(obj)
+
+
+_SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
+
+
+def kind_of_word(text: str) -> tuple[Kind, str]:
+    """The kind and the name of KIND/NAME, of all kinds that a snapshot has; raises InputError."""
+    word, slash, name = text.partition("/")
+    kinds = [known_kind(*kind) for kind in FORKED_KINDS]
+    for kind in kinds if slash and name else ():
+        words = (kind.singular, kind.plural, kind.kind.lower(), *kind.short_names)
+        if word.lower() in words or _SHORT.get(word.lower()) == kind.kind:
+            return kind, name
+    listed = ", ".join(sorted(kind.kind.lower() for kind in kinds))
+    raise InputError(f'"{text}": write KIND/NAME; KIND is one of {listed}')

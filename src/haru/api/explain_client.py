@@ -1,48 +1,76 @@
-"""Asks the resident answer of a cluster: the API `explain.haru.dev`, where it is served and the user may ask it."""
+"""Asks the resident answer of a cluster: the API `explain.haru.dev`, where it is served and the user may ask it.
+
+Whoever gets None reads the cluster: it may be that nothing is served there, that the user may not ask, or that the
+cache has not seen the object yet.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import orjson
 
 from haru.client.api import ApiClient
+from haru.explain.entry import SubjectKind
+from haru.explain.pending_choice import listed_kind, parse_listed
 from haru.explain.render import from_json
 from haru.explain.results import Explanation
+from haru.explain.subjects import parse_place
+from haru.explain_server.discovery import CLUSTER_SCOPED, GROUP, explanation_path, list_path
 
-GROUP = "explain.haru.dev"
-_ROOT = f"/apis/{GROUP}/v1alpha1"
 _SECONDS = 35.0
 _BUSY_ATTEMPTS = 3
-_log = logging.getLogger(__name__)
 
 
 async def resident_answer(
-    client: ApiClient, resource: str, name: str, namespace: str, *, remedies: bool = True
+    client: ApiClient, kind: SubjectKind, name: str, namespace: str, *, remedies: bool = True
 ) -> tuple[Explanation | None, str]:
-    """The explanation of an object, or None; with it what answered, or why nothing did.
+    """The explanation of an object, or None; with it what answered, or why nothing did."""
+    query = {} if remedies else {"remedies": "false"}
+    body, source = await _asked(client, explanation_path(namespace, f"{kind}s", name), query)
+    if body is None:
+        return None, source
+    try:
+        return from_json(orjson.loads(body)), source
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return None, f"{GROUP}: the answer of another version is not understood: {error!r}"
 
-    Whoever gets None reads the cluster: it may be that nothing is served there, that the user may not ask, or that the
-    cache has not seen the object yet.
+
+async def resident_text(
+    client: ApiClient, about: str, namespace: str, output: str, *, selector: str = "", remedies: bool = True
+) -> tuple[bytes | None, str]:
+    """The story of a node or device, or the table of what waits with an object, in an output form; or None.
+
+    Without `about`: the table of what waits in a namespace, without that in all. With it what answered, or why nothing.
     """
-    path = f"{_ROOT}/namespaces/{namespace}/{resource}/{name}/explanation"
-    query = () if remedies else (("remedies", "false"),)
+    query = {"output": output, "labelSelector": selector, "remedies": "" if remedies else "false"}
+    return await _asked(client, _path(about, namespace), {key: value for key, value in query.items() if value})
+
+
+def _path(about: str, namespace: str) -> str:
+    if (place := parse_place(about)) is not None:
+        return explanation_path("", f"{place[0]}s", place[1])
+    if (listed := parse_listed(about)) is None:
+        return list_path(namespace)
+    kind, name = listed
+    if kind == "Namespace":
+        return list_path(name)
+    plural = listed_kind(kind).plural
+    return explanation_path("" if plural in CLUSTER_SCOPED else namespace, plural, name)
+
+
+async def _asked(client: ApiClient, path: str, query: dict[str, str]) -> tuple[bytes | None, str]:
+    """The body of an answer, or None; with it what answered, or why nothing did."""
     try:
         async with asyncio.timeout(_SECONDS):
             for attempt in range(_BUSY_ATTEMPTS):
-                status, _, body = await client.raw("GET", path, query=query)
+                status, _, body = await client.raw("GET", path, query=tuple(query.items()))
                 if status != 429:
                     break
                 await asyncio.sleep(1.0 + attempt)
     except OSError as error:
         return None, f"{GROUP}: {error or 'no answer in time'}"
-    if status != 200:
-        return None, f"{GROUP}: {_message(body) or status}"
-    try:
-        return from_json(orjson.loads(body)), GROUP
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return None, f"{GROUP}: the answer of another version is not understood: {error!r}"
+    return (body, GROUP) if status == 200 else (None, f"{GROUP}: {_message(body) or status}")
 
 
 def _message(body: bytes) -> str:

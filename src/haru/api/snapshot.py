@@ -167,8 +167,8 @@ class Snapshot:
         it is asked (without it: now). `remedies=False` leaves out what would help, which takes most of the time.
         Raises InputError for a kind that cannot be explained and NotFoundError where there is no such object.
         """
-        from haru.api.subjects import explain_place, find_subject, parse_place, parse_subject
         from haru.explain.entry import explain
+        from haru.explain.subjects import explain_place, find_subject, parse_place, parse_subject
         from haru.kube.names import format_time
 
         snapshot = self._cluster.snapshot()
@@ -200,9 +200,16 @@ class Snapshot:
         `about` is KIND/NAME of a workload (`deployment/web`), `deviceclass/NAME` or `namespace/NAME`; `selector` is one
         of labels. `progress` is told how many of so many answers are done. Raises InputError and NotFoundError.
         """
-        from haru.api.pending import check_exists, choice_of, in_namespace, of_workload, parse_listed, with_labels
-        from haru.api.subjects import parse_subject
         from haru.explain import Choice, PendingList, pending_rows
+        from haru.explain.pending_choice import (
+            check_exists,
+            choice_of,
+            in_namespace,
+            of_workload,
+            parse_listed,
+            with_labels,
+        )
+        from haru.explain.subjects import parse_subject
         from haru.kube.names import format_time
 
         snapshot, here = self._cluster.snapshot(), namespace or self.namespace

@@ -208,8 +208,8 @@ def _names(line: _Line, word: str) -> list[str]:
 
 def _kinds(word: str) -> list[Kind]:
     """The kind that a word names, in the versions in which it may be served."""
-    from haru.api.pending import LISTED
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+    from haru.explain.pending_choice import LISTED
     from haru.gangs import KINDS
     from haru.kube.kinds import known_kind
 

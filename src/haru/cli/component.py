@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -116,6 +116,12 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def preload(modules: Iterable[str]) -> None:
+    """Import what will be needed before an event loop runs, which each import would hold up."""
+    for module in modules:
+        importlib.import_module(module)
+
+
 def parse_gates(text: str, minor: int = 0) -> FeatureGates:
     """The gates of `--feature-gates` in version 1.`minor` (0: the newest); raises UsageError that names the gate."""
     from haru.kube.gate_table import NEWEST
@@ -190,8 +196,7 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
     configure_logging(options.verbose, options.log_format)
     component.election = component.election.with_flags(options)
     component.lease = options.leader_elect_resource_name or component.lease
-    for module in (*_MODULES, *component.modules):
-        importlib.import_module(module)
+    preload((*_MODULES, *component.modules))
     return asyncio.run(_run(options, component))
 
 

@@ -79,16 +79,21 @@ def run(options: argparse.Namespace) -> int:
         return explain_serve.run(options)
     # What is read lives until the end: looking for garbage among it doubles the time of an answer.
     postpone_collection()
-    from haru.api.pending import parse_listed
     from haru.cli.progress import working
+    from haru.explain.pending_choice import parse_listed
+    from haru.explain.subjects import parse_place
 
     about = _about(options)
     options.wide = options.wide or options.output == "wide"
-    if not about or parse_listed(about) is not None:
-        return _list(options, about)
-    if (told := _resident_answer(options, about)) is not None:
+    is_list = not about or parse_listed(about) is not None
+    if is_list or parse_place(about) is not None:
+        if _resident_text(options, about):
+            return 0
+    elif (told := _resident_answer(options, about)) is not None:
         _show(told, options, _command(options, about), ())
         return 0
+    if is_list:
+        return _list(options, about)
     snapshot, what = _read(options, about)
     with working("explaining"):
         answer = snapshot.explain(what, remedies=options.remedies)
@@ -150,7 +155,7 @@ def _print_page(title: str, body: str) -> None:
 
 def _show_groups(options: argparse.Namespace, snapshot: Snapshot, about: str) -> None:
     """A table besides, where the pods of a workload wait for different reasons."""
-    from haru.api.subjects import parse_place, parse_subject
+    from haru.explain.subjects import parse_place, parse_subject
 
     if options.output not in ("text", "wide") or parse_place(about) is not None:
         return
@@ -197,26 +202,60 @@ def _print_list(found: PendingList, options: argparse.Namespace) -> None:
 
 def _is_found_in_snapshot(about: str) -> bool:
     """Whether it is a node, a device or the gang of another project, which is not read by itself."""
-    from haru.api.subjects import parse_place, parse_subject
+    from haru.explain.subjects import parse_place, parse_subject
     from haru.gangs import is_foreign_group
 
     return parse_place(about) is not None or is_foreign_group(parse_subject(about)[1])
 
 
 def _resident_answer(options: argparse.Namespace, about: str) -> Explanation | None:
-    from haru.api.subjects import parse_subject
     from haru.cli.progress import working
+    from haru.explain.subjects import parse_subject
 
-    if options.filename or _is_found_in_snapshot(about):
+    if options.filename:
         return None
     with working("asking explain.haru.dev"):
         return explain_serve.resident_answer(options, *parse_subject(about))
 
 
+def _resident_text(options: argparse.Namespace, about: str) -> bool:
+    """Print what the resident answer says of a node, a device or what waits; whether it says anything."""
+    from haru.cli.progress import working
+    from haru.cli.terminal import print_lines
+
+    if options.filename:
+        return False
+    output = "wide" if options.wide else "json" if options.output == "yaml" else options.output
+    with working("asking explain.haru.dev"):
+        body = explain_serve.resident_text(options, about, output)
+    if body is None:
+        return False
+    if output == "json":
+        _print_object(body, options.output)
+    else:
+        print_lines(body.decode().rstrip("\n"))
+    return True
+
+
+def _print_object(body: bytes, output: str) -> None:
+    """Print an object of explain.haru.dev as the one of haru.dev that it is."""
+    import json
+
+    told = {**json.loads(body), "apiVersion": "haru.dev/v1alpha1"}
+    for obj in (told, *told.get("items", ())):
+        obj.pop("metadata", None)
+    if output == "yaml":
+        from haru.kube.yaml import dump
+
+        print(dump(told), end="")
+    else:
+        print(json.dumps(told, indent=2))
+
+
 def _read_all(options: argparse.Namespace, about: str) -> Snapshot:
     """The cluster, or the manifests, with what a list may be about."""
-    from haru.api.pending import LISTED, parse_listed
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+    from haru.explain.pending_choice import LISTED, parse_listed
 
     kinds = [*WATCHED_KINDS, *HELD_BACK_BY]
     listed = parse_listed(about) if about else None
@@ -227,9 +266,9 @@ def _read_all(options: argparse.Namespace, about: str) -> Snapshot:
 
 def _read(options: argparse.Namespace, about: str) -> tuple[Snapshot, Obj | str]:
     """The cluster, or the manifests, and the object: by name where it is found in them."""
-    from haru.api.subjects import parse_subject
     from haru.cli.progress import working
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+    from haru.explain.subjects import parse_subject
 
     if options.filename or _is_found_in_snapshot(about):
         return _snapshot(options, (*WATCHED_KINDS, *HELD_BACK_BY)), about
@@ -252,8 +291,8 @@ async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -
     """
     from haru.api.cluster_reader import fetch, know_server, list_signs
     from haru.api.snapshot import Snapshot
-    from haru.api.subjects import served_kind
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+    from haru.explain.subjects import served_kind
 
     served = served_kind(kind)
     async with connect(options, "haru-explain") as client:
@@ -286,7 +325,7 @@ async def _found(client: ApiClient, kind: Kind, name: str, namespace: str) -> Ob
 
 async def _hint(client: ApiClient, kind: Kind, name: str) -> str:
     """In which other namespaces there is one, as far as they may be listed."""
-    from haru.api.pending import elsewhere
+    from haru.explain.pending_choice import elsewhere
     from haru.kube.errors import StatusError
 
     try:

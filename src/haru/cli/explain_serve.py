@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from haru.cli.component import port_number, preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
 from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 
 if TYPE_CHECKING:
+    from haru.client.api import ApiClient
     from haru.explain.entry import SubjectKind
     from haru.explain.results import Explanation
     from haru.explain_server import Limits
     from haru.secure_serving.options import ServingOptions
 
+T = TypeVar("T")
 PORT = 8443
 _MODULES = ("aiohttp", "haru.explain_server.server", "uvicorn.protocols.http.httptools_impl")
 
@@ -32,7 +34,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "Answers tenants over HTTPS, behind the API server's aggregation layer (explain.haru.dev/v1alpha1).",
     )
     group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
-    group.add_argument("--secure-port", type=_port, metavar="PORT", default=PORT, help=f"port (default {PORT})")
+    group.add_argument("--secure-port", type=port_number, metavar="PORT", default=PORT, help=f"port (default {PORT})")
     group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
     group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
     group.add_argument(
@@ -64,16 +66,44 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def resident_answer(options: argparse.Namespace, kind: SubjectKind, name: str) -> Explanation | None:
-    """What the cluster's resident answer says; None where the cluster has to be read. `-v` says on stderr which."""
+    """What the cluster's resident answer says of an object; None where the cluster has to be read."""
+    from haru.api import explain_client
 
-    async def ask() -> tuple[Explanation | None, str]:
-        from haru.api import explain_client
+    return _asked(
+        options,
+        lambda client: explain_client.resident_answer(
+            client, kind, name, options.namespace or client.namespace, remedies=options.remedies
+        ),
+    )
 
+
+def resident_text(options: argparse.Namespace, about: str, output: str) -> bytes | None:
+    """What it says of a node, a device, or what waits, in an output form; None where the cluster has to be read."""
+    from haru.api import explain_client
+
+    return _asked(
+        options,
+        lambda client: explain_client.resident_text(
+            client,
+            about,
+            "" if options.all_namespaces else options.namespace or client.namespace,
+            output,
+            selector=options.selector,
+            remedies=options.remedies,
+        ),
+    )
+
+
+def _asked(
+    options: argparse.Namespace, ask: Callable[[ApiClient], Coroutine[Any, Any, tuple[T | None, str]]]
+) -> T | None:
+    """An answer of the resident server; `-v` says on stderr where it is from, or why the cluster is read."""
+
+    async def asked() -> tuple[T | None, str]:
         async with connect(options, "haru-explain") as client:
-            namespace = options.namespace or client.namespace
-            return await explain_client.resident_answer(client, f"{kind}s", name, namespace, remedies=options.remedies)
+            return await ask(client)
 
-    told, source = asyncio.run(ask())
+    told, source = asyncio.run(asked())
     if options.verbose:
         print(f"answered by {source}" if told is not None else f"the cluster is read: {source}", file=sys.stderr)
     return told
@@ -85,8 +115,7 @@ def run(options: argparse.Namespace) -> int:
 
     configure_logging(options.verbose + 1, options.log_format)
     serving, service, limits = _options(options)
-    for module in _MODULES:
-        importlib.import_module(module)
+    preload(_MODULES)
     postpone_collection()
     return asyncio.run(_serve(options, serving, service, limits))
 
@@ -153,9 +182,3 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     tasks = [asyncio.create_task(wait) for wait in waits]
     await asyncio.wait(tasks, timeout=600, return_when=asyncio.FIRST_COMPLETED)
     await cancelled(*tasks)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
-    return int(text)

@@ -124,6 +124,13 @@ def pending_rows(
     return _sorted(rows)
 
 
+def namespaces_that_wait(snapshot: Snapshot, choice: Choice) -> set[str]:
+    """Return the namespaces of all that waits and is chosen."""
+    units = (unit.pods[0].key.namespace for unit in waiters(snapshot) if any(map(choice.pods, unit.pods)))
+    makers = (namespaced_name(maker).partition("/")[0] for _, maker, _ in _makers_without_pods(snapshot, choice))
+    return {*units, *makers}
+
+
 def _class_of(snapshot: Snapshot, unit: Waiter, options: Options, *, by_labels: bool) -> object:
     """A key that equal units share; `by_labels`: some pod of the cluster looks at the labels of others."""
     group = unit.work.pod_group(snapshot)

@@ -3,6 +3,7 @@ from .discovery import API_SERVICE as API_SERVICE
 from .discovery import GROUP as GROUP
 from .discovery import VERSION as VERSION
 from .discovery import explanation_path as explanation_path
+from .discovery import list_path as list_path
 from .options import Limits as Limits
 from .pod_annotations import EXPLAINED_AT as EXPLAINED_AT
 from .pod_annotations import EXPLANATION as EXPLANATION

@@ -11,19 +11,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any, TypeVar
 
-from cachetools import TLRUCache
+from cachetools import TLRUCache, TTLCache
 
 from haru.client.api import ApiClient
 from haru.cluster_view import ClusterView, ClusterWatch
 from haru.engine import Snapshot
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
-from haru.explain import Explanation, SubjectKind, explain
-from haru.explain.render import named_namespaces, redacted
+from haru.errors import NotFoundError
+from haru.explain import DeviceStory, Explanation, NodeStory, PendingList, SubjectKind, explain
+from haru.explain.render import (
+    named_namespaces,
+    namespaces_in_list,
+    namespaces_in_story,
+    redacted,
+    redacted_list,
+    redacted_story,
+)
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.options import Limits
+from haru.explain_server.questions import Question, list_of, story_of, waiting_namespaces
 from haru.explain_server.queue import AnswerQueue, Busy
-from haru.explain_server.subjects import find
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
@@ -38,18 +47,12 @@ _KINDS = {kind.plural: kind for kind in (known_kind(*each) for each in (*WATCHED
 _log = logging.getLogger(__name__)
 
 
+Answered = Explanation | NodeStory | DeviceStory | PendingList
+T = TypeVar("T")
+
+
 class NotThere(Exception):
     """There is no such object."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked: a resource, the object, and whether remedies are wanted."""
-
-    resource: str
-    namespace: str
-    name: str
-    remedies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,9 @@ class Answers:
         self._client, self._watch, self._access, self._limits, self._now = client, watch, access, limits, now
         self._gates = gates or (lambda _: FeatureGates.accelerator_defaults().all())
         self._monotonic = monotonic
-        self._queue: AnswerQueue[Told] = AnswerQueue(limits.waiting, limits.waiting_per_user)
+        self._queue: AnswerQueue[Any] = AnswerQueue(limits.waiting, limits.waiting_per_user)
         self._kept: TLRUCache[Question, Told, float] = TLRUCache(limits.kept, self._expires, monotonic)
+        self._computed: TTLCache[Hashable, Any] = TTLCache(limits.kept, limits.kept_seconds, monotonic)
         self._refreshing: set[asyncio.Task[None]] = set()
         # One thread, for the index of names is for one; not the queue's, where it would wait for the next question.
         self._redactor = ThreadPoolExecutor(1, "redaction")
@@ -107,27 +111,54 @@ class Answers:
         self._queue.stop()
         self._redactor.shutdown(wait=False, cancel_futures=True)
 
-    async def of(self, user: User, question: Question) -> Explanation:
-        """Return the explanation as the user may read it.
+    async def of(self, user: User, question: Question) -> Answered:
+        """Return the answer as the user may read it.
 
-        Raises NotThere, Busy, ReviewFailed, TimeoutError, and OSError where the cluster cannot be watched.
+        Raises NotThere, InputError, Busy, ReviewFailed, TimeoutError, and OSError where the cluster cannot be watched.
         """
         began = time.monotonic()
         seeing = asyncio.create_task(self._access.sees_all(user), name="review")
         try:
             async with asyncio.timeout(self._limits.seconds), self._watch.viewing():
-                await self._catch_up(question)
-                view = self._watch.view()
-                told = await self._explained(user.name, question, view)
+                whole, named, redact = await self._whole(user, question)
                 if await seeing:
-                    return told.explanation
-                namespaces = named_namespaces(told.explanation)
-                shown = {told.explanation.namespace, *await self._access.shown(user, namespaces)}
-                return await asyncio.get_running_loop().run_in_executor(self._redactor, told.redacted, shown)
+                    return whole
+                shown = {question.namespace, *await self._access.shown(user, named)}
+                return await asyncio.get_running_loop().run_in_executor(self._redactor, redact, shown)
+        except NotFoundError:
+            raise NotThere from None
         finally:
             seeing.cancel()
             await asyncio.gather(seeing, return_exceptions=True)
             _log.debug("%s: %.0f ms", question, (time.monotonic() - began) * 1e3)
+
+    async def _whole(
+        self, user: User, question: Question
+    ) -> tuple[Answered, Collection[str], Callable[[Collection[str]], Answered]]:
+        """The answer with all names, the namespaces that it names, and what makes it one for whom some are shown."""
+        if question.is_subject:
+            await self._catch_up(question)
+            told = await self._explained(user.name, question, self._watch.view())
+            return told.explanation, named_namespaces(told.explanation), told.redacted
+        view = self._watch.view()
+        if question.is_place:
+            story = await self._compute(user, (question, view.version), partial(story_of, question, view))
+            return story, namespaces_in_story(story), partial(redacted_story, story, view.snapshot)
+        namespaces: frozenset[str] | None = frozenset({question.namespace}) if question.namespace else None
+        if namespaces is None and not await self._access.lists_all(user):
+            key = "namespaces", question, view.version
+            waiting = await self._compute(user, key, partial(waiting_namespaces, question, view))
+            namespaces = await self._access.listed(user, waiting)
+        work = partial(list_of, question, view, namespaces, format_time(self._now()), self._gates(self._client))
+        found = await self._compute(user, (question, view.version, namespaces), work)
+        return found, namespaces_in_list(found), partial(redacted_list, found, view.snapshot)
+
+    async def _compute(self, user: User, key: Hashable, work: Callable[[], T]) -> T:
+        """Compute in the queue, or return what was computed for an equal question about the same state."""
+        found: T | None = self._computed.get(key)
+        if found is None:
+            found = self._computed[key] = await self._queue.answer(user.name, key, work, self._limits.seconds)
+        return found
 
     async def _catch_up(self, question: Question) -> None:
         """Wait until the cache has the object as the API server has it now: its user may just have written it.
@@ -148,12 +179,12 @@ class Answers:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 version = self._watch.changes.version
-                while _older(find(self._watch.view().snapshot, *_names(question)), live):
+                while _older(question.found_in(self._watch.view().snapshot), live):
                     version = await self._watch.changes.newer_than(version)
 
     async def _explained(self, user: str, question: Question, view: ClusterView) -> Told:
         snapshot = view.snapshot
-        found = find(snapshot, *_names(question))
+        found = question.found_in(snapshot)
         if found is None:
             raise NotThere
         kept, now = self._kept.get(question), self._monotonic()
@@ -162,7 +193,7 @@ class Answers:
         work = partial(self._told, question, view, *found)
         # A snapshot is one state of the cluster: equal questions about it have one answer.
         key = question, view.version, kept is None
-        told = await self._queue.answer(user, key, partial(work, kept), self._limits.seconds)
+        told: Told = await self._queue.answer(user, key, partial(work, kept), self._limits.seconds)
         if told.remedies is None:
             self._kept[question] = told
         elif not self._refreshing and now - told.remedies.at > max(
@@ -206,10 +237,6 @@ class Answers:
 
 def _without_remedies(told: Explanation) -> Explanation:
     return replace(told, remedies=(), age_seconds=None)
-
-
-def _names(question: Question) -> tuple[str, str, str]:
-    return question.resource, question.namespace, question.name
 
 
 def _older(found: tuple[SubjectKind, Obj] | None, live: Obj) -> bool:

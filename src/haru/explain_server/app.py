@@ -8,12 +8,15 @@ from typing import Any
 
 import orjson
 
-from haru.explain.render import to_short, to_text
+from haru.errors import InputError
+from haru.explain import PendingList
 from haru.explain_server.access import ExplainAccess
-from haru.explain_server.answers import Answers, NotThere, Question
-from haru.explain_server.discovery import GROUP, RESOURCES, ROOT, SUBRESOURCE, VERSION, document
+from haru.explain_server.answers import Answered, Answers, NotThere
+from haru.explain_server.discovery import GROUP, VERSION, document
+from haru.explain_server.questions import Question, parse_path
 from haru.explain_server.queue import Busy
 from haru.kube.errors import StatusError
+from haru.markup import Html, page
 from haru.secure_serving.authorization import Forbidden
 from haru.secure_serving.component import Route
 from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
@@ -77,13 +80,15 @@ class ExplainApp:
     async def _explanation(self, request: Request, user: User) -> Answer:
         question, output = _question(request)
         try:
-            await self._access.require(user, question.namespace, question.resource, question.name)
+            await self._access.require(user, question)
             told = await self._answers.of(user, question)
         except Forbidden as error:
             raise StatusError(403, "Forbidden", str(error), _details(question)) from None
         except NotThere:
             message = f'{question.resource} "{question.name}" not found'
             raise StatusError(404, "NotFound", message, _details(question)) from None
+        except InputError as error:
+            raise StatusError(400, "BadRequest", str(error), _details(question)) from None
         except Busy:
             message = "too many explanations are being asked for; try again"
             details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
@@ -96,28 +101,40 @@ class ExplainApp:
             message = "the cluster could not be asked; try again"
             details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
             raise StatusError(503, "ServiceUnavailable", message, details) from None
-        if output != "json":
-            return text_answer(to_text(told) if output == "wide" else to_short(told))
-        metadata = {"name": question.name, "namespace": question.namespace}
-        head = {"kind": "Explanation", "apiVersion": f"{GROUP}/{VERSION}", "metadata": metadata}
-        whole = {**head, **{key: value for key, value in told.as_dict().items() if key not in head}}
-        return Answer(200, orjson.dumps(whole), "application/json")
+        return _rendered(told, question, output)
+
+
+def _rendered(told: Answered, question: Question, output: str) -> Answer:
+    if output == "html":
+        title = told.total if isinstance(told, PendingList) else f"{question.resource}/{question.name}"
+        return Answer(200, page(title, Html(told.html())).encode(), "text/html; charset=utf-8")
+    if output != "json":
+        wide = output == "wide"
+        text = told.text(wide=wide) if isinstance(told, PendingList) else str(told) if wide else told.short()
+        return text_answer(f"{text}\n")
+    head: dict[str, Any] = {"metadata": _metadata(question.namespace, question.name)}
+    body = {**told.as_dict(), "apiVersion": f"{GROUP}/{VERSION}"}
+    if isinstance(told, PendingList):
+        # As in any list each has a name, by which kubectl prints it.
+        items = ({"metadata": _metadata(i["namespace"], i["workload"].replace("/", ".")), **i} for i in body["items"])
+        body["items"] = list(items)
+    return Answer(200, orjson.dumps({**head, **body}), "application/json")
+
+
+def _metadata(namespace: str, name: str) -> dict[str, str]:
+    return {key: value for key, value in (("name", name), ("namespace", namespace)) if value}
 
 
 def _question(request: Request) -> tuple[Question, str]:
     """The object and the form of the answer. Raises StatusError."""
-    parts = request.path.removeprefix(f"{ROOT}/namespaces/").split("/")
-    if not request.path.startswith(f"{ROOT}/namespaces/") or len(parts) != 4 or parts[3] != SUBRESOURCE:
-        raise _no_resource()
-    namespace, resource, name, _ = parts
-    if resource not in RESOURCES:
+    if (found := parse_path(request.path)) is None:
         raise _no_resource()
     output = request.param("output") or "json"
-    if output not in ("json", "text", "wide"):
-        supported = 'supported values: "json", "text", "wide"'
+    if output not in ("json", "text", "wide", "html"):
+        supported = 'supported values: "html", "json", "text", "wide"'
         raise StatusError(400, "BadRequest", f'output: Unsupported value: "{output}": {supported}')
     remedies = not request.param("remedies") or request.flag("remedies")
-    return Question(resource, namespace, name, remedies), output
+    return Question(*found, remedies, request.param("labelSelector") or ""), output
 
 
 def _no_resource() -> StatusError:

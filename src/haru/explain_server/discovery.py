@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.explain import SubjectKind
+from haru.explain.pending_choice import LISTED, listed_kind
 from haru.gangs import KINDS
 from haru.kube.meta import Obj
 
@@ -14,23 +14,28 @@ GROUP, VERSION = "explain.haru.dev", "v1alpha1"
 API_SERVICE = f"{VERSION}.{GROUP}"
 ROOT = f"/apis/{GROUP}/{VERSION}"
 SUBRESOURCE = "explanation"
-_OWN = frozenset({"podgroups", "workloads"})
+LIST, VISIBLE_LIST = "explanations", "visibleexplanations"
+"""What waits in a namespace or in all of them, and what waits in those namespaces in which the user may list that."""
 
-RESOURCES: Mapping[str, tuple[SubjectKind, str]] = {
-    **{f"{kind}s": (kind, "") for kind in get_args(SubjectKind)},
-    **{kind.plural: ("podgroup", kind.prefix) for kind in KINDS if kind.plural not in _OWN},
-    # A TrainJob of Kubeflow Trainer makes a JobSet of its own name.
-    "trainjobs": ("podgroup", "jobset:"),
-}
-"""By the plural name of a resource: the kind that is explained, and what begins the names of its PodGroups."""
-
-OBJECT_KINDS: Mapping[str, str] = {kind.lower(): kind for _, kind in (*WATCHED_KINDS, *HELD_BACK_BY)}
-"""The kinds of objects by their names in lower case."""
+_GANGS = {kind.plural for kind in KINDS if kind.plural != "workloads"} | {"trainjobs"}
+SUBJECTS = frozenset({f"{kind}s" for kind in get_args(SubjectKind)} | _GANGS)
+PLACES = frozenset({"nodes", "devices"})
+TABLES: Mapping[str, str] = {listed_kind(kind).plural: kind for kind in LISTED if kind != "Namespace"}
+"""Resources whose explanation is a table of what waits with them, and their kinds."""
+CLUSTER_SCOPED = PLACES | {"deviceclasses"}
+RESOURCES = SUBJECTS | PLACES | TABLES.keys()
+"""The resources that have an explanation, by their plural names."""
 
 
 def explanation_path(namespace: str, resource: str, name: str) -> str:
-    """The path of one explanation."""
-    return f"{ROOT}/namespaces/{namespace}/{resource}/{name}/{SUBRESOURCE}"
+    """The path of one explanation; without a namespace of what has none. A device's name has `:` for `/`."""
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{ROOT}{where}/{resource}/{name.replace('/', ':')}/{SUBRESOURCE}"
+
+
+def list_path(namespace: str) -> str:
+    """The path of what waits in a namespace; without one, in all that the user may see."""
+    return f"{ROOT}/namespaces/{namespace}/{LIST}" if namespace else f"{ROOT}/{VISIBLE_LIST}"
 
 
 def document(path: str) -> Obj | None:
@@ -38,14 +43,8 @@ def document(path: str) -> Obj | None:
     return _DOCUMENTS.get(path.rstrip("/"))
 
 
-def _resource(plural: str) -> Obj:
-    return {
-        "name": f"{plural}/{SUBRESOURCE}",
-        "singularName": "",
-        "namespaced": True,
-        "kind": "Explanation",
-        "verbs": ["get"],
-    }
+def _resource(name: str, verb: str, *, namespaced: bool) -> Obj:
+    return {"name": name, "singularName": "", "namespaced": namespaced, "kind": "Explanation", "verbs": [verb]}
 
 
 _GROUP_VERSION = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
@@ -57,7 +56,14 @@ _DOCUMENTS: Mapping[str, Obj] = {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{GROUP}/{VERSION}",
-        "resources": [_resource(plural) for plural in sorted(RESOURCES)],
+        "resources": [
+            _resource(LIST, "list", namespaced=True),
+            _resource(VISIBLE_LIST, "list", namespaced=False),
+            *(
+                _resource(f"{plural}/{SUBRESOURCE}", "get", namespaced=plural not in CLUSTER_SCOPED)
+                for plural in sorted(RESOURCES)
+            ),
+        ],
     },
     "/openapi/v2": {"swagger": "2.0", "info": {"title": GROUP, "version": VERSION}, "paths": {}},
     "/openapi/v3": {"paths": {}},

@@ -7,5 +7,9 @@ from .short import answer_lines as answer_lines
 from .short import shortage as shortage
 from .short import shortage_json as shortage_json
 from .short import to_short as to_short
+from .story_redaction import namespaces_in_list as namespaces_in_list
+from .story_redaction import namespaces_in_story as namespaces_in_story
+from .story_redaction import redacted_list as redacted_list
+from .story_redaction import redacted_story as redacted_story
 from .text import to_text as to_text
 from .wording import counted as counted

@@ -76,7 +76,7 @@ def redacted(told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> E
         later=_later(told.later, shown),
         holds=tuple(_held(held, shown) for held in told.holds),
     )
-    words = _Words.of(plain, snapshot, shown)
+    words = HiddenWords.of(plain, snapshot, shown)
     return replace(
         plain,
         summary=words.hidden(plain.summary),
@@ -92,7 +92,7 @@ def redacted(told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> E
 
 def redacted_text(text: str, told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> str:
     """Return a sentence about an explained object without the names of hidden namespaces."""
-    return _Words.of(told, snapshot, shown, (text,)).hidden(text)
+    return HiddenWords.of(told, snapshot, shown, (text,)).hidden(text)
 
 
 def _namespace(change: Obj) -> str:
@@ -106,12 +106,17 @@ def _others(count: int, word: str) -> str:
 
 
 def _stage(stage: FunnelStage, shown: Collection[str]) -> FunnelStage:
-    """Holders of hidden namespaces become one for each priority."""
-    kept = [holder for holder in stage.holders if holder.namespace in shown]
-    if len(kept) == len(stage.holders):
-        return stage
+    holders = shown_holders(stage.holders, shown)
+    return stage if holders is stage.holders else replace(stage, holders=holders)
+
+
+def shown_holders(holders: tuple[Holder, ...], shown: Collection[str]) -> tuple[Holder, ...]:
+    """Return holders of hidden namespaces as one for each priority."""
+    kept = [holder for holder in holders if holder.namespace in shown]
+    if len(kept) == len(holders):
+        return holders
     by_priority: dict[int | None, list[Holder]] = {}
-    for holder in stage.holders:
+    for holder in holders:
         if holder.namespace not in shown:
             by_priority.setdefault(holder.priority, []).append(holder)
     for priority, group in by_priority.items():
@@ -119,7 +124,7 @@ def _stage(stage: FunnelStage, shown: Collection[str]) -> FunnelStage:
         name = _others(len(group), "workload")
         devices = sum(holder.devices for holder in group)
         kept.append(Holder(name, "", devices, (), (), priority, "", sum(idle) if idle else None))
-    return replace(stage, holders=tuple(sorted(kept, key=lambda holder: -holder.devices)))
+    return tuple(sorted(kept, key=lambda holder: -holder.devices))
 
 
 def _later(later: Later | None, shown: Collection[str]) -> Later | None:
@@ -134,7 +139,7 @@ def _held(held: HeldClaim, shown: Collection[str]) -> HeldClaim:
     return replace(held, users=tuple(user for user in held.users if user.partition("/")[0] in shown))
 
 
-def _remedy(remedy: Remedy, snapshot: Snapshot, shown: Collection[str], words: _Words) -> Remedy:
+def _remedy(remedy: Remedy, snapshot: Snapshot, shown: Collection[str], words: HiddenWords) -> Remedy:
     kept = tuple(change for change in remedy.changes if _namespace(change) in ("", *shown))
     hidden = [change for change in remedy.changes if _namespace(change) not in ("", *shown)]
     if not hidden:
@@ -171,7 +176,7 @@ def _ended(remedy: Remedy, verb: str, hidden: Iterable[Obj], kept: Iterable[Obj]
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class HiddenWords:
     """The words of one explanation that are names in hidden namespaces; `forced` are hidden wherever they stand."""
 
     names: frozenset[str]
@@ -179,19 +184,33 @@ class _Words:
     forced: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(told: Explanation, snapshot: Snapshot, shown: Collection[str], more: Iterable[str] = ()) -> _Words:
-        said = {part for text in chain(more, _texts(told, shown)) for part in _candidates(text)} | _named(told)
-        said = {word for word in said - _public(told) if not _is_shown(snapshot, word, shown)}
+    def of(told: Explanation, snapshot: Snapshot, shown: Collection[str], more: Iterable[str] = ()) -> HiddenWords:
+        """Return the hidden names of an explanation, and of more sentences about it."""
+        reasons = [*told.reasons, *(reason for group in told.nodes for reason in group.reasons)]
+        return HiddenWords.among(reasons, chain(more, _texts(told, shown)), _public(told), snapshot, shown)
+
+    @staticmethod
+    def among(
+        reasons: Iterable[Reason],
+        texts: Iterable[str],
+        public: Collection[str],
+        snapshot: Snapshot,
+        shown: Collection[str],
+    ) -> HiddenWords:
+        """Return the hidden names of some reasons and sentences; the words `public` are none."""
+        reasons = list(reasons)
+        said = {part for text in chain(texts, _said(reasons)) for part in _candidates(text)} | _named(reasons)
+        said = {word for word in said.difference(public) if not _is_shown(snapshot, word, shown)}
         if not said:
-            return _Words(frozenset(), frozenset())
+            return HiddenWords(frozenset(), frozenset())
         known = NameIndex.of(snapshot).known(snapshot, said)
         namespaces = known.namespaces.difference(shown)
         hidden = {
             word for word, where in known.namespaces_with.items() if word not in shown and where.isdisjoint(shown)
         }
         candidates = hidden | namespaces
-        public = _of_the_cluster(snapshot, candidates) if candidates else frozenset()
-        return _Words(frozenset(hidden - public), namespaces - public)
+        of_the_cluster = _of_the_cluster(snapshot, candidates) if candidates else frozenset()
+        return HiddenWords(frozenset(hidden - of_the_cluster), namespaces - of_the_cluster)
 
     def hidden(self, text: str) -> str:
         """Return the text without the names."""
@@ -260,9 +279,8 @@ def _candidates(text: str) -> Iterator[str]:
             yield from (part for part in parts if part == part.lower())
 
 
-def _named(told: Explanation) -> set[str]:
+def _named(reasons: Iterable[Reason]) -> set[str]:
     """The words in data of reasons that are names whatever they look like."""
-    reasons = chain(told.reasons, (reason for group in told.nodes for reason in group.reasons))
     texts = (text for reason in reasons for key in _NAMES & reason.data.keys() for text in _strings(reason.data[key]))
     words = (part for text in texts for token in _TOKEN.findall(text) for part in parts_of(token))
     return {word for word in words if _KIND.fullmatch(word) is None and not word.isdigit()}
@@ -283,12 +301,8 @@ def _is_rebuilt(remedy: Remedy, shown: Collection[str]) -> bool:
 
 
 def _texts(told: Explanation, shown: Collection[str]) -> Iterator[str]:
-    """The sentences of an explanation that are searched for names, and the strings of its reasons' data."""
+    """The sentences of an explanation that are searched for names, but for its reasons."""
     yield told.summary
-    reasons = chain(told.reasons, (reason for group in told.nodes for reason in group.reasons))
-    for reason in reasons:
-        yield reason.message
-        yield from _strings(dict(reason.data))
     yield from (group.text for group in told.nodes)
     for funnel in told.requests:
         yield from (funnel.error, *(text for stage in funnel.stages for text in (stage.error, *stage.nodes)))
@@ -296,6 +310,13 @@ def _texts(told: Explanation, shown: Collection[str]) -> Iterator[str]:
         if not _is_rebuilt(remedy, shown):
             # A command carries out the changes: what may be told of these may be told of it.
             yield from (remedy.summary, remedy.costs, "" if remedy.changes else remedy.command)
+
+
+def _said(reasons: Iterable[Reason]) -> Iterator[str]:
+    """The sentences of reasons, and the strings of their data."""
+    for reason in reasons:
+        yield reason.message
+        yield from _strings(dict(reason.data))
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -31,7 +31,8 @@ def device_text(story: DeviceStoryData) -> str:
 def _node(story: NodeStoryData) -> Iterator[str]:
     yield f"Node {story.name}: {story.state}: {story.summary}"
     yield from labelled("because", [r.message for r in story.reasons if r.message not in story.summary])
-    workloads = [holders_text([holder]) + f", {counted(len(holder.pods), 'pod')}" for holder in story.workloads]
+    pods = [f", {counted(len(holder.pods), 'pod')}" if holder.pods else "" for holder in story.workloads]
+    workloads = [holders_text([holder]) + text for holder, text in zip(story.workloads, pods, strict=True)]
     yield from labelled("holds", _shortened(workloads, _MOST_WORKLOADS, "workload"))
     yield from labelled("room", [_room(story)] if story.resources else [])
     yield from labelled("cards", [cards_text(story)] if story.cards is not None else [])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from haru.api.cluster_reader import FORKED_KINDS
-from haru.api.pending import elsewhere
 from haru.engine import Snapshot
 from haru.engine.state import GroupKey
 from haru.errors import InputError, NotFoundError
 from haru.explain.device_names import DeviceNameError, find_in
 from haru.explain.entry import SubjectKind
+from haru.explain.pending_choice import elsewhere
 from haru.explain.results import DeviceStory, NodeStory
 from haru.explain.stories import explain_device, explain_node
 from haru.gangs import KINDS, KUEUE_WORKLOAD, is_foreign_group, kueue_hold, title_of
@@ -20,7 +19,6 @@ from haru.kube.meta import Obj
 
 PlaceKind = Literal["node", "device"]
 
-_SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
 _EXPLAINED: dict[str, SubjectKind] = {
     "pod": "pod",
     "pods": "pod",
@@ -113,8 +111,8 @@ def _foreign_prefix(word: str) -> str:
     return ""
 
 
-def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj:
-    """The object, with its kind; raises NotFoundError."""
+def subject_in(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj | None:
+    """The object, with its kind; None if there is none."""
     path = f"{namespace}/{name}"
     found: Obj | None
     if kind == "pod":
@@ -126,10 +124,18 @@ def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: st
         found = snapshot.pod_groups.get(path) or _foreign_group(snapshot, namespace, name)
     else:
         found = snapshot.objects(_API[kind][1]).get(path)
-    if found is None:
-        hint = elsewhere(_namespaces_with(snapshot, kind, name) - {namespace})
-        raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}{hint}')
-    return {"apiVersion": _API[kind][0], "kind": _API[kind][1], **found}
+    return None if found is None else {"apiVersion": _API[kind][0], "kind": _API[kind][1], **found}
+
+
+def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj:
+    """The object, with its kind; raises NotFoundError."""
+    found = subject_in(snapshot, kind, namespace, name)
+    if found is not None:
+        return found
+    if kind == "podgroup" and is_foreign_group(name):
+        raise NotFoundError(_without_pods(snapshot, namespace, *title_of(name)))
+    hint = elsewhere(_namespaces_with(snapshot, kind, name) - {namespace})
+    raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}{hint}')
 
 
 def _namespaces_with(snapshot: Snapshot, kind: SubjectKind, name: str) -> set[str]:
@@ -148,8 +154,6 @@ def _foreign_group(snapshot: Snapshot, namespace: str, name: str) -> Obj | None:
     paths = sorted(path for path in snapshot.pod_groups if path == wanted or path.startswith(f"{wanted}:"))
     states = {path: snapshot.group_state(GroupKey(*path.split("/", 1))) for path in paths}
     first = next((path for path in paths if states[path].unscheduled), next(iter(paths), None))
-    if first is None and is_foreign_group(name):
-        raise NotFoundError(_without_pods(snapshot, namespace, *title_of(name)))
     return snapshot.pod_groups[first] if first is not None else None
 
 
@@ -175,15 +179,3 @@ _GATED: Obj = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}
 def served_kind(kind: SubjectKind) -> Kind:
     """The kind as an API server knows it."""
     return known_kind(*_API[kind])
-
-
-def kind_of_word(text: str) -> tuple[Kind, str]:
-    """The kind and the name of KIND/NAME, of all kinds that a snapshot has; raises InputError."""
-    word, slash, name = text.partition("/")
-    kinds = [known_kind(*kind) for kind in FORKED_KINDS]
-    for kind in kinds if slash and name else ():
-        words = (kind.singular, kind.plural, kind.kind.lower(), *kind.short_names)
-        if word.lower() in words or _SHORT.get(word.lower()) == kind.kind:
-            return kind, name
-    listed = ", ".join(sorted(kind.kind.lower() for kind in kinds))
-    raise InputError(f'"{text}": write KIND/NAME; KIND is one of {listed}')

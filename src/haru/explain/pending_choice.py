@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.errors import InputError, NotFoundError
-from haru.explain import Choice
+from haru.explain.pending_rows import Choice
 from haru.gangs import KUEUE_WORKLOAD, kueue_hold
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
@@ -165,7 +165,8 @@ def check_exists(objects: Iterable[Obj], snapshot: Snapshot, kind: str, namespac
     if (there and cluster_wide) or namespace in namespaces:
         return
     choice = choice_of(snapshot, kind, namespace, name)
-    if not any(map(choice.pods, snapshot.pods.values())):
+    makers = ((maker, {**obj, "kind": maker}) for maker in _GROUPED for obj in snapshot.objects(maker).values())
+    if not any(map(choice.pods, snapshot.pods.values())) and not any(choice.makers(*each) for each in makers):
         where = "" if cluster_wide else f" in namespace {namespace}"
         hint = "" if cluster_wide else elsewhere(namespaces)
         raise NotFoundError(f'there is no {kind.lower()} "{name}"{where}{hint}')

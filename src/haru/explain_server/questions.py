@@ -1,0 +1,131 @@
+"""What can be asked, by its path, and what a view of the cluster says to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from haru.cluster_view import ClusterView
+from haru.engine import Snapshot
+from haru.engine.state import namespaced_name
+from haru.errors import NotFoundError
+from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind, pending_rows
+from haru.explain.pending_choice import check_exists, choice_of, with_labels
+from haru.explain.pending_rows import namespaces_that_wait
+from haru.explain.subjects import PlaceKind, explain_place, parse_place, parse_subject, subject_in
+from haru.explain_server.discovery import (
+    CLUSTER_SCOPED,
+    LIST,
+    PLACES,
+    RESOURCES,
+    ROOT,
+    SUBJECTS,
+    SUBRESOURCE,
+    TABLES,
+    VISIBLE_LIST,
+)
+from haru.kube.meta import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: a resource, the object, and whether remedies are wanted; of what waits, pods with some labels.
+
+    What has no namespace, and what waits in all of them, is asked without one; a list has no name.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    remedies: bool = True
+    selector: str = ""
+
+    @property
+    def is_subject(self) -> bool:
+        """Whether it is about one object that is explained."""
+        return self.resource in SUBJECTS
+
+    @property
+    def is_place(self) -> bool:
+        """Whether it is about a node or a device."""
+        return self.resource in PLACES
+
+    def found_in(self, snapshot: Snapshot) -> tuple[SubjectKind, Obj] | None:
+        """The object that is explained and how; None where there is none."""
+        kind, name = parse_subject(f"{self.resource}/{self.name}")
+        obj = subject_in(snapshot, kind, self.namespace, name)
+        return (kind, obj) if obj is not None else None
+
+
+def parse_path(path: str) -> tuple[str, str, str] | None:
+    """The resource, the namespace and the name that a path asks for; None where there is nothing of the kind."""
+    if not path.startswith(f"{ROOT}/"):
+        return None
+    parts, namespace = path.removeprefix(f"{ROOT}/").split("/"), ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    match parts:
+        case [resource] if resource == (LIST if namespace else VISIBLE_LIST):
+            return resource, namespace, ""
+        case [resource, name, part] if part == SUBRESOURCE and resource in RESOURCES and name:
+            return (resource, namespace, name) if (resource in CLUSTER_SCOPED) != bool(namespace) else None
+    return None
+
+
+def story_of(question: Question, view: ClusterView) -> NodeStory | DeviceStory:
+    """The story of a node or a device. Raises NotFoundError."""
+    place: tuple[PlaceKind, str] | None = parse_place(f"{question.resource}/{question.name.replace(':', '/')}")
+    if place is None:
+        raise NotFoundError(question.name)
+    return explain_place(view.snapshot, *place, unread=view.refused)
+
+
+def waiting_namespaces(question: Question, view: ClusterView) -> frozenset[str]:
+    """The namespaces in which something waits that is asked for, and that it is there. Raises NotFoundError."""
+    return frozenset(namespaces_that_wait(view.snapshot, _choice(question, view.snapshot)))
+
+
+def list_of(
+    question: Question, view: ClusterView, namespaces: Collection[str] | None, now: str, gates: Mapping[str, bool]
+) -> PendingList:
+    """What waits in some namespaces or (None) in all, with an object where one is named.
+
+    Raises NotFoundError and InputError.
+    """
+    choice = _choice(question, view.snapshot)
+    if namespaces is not None:
+        choice = _within(choice, namespaces)
+    rows = pending_rows(
+        view.snapshot,
+        with_labels(choice, question.selector),
+        now,
+        remedies=question.remedies,
+        unread=view.refused,
+        gates=gates,
+    )
+    where = _where(question, namespaces)
+    return PendingList(rows, f"{where} with {question.selector}" if question.selector else where, now)
+
+
+def _within(choice: Choice, namespaces: Collection[str]) -> Choice:
+    return Choice(
+        lambda pod: pod.key.namespace in namespaces and choice.pods(pod),
+        lambda kind, obj: namespaced_name(obj).partition("/")[0] in namespaces and choice.makers(kind, obj),
+    )
+
+
+def _where(question: Question, namespaces: Collection[str] | None) -> str:
+    if question.name:
+        return f"for {TABLES[question.resource].lower()}/{question.name}"
+    if question.namespace:
+        return f"in namespace {question.namespace}"
+    return "in all namespaces" if namespaces is None else "in the namespaces that you may list"
+
+
+def _choice(question: Question, snapshot: Snapshot) -> Choice:
+    if not question.name:
+        return Choice()
+    kind = TABLES[question.resource]
+    named = ({**obj, "kind": kind} for obj in snapshot.objects(kind).values())
+    check_exists(named, snapshot, kind, question.namespace, question.name)
+    return choice_of(snapshot, kind, question.namespace, question.name)
