@@ -13,8 +13,30 @@ import pytest
 from explain_world import cluster
 
 from haru.engine import Reason, SchedulerCache, Snapshot
-from haru.explain import Explanation, explain, to_text
-from haru.explain.render import from_json, named_namespaces, redacted, redacted_text, to_short
+from haru.engine.dra import DeviceId
+from haru.explain import (
+    Choice,
+    DeviceStory,
+    Explanation,
+    NodeStory,
+    PendingList,
+    explain,
+    explain_device,
+    explain_node,
+    pending_rows,
+    to_text,
+)
+from haru.explain.render import (
+    from_json,
+    named_namespaces,
+    namespaces_in_list,
+    namespaces_in_story,
+    redacted,
+    redacted_list,
+    redacted_story,
+    redacted_text,
+    to_short,
+)
 from haru.explain.render.html import to_html
 
 Obj = dict[str, Any]
@@ -123,6 +145,53 @@ def test_no_name_of_another_namespace_is_told(seed: int) -> None:
     assert any(name in said(told) for name in hidden), "the whole answer has names to hide"
     shown = said(redacted(told, snapshot, {MINE}))
     assert not [name for name in hidden if name in shown]
+
+
+def texts_of(told: NodeStory | DeviceStory | PendingList) -> str:
+    whole = told.text(wide=True) if isinstance(told, PendingList) else f"{told}\n{told.short()}"
+    return "\n".join((whole, json.dumps(told.as_dict()), str(told.html())))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_name_of_another_namespace_is_in_stories_and_lists(seed: int) -> None:
+    snapshot, _, hidden = world(seed)
+    everybody = {pod.key.namespace for pod in snapshot.pods.values()}
+    stories: list[NodeStory | DeviceStory] = [explain_node(snapshot, name) for name in snapshot.node_names]
+    for held in (state for story in stories for state in getattr(story, "devices", ())[:2]):
+        stories.append(explain_device(snapshot, DeviceId(held.driver, held.pool, held.device)))
+    for story in stories:
+        shown = redacted_story(story, snapshot, {MINE})
+        assert not [name for name in hidden if name in texts_of(shown)], story
+        assert {MINE, *namespaces_in_story(story)} <= everybody
+        assert redacted_story(story, snapshot, everybody) == story
+    assert any(name in texts_of(story) for story in stories for name in hidden), "there are names to hide"
+    rows = pending_rows(snapshot, Choice(lambda pod: pod.key.namespace == MINE))
+    found = PendingList(rows, "here")
+    assert found.rows and not [name for name in hidden if name in texts_of(redacted_list(found, snapshot, {MINE}))]
+    assert redacted_list(found, snapshot, {MINE, *namespaces_in_list(found)}) == found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_names_are_found_alike_whatever_was_asked_before(seed: int) -> None:
+    """The index of names follows the cluster: pods that come and go are known, and are forgotten."""
+    rng = random.Random(seed)
+    known = SchedulerCache.of([*machines(), *pod(MINE, "waits")])
+    told = Explanation("Pod", MINE, "waits", "FitsIf", "", ())
+    there: dict[str, Obj] = {}
+    moments = []
+    for _ in range(30):
+        if there and rng.random() < 0.4:
+            known.remove(there.pop(rng.choice(sorted(there))))
+        else:
+            [obj] = pod(rng.choice(("blue", "green")), f"train-{rng.randrange(8)}")
+            there[f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"] = obj
+            known.apply(obj)
+        moments.append((known.snapshot(), {path.partition("/")[2] for path in there}))
+    for snapshot, names in [*moments, *rng.sample(moments, 10)]:
+        for number in range(8):
+            text = f'pod "train-{number}" waits'
+            hidden = redacted_text(text, told, snapshot, {MINE}) != text
+            assert hidden == (f"train-{number}" in names)
 
 
 @pytest.mark.parametrize("seed", range(10))

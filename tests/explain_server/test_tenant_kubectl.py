@@ -81,6 +81,12 @@ async def test_tenant_gets_full_answer_without_right_to_list_nodes(tmp_path: Pat
         assert "end 1 pod of another namespace" in answers[-1]
         assert "notebook-7" not in answers[-1] and "team-b" not in answers[-1]
         assert "notebook-7" in (await kubectl("get", "--raw", f"{PATH}?output=wide"))[1]
+        listed = f"{PATH.rpartition('/namespaces/')[0]}/visibleexplanations?output=text"
+        code, out = await kubectl("get", "--raw", listed, "--as=jane")
+        assert code == 0 and "pod/training" in out and "1 pod of 1 workload waits in the namespaces" in out
+        assert "nothing waits" in (await kubectl("get", "--raw", listed, "--as=bob"))[1]
+        code, out = await kubectl("get", "explanations.explain.haru.dev", "-n", "team-a", "--as=jane")
+        assert code == 0 and "pod.training" in out
         code, out = await kubectl("get", "--raw", PATH, "--as=bob")
         assert code == 1 and "cannot get resource" in out
     finally:

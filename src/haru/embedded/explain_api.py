@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAMESPACE, NAME = "kube-system", "haru-explain"
 TENANT = "haru-explain"
+_CLUSTER_SCOPED = ("nodes", "devices", "deviceclasses")
+_RBAC = "rbac.authorization.k8s.io/v1"
 _DELAY_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -83,7 +85,11 @@ class EmbeddedExplainApi:
 
 
 def objects(port: int) -> tuple[Obj, ...]:
-    """What leads to the port, and what lets users of a namespace ask there: aggregated to view, edit and admin."""
+    """What leads to the port, and who may ask there.
+
+    Users of a namespace by view, edit and admin, to which a role is aggregated. Everybody may list what waits where
+    they may list it. A role for nodes and devices is bound to nobody.
+    """
     meta = {"name": NAME, "namespace": NAMESPACE}
     https = {"name": "https", "protocol": "TCP"}
     return (
@@ -101,10 +107,24 @@ def objects(port: int) -> tuple[Obj, ...]:
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
             "ports": [{**https, "port": port}],
         },
+        _role(
+            TENANT,
+            [(["*/explanation"], "get"), (["explanations"], "list")],
+            {"rbac.authorization.k8s.io/aggregate-to-view": "true"},
+        ),
+        _role(f"{NAME}-nodes", [([f"{plural}/explanation" for plural in _CLUSTER_SCOPED], "get")]),
+        _role(f"{NAME}-list", [(["visibleexplanations"], "list")]),
         {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": TENANT, "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-            "rules": [{"apiGroups": ["explain.haru.dev"], "resources": ["*/explanation"], "verbs": ["get"]}],
+            "apiVersion": _RBAC,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"{NAME}-list"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{NAME}-list"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}],
         },
     )
+
+
+def _role(name: str, rules: Sequence[tuple[Sequence[str], str]], labels: Mapping[str, str] | None = None) -> Obj:
+    written = [{"apiGroups": ["explain.haru.dev"], "resources": list(each), "verbs": [verb]} for each, verb in rules]
+    meta = {"name": name, **({"labels": dict(labels)} if labels else {})}
+    return {"apiVersion": _RBAC, "kind": "ClusterRole", "metadata": meta, "rules": written}
