@@ -317,11 +317,15 @@ async def test_questions_beyond_the_bound_get_429(served: Served, monkeypatch: p
         assert gate.wait(60)
         return explain(*args, **given)
 
+    # Pods that nobody has asked for: an answer that is kept would not be computed.
+    client = ApiClient.in_process(served.api)
+    for name in ("long", "beyond"):
+        await client.create(known_kind("v1", "Pod"), pod(name, cpu="4"))
     monkeypatch.setattr(answers, "explain", slow)
-    begun = asyncio.create_task(served.get(f"{PATH}?remedies=false"))
+    begun = asyncio.create_task(served.get(explanation_path("default", "pods", "long")))
     await until(entered.is_set)
     try:
-        status, body, headers = await served.get(explanation_path("default", "pods", "fresh-1"))
+        status, body, headers = await served.get(explanation_path("default", "pods", "beyond"))
     finally:
         gate.set()
     assert (status, headers["retry-after"], json.loads(body)["details"]["retryAfterSeconds"]) == (429, "1", 1)

@@ -16,7 +16,7 @@ from haru.install.manifests import deploy_folder
 from haru.scheduler.coexistence import CoexistenceMetrics
 from haru.scheduler.metric_table import METRICS
 
-FOLDER = deploy_folder() / "monitoring"
+FOLDER = deploy_folder() / "chart" / "monitoring"
 OF_PROMETHEUS = {"job", "pod", "le"}
 _SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}")
 _MATCHER = re.compile(r"([a-z_]+)\s*(?:=~|!=|!~|=)")

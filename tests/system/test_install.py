@@ -182,7 +182,7 @@ def gang() -> list[Obj]:
 
 
 def granted(role_of: str = "scheduler") -> set[tuple[str, str]]:
-    role = yaml.safe_load((DEPLOY / "roles" / f"{role_of}.yaml").read_text())
+    role = yaml.safe_load((DEPLOY / "chart" / "roles" / f"{role_of}.yaml").read_text())
     # Objects of other projects: read where their definitions are.
     rules = [rule for rule in role["rules"] if not set(rule["apiGroups"]) & OF_OTHER_PROJECTS]
     found = {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
@@ -309,7 +309,7 @@ def fleet_slices(cluster: Cluster) -> list[Obj]:
 
 
 def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "-f", str(DEPLOY / "roles" / "fleet.yaml"))
+    cluster.kubectl("apply", "-f", str(DEPLOY / "chart" / "roles" / "fleet.yaml"))
     cluster.kubectl("create", "serviceaccount", "fleet", "-n", "default")
     cluster.kubectl(
         "create", "clusterrolebinding", "fleet", "--clusterrole=haru-fleet", "--serviceaccount=default:fleet"
@@ -347,7 +347,7 @@ def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
 def test_tenant_may_claim_devices_in_its_namespace_only(
     cluster: Cluster, verb: str, group: str, resource: str, namespace: str, allowed: bool
 ) -> None:
-    cluster.kubectl("apply", "-f", str(DEPLOY / "roles" / "tenant.yaml"), "-f", "-", stdin=TENANT)
+    cluster.kubectl("apply", "-f", str(DEPLOY / "chart" / "roles" / "tenant.yaml"), "-f", "-", stdin=TENANT)
     name, _, subresource = resource.partition("/")
     about = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": namespace}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
