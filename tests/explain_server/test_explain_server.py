@@ -309,6 +309,27 @@ async def test_object_that_was_just_written_is_seen(served: Served) -> None:
     assert (await served.get(explanation_path("default", "pods", "fresh-0")))[0] == 404
 
 
+async def test_event_of_a_claim_that_is_not_prepared_is_read(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    made = pod("unprepared", cpu="1", node="n1")
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gone"}]
+    made["status"] = {"phase": "Pending"}
+    about = {"kind": "Pod", "name": "unprepared", "namespace": "default"}
+    message = "Failed to prepare dynamic resources: prepare dynamic resources: the card is on fire"
+    event = {
+        "metadata": {"name": "unprepared.1", "namespace": "default"},
+        "involvedObject": about,
+        "reason": "FailedPrepareDynamicResources",
+        "message": message,
+        "count": 3,
+    }
+    for kind, obj in ((known_kind("v1", "Pod"), made), (known_kind("v1", "Event"), event)):
+        await client.create(kind, obj)
+    path = explanation_path("default", "pods", "unprepared")
+    told = json.loads((await served.get(path))[1])
+    assert told["verdict"] == "FitsIf" and "(3 attempts): the card is on fire" in told["summary"], told["summary"]
+
+
 async def test_questions_beyond_the_bound_get_429(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, gate, explain = threading.Event(), threading.Event(), answers.explain
 

@@ -31,6 +31,7 @@ from haru.gangs import served
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
+from haru.kube.pod_claims import FAILED_PREPARE, awaits_preparation
 
 T = TypeVar("T")
 
@@ -180,10 +181,9 @@ async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) 
     """
     with told_as_cluster_error(client):
         events = await _read(client, "v1", "Event", namespace, "reason=FailedCreate")
-        if any(_awaits_claims(obj, namespace) for obj in objects):
-            events = _joined(
-                events, await _read(client, "v1", "Event", namespace, "reason=FailedPrepareDynamicResources")
-            )
+        pods = (obj for obj in objects if obj["kind"] == "Pod" and obj["metadata"].get("namespace") == namespace)
+        if any(map(awaits_preparation, pods)):
+            events = _joined(events, await _read(client, "v1", "Event", namespace, f"reason={FAILED_PREPARE}"))
         leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if any(map(_is_foreign, objects)) else []
     found = [{"apiVersion": "v1", "kind": "Event", **item} for item in events or ()]
     found += [{"apiVersion": _LEASES[0], "kind": _LEASES[1], **item} for item in leases or ()]
@@ -195,15 +195,6 @@ _LEASES = ("coordination.k8s.io/v1", "Lease")
 
 def _joined(some: list[Obj] | None, more: list[Obj] | None) -> list[Obj] | None:
     return None if some is None or more is None else some + more
-
-
-def _awaits_claims(obj: Obj, namespace: str) -> bool:
-    """Whether an object is a bound pod of the namespace that has claims and does not run yet."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    if obj["kind"] != "Pod" or not spec.get("nodeName") or status.get("phase") != "Pending":
-        return False
-    has_claims = spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
-    return bool(has_claims) and obj["metadata"].get("namespace") == namespace
 
 
 def _is_foreign(obj: Obj) -> bool:

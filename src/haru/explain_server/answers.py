@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,11 +38,13 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import format_time
+from haru.kube.pod_claims import FAILED_PREPARE, awaits_preparation
 from haru.secure_serving.identity import User
 
 _CATCH_UP_SECONDS = 2.0
 _PAUSES = 10
 """How many times what a search took has to pass before the next one."""
+_EVENTS = known_kind("v1", "Event")
 _KINDS = {kind.plural: kind for kind in (known_kind(*each) for each in (*WATCHED_KINDS, *HELD_BACK_BY))}
 _log = logging.getLogger(__name__)
 
@@ -138,7 +140,9 @@ class Answers:
         """The answer with all names, the namespaces that it names, and what makes it one for whom some are shown."""
         if question.is_subject:
             await self._catch_up(question)
-            told = await self._explained(user.name, question, self._watch.view())
+            view = self._watch.view()
+            view = replace(view, events=(*view.events, *await self._failed_preparations(question, view.snapshot)))
+            told = await self._explained(user.name, question, view)
             return told.explanation, named_namespaces(told.explanation), told.redacted
         view = self._watch.view()
         if question.is_place:
@@ -181,6 +185,20 @@ class Answers:
                 version = self._watch.changes.version
                 while _older(question.found_in(self._watch.view().snapshot), live):
                     version = await self._watch.changes.newer_than(version)
+
+    async def _failed_preparations(self, question: Question, snapshot: Snapshot) -> Sequence[Obj]:
+        """Return the events that say why claims are not prepared. They are read where a pod may wait for that only."""
+        path = f"{question.namespace}/{question.name}"
+        if question.resource == "pods":
+            pods = [pod for pod in (snapshot.pods.get(path),) if pod is not None]
+        else:
+            pods = [pod for pod in snapshot.pods.values() if pod.key.namespace == question.namespace]
+        if not any(awaits_preparation(pod.obj) for pod in pods):
+            return ()
+        with contextlib.suppress(StatusError):
+            found = await self._client.list(_EVENTS, question.namespace, field_selector=f"reason={FAILED_PREPARE}")
+            return tuple({"apiVersion": "v1", "kind": "Event", **event} for event in found["items"])
+        return ()
 
     async def _explained(self, user: str, question: Question, view: ClusterView) -> Told:
         snapshot = view.snapshot

@@ -6,9 +6,12 @@ Source: kubelet `cm/dra`, as behaviour (KEP-4381, KEP-5004, KEP-5729).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj, controller_of, key_of, namespace_of, uid_of
+
+FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
+"""The reason of the event that says why."""
 
 
 class NotPrepared(Exception):
@@ -43,6 +46,13 @@ def pod_claims(pod: Mapping[str, Any]) -> list[PodClaim]:
     if extended:
         claims.append(PodClaim(extended, True))
     return claims
+
+
+def awaits_preparation(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has a node, and claims that may not be prepared there yet."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    has_claims = spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
+    return bool(has_claims and spec.get("nodeName")) and status.get("phase") == "Pending"
 
 
 def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:

@@ -22,7 +22,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
-from haru.kube.pod_claims import NotPrepared, check_claim, claim_keys, pod_claims
+from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
 from haru.simulated_nodes import containers, resize
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
@@ -72,7 +72,6 @@ WORKERS: Final = 16
 _BY_NODE: Final = "node"
 _BY_CLAIM: Final = "claim"
 _RETRY_SECONDS: Final = 10.0
-FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 _PREPARING: Final = "Failed to prepare dynamic resources: "
 
 

@@ -17,10 +17,9 @@ from haru.explain.hypothesis import is_cordoned
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-from haru.kube.pod_claims import NotPrepared, check_claim, pod_claims
+from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, pod_claims
 from haru.kube.selectors import label_selector_from
 
-FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 _CRASH_LOOP: Final = "CrashLoopBackOff"
 _OOM_KILLED: Final = "OOMKilled"
 _START_ERROR_CODE: Final = 128

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from haru.kube.meta import Obj
+from haru.kube.pod_claims import FAILED_PREPARE
 from haru.proto import cri_pb2 as cri
-
-FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 class DevicesError(Exception):

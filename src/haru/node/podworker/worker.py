@@ -21,11 +21,12 @@ from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
+from haru.kube.pod_claims import FAILED_PREPARE
 from haru.node.agent.context import Context
 from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
-from haru.node.dra.devices import FAILED_PREPARE, DevicesError, Prepared
+from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
 from haru.node.podworker.fields import ConfigError, DownwardFacts
