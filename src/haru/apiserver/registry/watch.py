@@ -155,7 +155,7 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         seconds = self._seconds or Random().randrange(1800, 3600)
         deadline = loop.time() + seconds
-        gone = asyncio.create_task(_close_when_gone(request, self._watch))
+        gone = asyncio.create_task(close_when_gone(request, self._watch))
         outlet = WatchWriter(request)
         try:
             await self._send_initial(outlet)
@@ -187,7 +187,8 @@ class WatchStream:
             await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
 
 
-async def _close_when_gone(request: Request, watch: Watch) -> None:
+async def close_when_gone(request: Request, watch: Watch) -> None:
+    """Close a watch when its client goes."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     watch.close()

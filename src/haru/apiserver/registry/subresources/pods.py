@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
-from haru.apiserver.registry.subresources.simulated_logs import simulated_log
+from haru.apiserver.registry.subresources.simulated_log_stream import SimulatedLogStream
+from haru.apiserver.registry.subresources.simulated_logs import container_run, simulated_log
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
@@ -158,11 +159,24 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
     node = (pod.get("spec") or {}).get("nodeName")
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
-        return text_response(simulated_log(pod, container, call.request.param, call.objects.clock()))
+        return await _simulated_log(streams, call, pod, container)
     from haru.apiserver.peers.proxy import AnswerStream
 
     answer = await log_of(call, kubelets, endpoint, container)
     return Response(200, content_type="text/plain", stream=AnswerStream(streams, answer).run)
+
+
+async def _simulated_log(streams: OpenStreams, call: Call, pod: Obj, container: str) -> Response:
+    """The log of a simulated container; of one that runs it can be followed."""
+    now, param = call.objects.clock(), call.request.param
+    if call.request.flag("follow") and not call.request.flag("previous"):
+        since = call.objects.store.revision
+        pod = await call.objects.read("", "pods", call.namespace, call.name) or pod
+        run = container_run(pod, container)
+        if run is not None and run.ended is None:
+            stream = SimulatedLogStream(call, streams, since, pod, container, run)
+            return Response(200, content_type="text/plain; charset=utf-8", stream=stream.run)
+    return text_response(simulated_log(pod, container, param, now).decode())
 
 
 def chosen_container(pod: Obj, chosen: str) -> str:

@@ -6,40 +6,96 @@ Source of the messages: kubelet `kubelet_pods.go`, `validateContainerLogStatus`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from haru.kube.container_scripts import script_of
+from haru.kube.container_scripts import RUNS_ON, script_of
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
 _STREAM = {"Stderr"}
+Line = tuple[datetime, str]
 
 
-def simulated_log(pod: Obj, container: str, option: Callable[[str], str], now: datetime) -> str:
-    """The lines as `kubectl logs` gets them; `option` reads PodLogOptions by name. Raises StatusError."""
+@dataclass(frozen=True, slots=True)
+class ContainerRun:
+    """One run of a container, from one start to its end (None: it runs), and all lines that its script prints."""
+
+    restarts: int
+    ended: datetime | None
+    lines: Sequence[Line]
+
+    def printed(self, now: datetime) -> Sequence[Line]:
+        """The lines until now."""
+        until = now if self.ended is None else min(now, self.ended)
+        return [line for line in self.lines if line[0] <= until]
+
+
+class LogText:
+    """Lines as PodLogOptions want them; `option` reads these by name. Raises StatusError for a malformed one."""
+
+    def __init__(self, option: Callable[[str], str], now: datetime) -> None:
+        self._since, self._tail = _since(option, now), _whole(option, "tailLines")
+        self._stamped, self._left = option("timestamps") in ("true", "1"), _whole(option, "limitBytes")
+        self._hidden = option("stream") in _STREAM
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more bytes are wanted."""
+        return self._left == 0
+
+    def first(self, lines: Sequence[Line]) -> bytes:
+        """What is shown of the lines that are there."""
+        shown = [line for line in lines if self._since is None or line[0] >= self._since]
+        return self.more(shown if self._tail is None else shown[len(shown) - min(self._tail, len(shown)) :])
+
+    def more(self, lines: Iterable[Line]) -> bytes:
+        """What is shown of further lines."""
+        if self._hidden:
+            return b""
+        text = "".join(f"{_stamp(at)} {line}\n" if self._stamped else f"{line}\n" for at, line in lines).encode()
+        if self._left is not None:
+            text = text[: self._left].decode(errors="ignore").encode()
+            self._left -= len(text)
+        return text
+
+
+def simulated_log(pod: Obj, container: str, option: Callable[[str], str], now: datetime) -> bytes:
+    """The lines as `kubectl logs` gets them without `-f`. Raises StatusError."""
+    run = container_run(pod, container, previous=option("previous") in ("true", "1"))
+    return LogText(option, now).first(run.printed(now)) if run is not None else b""
+
+
+def container_run(pod: Obj, container: str, *, previous: bool = False) -> ContainerRun | None:
+    """The last run of a container, or the one before it; None where nothing is known of one. Raises StatusError."""
     spec = next((one for one in _containers(pod) if one["name"] == container), None)
     status = next((one for one in _statuses(pod) if one["name"] == container), None)
     if spec is None or status is None:
-        return ""
-    began, ended = _instance(pod, status, previous=option("previous") in ("true", "1"))
-    script = script_of(pod, spec)
-    if script is None or began is None or option("stream") in _STREAM:
-        return ""
+        return None
+    began, ended = _times(pod, status, previous=previous)
+    script = script_of(pod, spec) or RUNS_ON
     lines = [(began + timedelta(seconds=at), text) for at, text in script.lines]
-    since = _since(option, now)
-    shown = [(at, text) for at, text in lines if at <= (ended or now) and (since is None or at >= since)]
-    if (tail := _whole(option, "tailLines")) is not None:
-        shown = shown[len(shown) - min(tail, len(shown)) :]
-    stamped = option("timestamps") in ("true", "1")
-    text = "".join(f"{_stamp(at)} {line}\n" if stamped else f"{line}\n" for at, line in shown)
-    limit = _whole(option, "limitBytes")
-    return text if limit is None else text.encode()[:limit].decode(errors="ignore")
+    return ContainerRun(int(status.get("restartCount") or 0), ended, lines)
 
 
-def _instance(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime | None, datetime | None]:
+def end_of_run(pod: Obj | None, container: str, restarts: int, now: datetime) -> datetime | None:
+    """When the run after so many restarts ended; None if it goes on. Of a pod that is gone: now."""
+    status = next((one for one in _statuses(pod or {}) if one["name"] == container), None)
+    if status is None:
+        return now
+    state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
+    if count == restarts and "running" in state:
+        return None
+    ended = (state.get("terminated") if count == restarts else None) or (status.get("lastState") or {}).get(
+        "terminated"
+    )
+    return parse_time(ended["finishedAt"]) if ended and count <= restarts + 1 else now
+
+
+def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime | None]:
     """When the container began that is asked for, and when it ended."""
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     where = f'container "{status["name"]}" in pod "{name_of(pod)}"'

@@ -1,0 +1,69 @@
+"""`kubectl logs -f` of a simulated container: what it has printed, then each line when it is due, until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, LogText, end_of_run
+from haru.apiserver.registry.watch import close_when_gone
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request
+from haru.apiserver.streams import OpenStreams
+from haru.kube.meta import Obj, uid_of
+from haru.storage import Compacted
+
+SEND_SECONDS: Final = 60.0
+"""How long a client may take to read what was sent."""
+_LOOK_SECONDS: Final = 60.0
+"""The watch is read at least so often, so that its history is not compacted away."""
+
+
+class SimulatedLogStream:
+    """Follows one run of a container, in the pod as it is from the revision `since` on."""
+
+    def __init__(
+        self, call: Call, streams: OpenStreams, since: int, pod: Obj, container: str, run: ContainerRun
+    ) -> None:
+        self._call, self._streams = call, streams
+        self._uid, self._container, self._run = uid_of(pod), container, run
+        self._clock = call.objects.clock
+        self._text = LogText(call.request.param, self._clock())
+        prefix = call.resource.prefix(call.namespace) + call.name
+        self._watch = streams.follow(call.objects.store.watch(prefix, since))
+
+    async def run(self, request: Request) -> None:
+        """Until the container ends, the client goes, or the server stops. Raises TimeoutError."""
+        gone = asyncio.create_task(close_when_gone(request, self._watch))
+        try:
+            shown = self._run.printed(self._clock())
+            await self._send(request, self._text.first(shown))
+            await self._follow(request, len(shown))
+        except Compacted:
+            return
+        finally:
+            gone.cancel()
+            self._watch.close()
+            self._streams.watches.discard(self._watch)
+
+    async def _follow(self, request: Request, told: int) -> None:
+        """Send the lines after those that are told, each when it is due."""
+        lines = self._run.lines
+        while not self._watch.closed and not self._text.is_full:
+            self._watch.pending()
+            pod = await self._call.objects.peek("", "pods", self._call.namespace, self._call.name)
+            now = self._clock()
+            same = pod if pod is not None and uid_of(pod) == self._uid else None
+            ended = end_of_run(same, self._container, self._run.restarts, now)
+            due = [line for line in lines[told:] if line[0] <= (ended or now)]
+            await self._send(request, self._text.more(due))
+            told += len(due)
+            if ended is not None:
+                return
+            left = (lines[told][0] - now).total_seconds() if told < len(lines) else _LOOK_SECONDS
+            await self._watch.wait(min(left, _LOOK_SECONDS))
+
+    async def _send(self, request: Request, body: bytes) -> None:
+        if body:
+            async with asyncio.timeout(SEND_SECONDS):
+                await request.send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,156 @@
+"""`kubectl logs -f` of a simulated container in virtual time: lines come when they are due, and it ends with the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from api_caller import Caller, Stream
+
+import virtual_time
+from haru.kube.gates import FeatureGates
+from haru.kube.names import format_time
+from virtual_server import started_server
+
+Obj = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+SCRIPT = "echo one; sleep 10; echo two; sleep 10; echo three; sleep 10; exit 3"
+MERGE = "application/merge-patch+json"
+
+
+class Play:
+    """A pod on a server, whose kubelet is the test."""
+
+    def __init__(self, api: Caller) -> None:
+        self.api = api
+
+    async def create(self) -> None:
+        spec = {"containers": [{"name": "main", "image": "i", "command": ["sh", "-c", SCRIPT]}]}
+        answer = await self.api(
+            "POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+        )
+        assert answer.status == 201, answer.body
+
+    async def status(self, restarts: int = 0, **fields: Any) -> None:
+        one = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": restarts, **fields}
+        answer = await self.api("PATCH", f"{PODS}/a/status", {"status": {"containerStatuses": [one]}}, type=MERGE)
+        assert answer.status == 200, answer.body
+
+    async def start(self, restarts: int = 0, **fields: Any) -> str:
+        began = format_time(virtual_time.now())
+        await self.status(restarts, state={"running": {"startedAt": began}}, **fields)
+        return began
+
+    async def end(self, began: str) -> Obj:
+        ended = {"terminated": {"exitCode": 3, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
+        await self.status(state=ended)
+        return ended
+
+    async def follow(self, options: str = "") -> Stream:
+        stream = await self.api.stream(f"{PODS}/a/log?follow=true{options}")
+        assert stream.status == 200
+        return stream
+
+
+async def lines_of(stream: Stream) -> list[tuple[int, str]]:
+    """Each line, and when it came (seconds)."""
+    loop, found = asyncio.get_running_loop(), []
+    while (chunk := await stream.queue.get()) is not None:
+        found += [(round(loop.time()), line) for line in chunk.decode().splitlines()]
+    return found
+
+
+def played(work: Callable[[Play], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        server = await started_server(FeatureGates())
+        try:
+            await work(Play(Caller(server, None, "admin")))  # type: ignore[arg-type]
+        finally:
+            await server.stop()
+
+    virtual_time.run(run())
+
+
+def test_lines_come_when_they_are_due_and_the_log_ends_with_the_container() -> None:
+    async def work(play: Play) -> None:
+        await play.create()
+        began = await play.start()
+        reading = asyncio.create_task(lines_of(await play.follow()))
+        await asyncio.sleep(30)
+        assert not reading.done()
+        await play.end(began)
+        assert await reading == [(0, "one"), (10, "two"), (20, "three")]
+        assert await lines_of(await play.follow()) == [(30, "one"), (30, "two"), (30, "three")]
+
+    played(work)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("&tailLines=0", [(20, "three")]),
+        ("&tailLines=1", [(15, "two"), (20, "three")]),
+        ("&sinceSeconds=10", [(15, "two"), (20, "three")]),
+        ("&limitBytes=5", [(15, "one"), (15, "t")]),
+        ("&stream=Stderr", []),
+        ("&timestamps=true&tailLines=0", [(20, "2026-01-01T00:00:20.000000000Z three")]),
+    ],
+)
+def test_options_hold_while_following(options: str, told: list[tuple[int, str]]) -> None:
+    async def work(play: Play) -> None:
+        await play.create()
+        began = await play.start()
+        await asyncio.sleep(15)
+        reading = asyncio.create_task(lines_of(await play.follow(options)))
+        await asyncio.sleep(15)
+        await play.end(began)
+        assert await reading == told
+
+    played(work)
+
+
+def test_follow_ends_with_the_run_also_if_the_container_has_restarted_since() -> None:
+    async def work(play: Play) -> None:
+        await play.create()
+        began = await play.start()
+        reading = asyncio.create_task(lines_of(await play.follow()))
+        await asyncio.sleep(12)
+        killed = {"terminated": {"exitCode": 137, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
+        await play.start(restarts=1, lastState=killed)
+        assert await reading == [(0, "one"), (10, "two")]
+        previous = await lines_of(await play.follow("&previous=true"))
+        assert previous == [(12, "one"), (12, "two")]
+
+    played(work)
+
+
+def test_follow_ends_when_the_pod_is_deleted_the_client_goes_or_the_server_stops() -> None:
+    async def work(play: Play) -> None:
+        await play.create()
+        await play.start()
+        gone, stopped, deleted = [await play.follow() for _ in range(3)]
+        streams = play.api.app.streams
+        assert len(streams.watches) == 3
+        gone.gone.set()
+        await asyncio.wait_for(gone.task, 1)
+        assert len(streams.watches) == 2
+        reading = asyncio.create_task(lines_of(deleted))
+        await asyncio.sleep(5)
+        await play.api("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
+        assert await reading == [(0, "one")]
+        await asyncio.wait_for(stopped.task, 1)
+        assert not streams.watches
+
+    played(work)
+
+
+def test_follow_of_a_container_that_waits_is_refused() -> None:
+    async def work(play: Play) -> None:
+        await play.create()
+        await play.status(state={"waiting": {"reason": "ErrImagePull"}})
+        answer = await play.api("GET", f"{PODS}/a/log?follow=true")
+        assert answer.status == 400 and "trying and failing to pull image" in answer.json["message"]
+
+    played(work)
