@@ -1,4 +1,4 @@
-"""`kubectl logs -f` of a simulated container in virtual time: lines come when they are due, and it ends with the run."""
+"""`kubectl logs -f` of a simulated container in virtual time: lines come when they are due; it ends with the run."""
 
 from __future__ import annotations
 
