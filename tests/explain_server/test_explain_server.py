@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import ssl
 import threading
 from collections.abc import AsyncIterator
@@ -18,9 +19,11 @@ import pytest
 import pytest_asyncio
 from engine_objects import node, pod
 from fake_api import FakeApi
+from prometheus_client.parser import text_string_to_metric_families
 
 from haru.apiserver.auth import Pair, client_pair, new_authority
 from haru.client.api import ApiClient
+from haru.engine import SchedulerCache
 from haru.explain_server import (
     ExplainServer,
     Limits,
@@ -31,6 +34,7 @@ from haru.explain_server import (
     register,
     registered_bundle,
 )
+from haru.explain_server.metrics import Metrics
 from haru.kube.kinds import known_kind
 from haru.secure_serving.certificates import self_signed
 from haru.secure_serving.options import ServingOptions
@@ -52,9 +56,15 @@ class ReviewingApi(FakeApi):
         self.reviews: list[Obj] = []
 
     async def _answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Obj]:
+        if path.endswith("/tokenreviews"):
+            name = json.loads(body)["spec"]["token"]
+            return 201, {"status": {"authenticated": name == "prometheus", "user": {"username": name}}}
         if not path.endswith("/subjectaccessreviews"):
             return await super()._answer(method, path, query, body)
         spec = json.loads(body)["spec"]
+        if (about := spec.get("nonResourceAttributes")) is not None:
+            what = (spec["user"], about["verb"], about["path"])
+            return 201, {"status": {"allowed": what == ("prometheus", "get", "/metrics")}}
         self.reviews.append(spec)
         about = spec["resourceAttributes"]
         what = (spec["user"], about.get("namespace", ""), about["resource"])
@@ -69,7 +79,7 @@ class Served:
     directory: Path
 
     async def get(
-        self, path: str = PATH, user: str = "jane", pair: Pair | None = None, method: str = "GET"
+        self, path: str = PATH, user: str = "jane", pair: Pair | None = None, method: str = "GET", token: str = ""
     ) -> tuple[int, str, dict[str, str]]:
         """Ask as the aggregation layer does, or with another certificate."""
         context = ssl.create_default_context()
@@ -80,6 +90,7 @@ class Served:
             file.write_bytes(shown.certificate + b"\n" + shown.key)
             context.load_cert_chain(file)
         headers = {"X-Remote-User": user, "X-Remote-Group": "devs"} if user else {}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
         connector = aiohttp.TCPConnector(ssl=context)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -166,7 +177,6 @@ async def test_text_is_the_short_form_or_the_whole(served: Served) -> None:
         (explanation_path("default", "secrets", "waits"), "jane", (404, "NotFound")),
         ("/apis/explain.haru.dev/v1alpha1/namespaces/default/pods/waits", "jane", (404, "NotFound")),
         ("/apis/explain.haru.dev/v1alpha1/namespaces/default/pods//waits/explanation", "jane", (404, "NotFound")),
-        ("/metrics", "jane", (404, "NotFound")),
     ],
 )
 async def test_refusals_are_kubernetes_status_objects(
@@ -201,6 +211,33 @@ async def test_headers_need_the_certificate_of_the_aggregation_layer(served: Ser
         await served.get(pair=client_pair(OTHER, "proxy", (), NOW))
     assert (await served.get("/apis/explain.haru.dev/v1alpha1", pair=Pair(b"", b"")))[0] == 401
     assert (await served.get("/healthz", user="", pair=Pair(b"", b"")))[:2] == (200, "ok")
+
+
+async def test_metrics_are_for_those_whose_token_may_read_them(served: Served) -> None:
+    nobody = Pair(b"", b"")
+    assert (await served.get("/metrics", pair=nobody, user=""))[0] == 403
+    # Who speaks for users is no user: neither the certificate nor the headers count.
+    assert (await served.get("/metrics", user="prometheus"))[0] == 403
+    assert (await served.get("/metrics", pair=nobody, user="", token="stolen"))[0] == 401
+    await served.get()
+    await served.get(explanation_path("default", "pods", "nothing"))
+    status, body, headers = await served.get("/metrics", pair=nobody, user="", token="prometheus")
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    families = {found.name: found for found in text_string_to_metric_families(body)}
+    labels = [sample.labels for sample in families["apiserver_request"].samples]
+    assert {"verb": "GET", "resource": "pods", "code": "404"} in labels
+    assert families["haru_explain_cache_objects"].samples
+    page = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text().split("## The resident answer")[1]
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \|", page.split("## ")[0], re.M)
+    types = {(name, kind) for name, kind, _ in listed}
+    assert types == set(re.findall(r"^# TYPE (\w+) (\w+)$", "\n".join(all_metrics()), re.M))
+
+
+def all_metrics() -> list[str]:
+    """The text of each metric, once each has been counted."""
+    metrics = Metrics(lambda: 0, lambda: SchedulerCache().snapshot())
+    metrics.observe(PATH, 429, 0.1)
+    return metrics.text().decode().splitlines()
 
 
 async def test_nothing_but_reading(served: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -13,12 +14,13 @@ from haru.explain import PendingList
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.answers import Answered, Answers, NotThere
 from haru.explain_server.discovery import GROUP, VERSION, document
+from haru.explain_server.metrics import Metrics
 from haru.explain_server.questions import Question, parse_path
 from haru.explain_server.queue import Busy
 from haru.kube.errors import StatusError
 from haru.markup import Html, page
 from haru.secure_serving.authorization import Forbidden
-from haru.secure_serving.component import Route
+from haru.secure_serving.component import ComponentApp, Route
 from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
 from haru.secure_serving.identity import Unauthenticated, User
 from haru.secure_serving.protocol import CERTIFICATE
@@ -30,7 +32,10 @@ _RETRY_SECONDS = 1
 
 
 class ExplainApp:
-    """Answers GET and HEAD. `front_proxy` says who may speak for users; `open_routes` are answered without identity."""
+    """Answers GET and HEAD. `front_proxy` says who may speak for users; `open_routes` are answered without identity.
+
+    `guarded` answers /metrics to users of tokens: the certificates here are of those who speak for users.
+    """
 
     def __init__(
         self,
@@ -38,14 +43,20 @@ class ExplainApp:
         access: ExplainAccess,
         front_proxy: Callable[[], FrontProxy | None],
         open_routes: Mapping[str, Route],
+        guarded: ComponentApp,
+        metrics: Metrics,
     ) -> None:
         self._answers, self._access, self._front_proxy, self._open = answers, access, front_proxy, open_routes
+        self._guarded, self._metrics = guarded, metrics
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] != "http":
             return
-        request = Request(scope, receive)
+        if scope["path"] == "/metrics":
+            await self._guarded({**scope, "extensions": {}}, receive, send)
+            return
+        request, began = Request(scope, receive), time.monotonic()
         try:
             answer = await self._answer(request)
         except StatusError as error:
@@ -55,6 +66,8 @@ class ExplainApp:
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             answer = _status(StatusError(500, "InternalError", "Internal error occurred"))
+        if request.path not in self._open:
+            self._metrics.observe(request.path, answer.status, time.monotonic() - began)
         await send_answer(answer, send, request.method)
 
     async def _answer(self, request: Request) -> Answer:

@@ -17,12 +17,15 @@ from haru.event_loop import cancelled
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.answers import Answers
 from haru.explain_server.app import ExplainApp
+from haru.explain_server.metrics import Metrics
 from haru.explain_server.options import Limits
 from haru.explain_server.registration import register
 from haru.kube.errors import StatusError
-from haru.secure_serving.authorization import ReviewedAccess
-from haru.secure_serving.component import health_route
+from haru.secure_serving.authorization import PathAccess, ReviewedAccess
+from haru.secure_serving.component import ComponentApp, health_route
 from haru.secure_serving.component_certificates import NOT_READABLE
+from haru.secure_serving.http import METRICS, Answer
+from haru.secure_serving.identity import Authenticator
 from haru.secure_serving.listener import Listener
 from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.request_header import FrontProxyCertificates
@@ -72,6 +75,7 @@ class ExplainServer:
             "front-proxy-known": lambda: self._certificates.front_proxy is not None,
             "informer-sync": lambda: self.synced.is_set() or not resident,
         }
+        metrics = Metrics(lambda: self._answers.waiting, lambda: self._watch.view().snapshot)
         app = ExplainApp(
             self._answers,
             access,
@@ -81,6 +85,12 @@ class ExplainServer:
                 "/livez": health_route("livez", checks),
                 "/readyz": health_route("readyz", ready),
             },
+            ComponentApp(
+                {"/metrics": lambda _: Answer(200, metrics.text(), METRICS)},
+                Authenticator(ApiReviewer(client), anonymous=True, cache_seconds=options.token_seconds),
+                PathAccess(reviewed),
+            ),
+            metrics,
         )
         self._listener = Listener(
             app, options.address, options.port, self._certificates, look_seconds=options.look_seconds
