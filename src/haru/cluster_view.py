@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.client.api import ApiClient, path_of
-from haru.client.discovery import LOOK_SECONDS, adapt_to_server
+from haru.client.definition_watch import DefinitionWatch
+from haru.client.discovery import adapt_to_server
 from haru.client.informer import EVERYTHING, Informer, Selection, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
@@ -41,7 +42,6 @@ _log = logging.getLogger(__name__)
 KINDS = (*WATCHED_KINDS, ("v1", "Event"))
 """The kinds that the dashboard shows."""
 LINGER_SECONDS = 60.0
-_DEFINITIONS = known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,23 +282,17 @@ class ClusterWatch:
 
     async def _others_served(self, known: frozenset[Kind], task: asyncio.Task[None]) -> None:
         """Wait until other kinds of other projects are served; raises what ends the watches before."""
-        definitions, woken = Informer(self._client.metadata_only(), _DEFINITIONS), asyncio.Event()
-        definitions.add_handler(lambda _: woken.set(), lambda _, __: woken.set(), lambda _: woken.set())
-        status, _, _ = await self._client.raw("GET", path_of(_DEFINITIONS), query=[("limit", "1")])
-        watching = asyncio.create_task(definitions.run()) if status == 200 else None
+        definitions = DefinitionWatch(self._client)
+        watching = asyncio.create_task(definitions.run(), name=f"{self._name} informer of CustomResourceDefinitions")
         try:
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._unless_ended(woken.wait(), task)
-                woken.clear()
+                await self._unless_ended(definitions.changed(), task)
                 with suppress(OSError, StatusError):
                     await adapt_to_server(self._client)
                 if frozenset(self._foreign_kinds().values()) != known:
                     return
         finally:
-            if watching is not None:
-                await cancelled(watching)
+            await cancelled(watching)
 
     def _foreign_kinds(self) -> dict[ForeignKind, Kind]:
         """The kinds that describe gangs of other projects, in the versions that are served."""

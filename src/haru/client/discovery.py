@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from haru.client.api import ApiClient
+from haru.client.api import ApiClient, path_of
 from haru.client.server_version import ServerVersion
 from haru.kube import kinds
 from haru.kube.errors import StatusError
@@ -193,3 +193,19 @@ def _minor(info: Mapping[str, Any]) -> int:
     """The minor version that the server is, or stands in for; providers write `33+`."""
     digits = re.match(r"\d+", str(info.get("emulationMinor") or info.get("minor") or ""))
     return int(digits[0]) if digits else 0
+
+
+async def may_list(client: ApiClient, kind: Kind) -> bool:
+    """Tell whether the objects of a kind may be listed, in all namespaces."""
+    path = path_of(kind)
+
+    async def ask() -> int:
+        status, _, _ = await client.raw("GET", path, query=[("limit", "1")])
+        if status >= 500 or status == 429:
+            raise StatusError(status, "Unknown", f"GET {path}: the server answered {status}")
+        return status
+
+    try:
+        return await retry_unavailable(ask) == 200
+    except StatusError:
+        return False

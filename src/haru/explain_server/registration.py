@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable
 from datetime import datetime
 
@@ -13,11 +12,11 @@ from haru.explain_server.discovery import API_SERVICE, GROUP, VERSION
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
+from haru.secure_serving.certificates import certificates_in
 
 MOST_CERTIFICATES = 8
 """Replicas, and processes before them, whose certificates stay in the bundle."""
 _ATTEMPTS = 5
-_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 API_SERVICES: Kind = known_kind("apiregistration.k8s.io/v1", "APIService")
 
 
@@ -39,10 +38,10 @@ def api_service(namespace: str, service: str, port: int = 443, bundle: bytes = b
 def registered_bundle(before: str, own: bytes, is_valid: Callable[[bytes], bool]) -> bytes:
     """Add a certificate to a bundle (base64), and leave out what has expired; the newest come last."""
     try:
-        known = _PEM.findall(base64.b64decode(before, validate=True))
+        known = certificates_in(base64.b64decode(before, validate=True))
     except (binascii.Error, ValueError):
         known = []
-    [mine] = _PEM.findall(own)[:1]
+    [mine] = certificates_in(own)[:1]
     kept = [pem for pem in known if pem != mine and is_valid(pem)]
     return b"\n".join([*kept[-(MOST_CERTIFICATES - 1) :], mine]) + b"\n"
 

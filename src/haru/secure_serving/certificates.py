@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from haru.files import write_whole
 VALID_FOR = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 _BACKDATED = timedelta(minutes=5)
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def ensure_certificate(
@@ -28,6 +30,11 @@ def ensure_certificate(
         write_whole(key, made_key, parents=True)
         write_whole(certificate, made)
     return certificate, key
+
+
+def certificates_in(bundle: bytes) -> list[bytes]:
+    """Return each certificate of a bundle in PEM."""
+    return _PEM.findall(bundle)
 
 
 def _serves(certificate: Path, key: Path, now: datetime) -> bool:

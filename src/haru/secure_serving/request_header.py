@@ -7,7 +7,6 @@ The authority of that certificate, the names it may have and the names of the he
 from __future__ import annotations
 
 import json
-import re
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from haru.client.api import ApiClient
+from haru.secure_serving.certificates import certificates_in
 from haru.secure_serving.component_certificates import CONFIG_MAP, NAME, NAMESPACE, ComponentCertificates
 from haru.secure_serving.identity import ANONYMOUS, Unauthenticated, User, names_of_certificate, with_authenticated
 from haru.secure_serving.options import ServingOptions
 
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PREFIX = "requestheader-"
 
 
@@ -83,7 +82,7 @@ def _listed(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _certificates(pem: str) -> set[bytes]:
-    return {ssl.PEM_cert_to_DER_cert(text) for text in _PEM.findall(pem)}
+    return {ssl.PEM_cert_to_DER_cert(each.decode("ascii")) for each in certificates_in(pem.encode())}
 
 
 def user_told(

@@ -12,16 +12,15 @@ from contextlib import suppress
 from typing import Any
 
 from haru.client.api import ApiClient
-from haru.client.discovery import LOOK_SECONDS, retry_unavailable, served_resources
+from haru.client.definition_watch import DefinitionWatch
+from haru.client.discovery import may_list, served_resources
 from haru.client.informer import Informer, strip_managed_fields
 from haru.gangs import ADAPTERS as ALL
 from haru.gangs import KUEUE_KINDS, ForeignKind, GangTranslator, Translated, adapters_for
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
-_DEFINITIONS = known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class ForeignGangs:
@@ -45,7 +44,6 @@ class ForeignGangs:
         self._again = again
         self._running: dict[str, tuple[str, Informer, asyncio.Task[None]]] = {}
         self._refused: set[str] = set()
-        self._woken = asyncio.Event()
         self._looked = asyncio.Event()
         kinds = {kind.key: kind for name in names for kind in ALL[name].kinds if kind not in KUEUE_KINDS}
         self._kinds: Mapping[str, ForeignKind] = kinds
@@ -54,15 +52,11 @@ class ForeignGangs:
         """Keep the informers running until cancelled."""
         async with asyncio.TaskGroup() as group:
             await self._look(group, self._client.version.resources)
-            if self._kinds and await may_list(self._client, _DEFINITIONS):
-                definitions = Informer(self._client.metadata_only(), _DEFINITIONS)
-                definitions.add_handler(self._wake, lambda _, __: self._woken.set(), self._wake)
+            definitions = DefinitionWatch(self._client)
+            if self._kinds:
                 group.create_task(definitions.run(), name="scheduler informer of CustomResourceDefinitions")
             while self._kinds:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._woken.wait()
-                self._woken.clear()
+                await definitions.changed()
                 found = await self._served()
                 if found is not None:
                     await self._look(group, found)
@@ -77,9 +71,6 @@ class ForeignGangs:
     def active(self) -> tuple[str, ...]:
         """The names of the adapters that are on."""
         return tuple(adapter.name for adapter in self._adapters())
-
-    def _wake(self, _: Obj) -> None:
-        self._woken.set()
 
     def _adapters(self) -> tuple[Any, ...]:
         return adapters_for(self._names, [self._kinds[key] for key in self._running])
@@ -134,19 +125,3 @@ class ForeignGangs:
 async def _run(informer: Informer) -> None:
     with suppress(asyncio.CancelledError):
         await informer.run()
-
-
-async def may_list(client: ApiClient, kind: Kind) -> bool:
-    """Tell whether the objects of a kind may be listed, in all namespaces."""
-    path = f"/apis/{kind.group}/{kind.version}/{kind.plural}"
-
-    async def ask() -> int:
-        status, _, _ = await client.raw("GET", path, query=[("limit", "1")])
-        if status >= 500 or status == 429:
-            raise StatusError(status, "Unknown", f"GET {path}: the server answered {status}")
-        return status
-
-    try:
-        return await retry_unavailable(ask) == 200
-    except StatusError:
-        return False

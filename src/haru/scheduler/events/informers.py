@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from haru.client.api import ApiClient
-from haru.client.discovery import adapt_to_server
+from haru.client.discovery import adapt_to_server, may_list
 from haru.client.informer import Informer, Selection, object_key, strip_managed_fields
 from haru.client.server_version import AS_WRITTEN
 from haru.engine import SchedulerCache
@@ -19,7 +19,7 @@ from haru.gangs import GangTranslator, Translated, as_written, is_translated
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.scheduler.events.event_labels import event_labels
-from haru.scheduler.events.foreign_gangs import ForeignGangs, may_list
+from haru.scheduler.events.foreign_gangs import ForeignGangs
 from haru.scheduler.metrics import WITHOUT_EVENT, QueueMetrics
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.settings import SchedulerConfig
