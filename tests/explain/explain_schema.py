@@ -146,6 +146,9 @@ REMEDY = record(
 DEVICE = record(
     {"request": TEXT, "driver": TEXT, "pool": TEXT, "device": TEXT, "product": TEXT, "adminAccess": FLAG},
 )
+SCORE_PART = record(
+    {"plugin": TEXT, "score": NUMBER, "weight": NUMBER, "points": NUMBER, "most": NUMBER, "reason": TEXT}
+)
 HELD = record({"claim": TEXT, "node": TEXT, "devices": many(DEVICE), "users": TEXTS}, {"since": TEXT})
 EXPLANATION = record(
     {
@@ -167,7 +170,7 @@ EXPLANATION = record(
         "since": TEXT,
         "startsAfter": record({"pods": TEXTS}, {"until": TEXT}),
         "notRead": TEXTS,
-        "scores": many(record({"node": TEXT, "score": NUMBER, "here": FLAG})),
+        "scores": many(record({"node": TEXT, "score": NUMBER, "here": FLAG, "parts": many(SCORE_PART)})),
         "scoredNodes": NUMBER,
     },
 )

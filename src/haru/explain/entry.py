@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from haru.engine import Options, Overlay, Reason, Snapshot
-from haru.engine.dra import AllocationError
+from haru.engine import Options, Reason, Snapshot
 from haru.engine.plugins import extended_resource_claim_use
-from haru.engine.podgroup import PodPlacer
-from haru.engine.preemption import with_nominated_pods
 from haru.engine.state import GroupKey, PodInfo, namespaced_name
 from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.diagnosis.allocations import allocated_twice, frees_text, held_by, held_claim
-from haru.explain.diagnosis.diagnosis import diagnose
 from haru.explain.diagnosis.holders import since_of
+from haru.explain.diagnosis.node_scores import why_here
 from haru.explain.diagnosis.object_states import State, ended_job, pod_state, settled_group
 from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
@@ -36,7 +33,7 @@ from haru.explain.diagnosis.workload_unit import (
     is_blind,
     not_readable,
 )
-from haru.explain.explanation import NodeGroup, NodeScore, Remedy, Verdict
+from haru.explain.explanation import Remedy, Verdict
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.render.wording import counted
@@ -44,33 +41,6 @@ from haru.explain.results import Explanation
 from haru.kube.jobs import gang_refusal, has_gang_shape
 from haru.kube.meta import Obj, controller_of
 from haru.kube.names import parse_time
-
-_MOST_SCORES = 8
-
-
-def why_here(
-    snapshot: Snapshot, pod: PodInfo, options: Options
-) -> tuple[tuple[NodeGroup, ...], tuple[NodeScore, ...], int]:
-    """The nodes by what they would say, the scores of the best and of its own, and how many would take it.
-
-    On the cluster without the pod and without what only it holds.
-    """
-    path = pod.key.path
-    spec = {key: value for key, value in pod.spec.items() if key not in ("nodeName", "schedulingGroup")}
-    again = PodInfo.of({**pod.obj, "spec": spec, "status": {**pod.status, "phase": "Pending"}})
-    before = hypothesis.with_pods(hypothesis.without_pods(snapshot, [path]), [again])
-    found = diagnose(before, WorkloadUnit((path,)), options)
-    totals: dict[str, int] = {}
-    for kind, _ in found.members:
-        placer = PodPlacer(Overlay(with_nominated_pods(before, [kind.pod])), None, options, before.node_names)
-        try:
-            totals = dict(placer.scores(kind.pod))
-        except AllocationError:
-            continue
-    best = sorted(totals, key=lambda name: (-totals[name], name != pod.node, name))
-    told = [name for number, name in enumerate(best) if number < _MOST_SCORES or name == pod.node]
-    return found.nodes, tuple(NodeScore(name, totals[name], name == pod.node) for name in told), len(totals)
-
 
 _MOST_HELD = 16
 _STATES = {

@@ -148,13 +148,38 @@ class NodeGroup:
     left: Mapping[str, int] = field(default_factory=dict)
 
 
+MAX_SCORE = 100
+"""The most that a plugin gives a node, before its weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """What one score plugin gives a node: 0 to 100, `weight` times; `reason` is what it gives more for."""
+
+    plugin: str
+    score: int
+    weight: int
+    reason: str
+
+    @property
+    def points(self) -> int:
+        """What counts of it."""
+        return self.score * self.weight
+
+    @property
+    def most(self) -> int:
+        """The most that could."""
+        return MAX_SCORE * self.weight
+
+
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """How well a node suits a pod that has its place, by the scorers of the scheduler; `here` is its own."""
+    """How well a node suits a pod that has its place: the sum of its parts; `here` is its own."""
 
     node: str
     score: int
     here: bool
+    parts: tuple[ScorePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

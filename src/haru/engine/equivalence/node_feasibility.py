@@ -107,6 +107,18 @@ class ScoreIndex:
         totals = self._totals()
         return {name: totals[key] for name, key in self._key_of.items() if key in totals}
 
+    def normalised(self) -> dict[str, tuple[int, ...]]:
+        """Return the nodes' scores by scorer, before their weights."""
+        keys = self._open()
+        columns: list[dict[Hashable, int]] = []
+        for place, scorer in enumerate(self._scorers):
+            sizes: dict[Hashable, int] = {}
+            for key in keys:
+                sizes[key[place]] = sizes.get(key[place], 0) + len(self._members[key])
+            columns.append(dict(zip(sizes, scorer.scores(list(sizes), list(sizes.values())), strict=True)))
+        scores = {key: tuple(column[part] for column, part in zip(columns, key, strict=False)) for key in keys}
+        return {name: scores[key] for name, key in self._key_of.items() if key in scores}
+
     def _totals(self) -> dict[ScoreKey, int]:
         keys = self._open()
         totals = dict.fromkeys(keys, 0)

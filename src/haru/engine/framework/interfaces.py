@@ -133,6 +133,14 @@ class ArgumentsPlugin(Plugin, Protocol):
         """Check the arguments and return the profile with them."""
 
 
+class PluginScore(NamedTuple):
+    """What one plugin gives a node: 0 to `MAX_SCORE`, which counts `weight` times."""
+
+    plugin: str
+    weight: int
+    score: int
+
+
 class Scorer(Protocol):
     """Score nodes for one kind of pod by small keys; nodes with equal keys score alike.
 

@@ -14,6 +14,7 @@ from haru.engine.equivalence.node_feasibility import FilterSummary, NodeFeasibil
 from haru.engine.framework.interfaces import (
     NO_NODES,
     FilterFailure,
+    PluginScore,
     rejected_message,
     rejecting_plugins,
     summed_reasons,
@@ -24,6 +25,7 @@ from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.plugin import node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
+from haru.engine.plugins.noderesources.plugin import NodeResourcesScore
 from haru.engine.plugins.volumebinding.late_binding import assume_volumes
 from haru.engine.podgroup.pod_batching import PodBatch
 from haru.engine.state.decision import Diagnosis, Reason
@@ -163,6 +165,23 @@ class PodPlacer:
         """
         demand = device_demand_of(self._overlay, pod, self._group, self._options)
         return {} if isinstance(demand, Reason) else self._filter_results.feasibility(pod, demand).ranking.totals()
+
+    def scores_by_plugin(self, pod: PodInfo) -> Mapping[str, Sequence[PluginScore]]:
+        """Return the parts that make up `scores`; plugins that score all nodes alike may be missing."""
+        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return {}
+        feasibility = self._filter_results.feasibility(pod, demand)
+        found: dict[str, list[PluginScore]] = {}
+        for node, scores in feasibility.ranking.normalised().items():
+            found[node] = []
+            plugins = zip(feasibility.prefilter.scoring_plugins, feasibility.prefilter.scorers, scores, strict=True)
+            for plugin, scorer, score in plugins:
+                if isinstance(scorer, NodeResourcesScore):
+                    found[node] += scorer.by_plugin(self._overlay.node(node))
+                elif scorer.weight:
+                    found[node].append(PluginScore(plugin, scorer.weight, score))
+        return found
 
     def _unschedulable(self, pod: PodInfo, feasibility: NodeFeasibility) -> Unschedulable:
         if feasibility.plan.rejection is not None:

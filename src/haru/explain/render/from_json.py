@@ -19,6 +19,7 @@ from haru.explain.explanation import (
     NodeScore,
     PodsAsked,
     Remedy,
+    ScorePart,
 )
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj
@@ -44,9 +45,14 @@ def from_json(obj: Obj) -> Explanation:
         obj.get("since", ""),
         tuple(map(_held, obj["holds"])),
         Later(tuple(later["pods"]), later.get("until", "")) if later is not None else None,
-        tuple(NodeScore(score["node"], score["score"], score["here"]) for score in obj.get("scores") or ()),
+        tuple(map(_score, obj.get("scores") or ())),
         obj.get("scoredNodes", 0),
     )
+
+
+def _score(obj: Mapping[str, Any]) -> NodeScore:
+    parts = (ScorePart(p["plugin"], p["score"], p["weight"], p["reason"]) for p in obj.get("parts") or ())
+    return NodeScore(obj["node"], obj["score"], obj["here"], tuple(parts))
 
 
 def _reason(obj: Mapping[str, Any]) -> Reason:

@@ -44,7 +44,18 @@ def to_json(explanation: ExplanationData) -> Obj:
 
 
 def _score(score: NodeScore) -> Obj:
-    return {"node": score.node, "score": score.score, "here": score.here}
+    parts = [
+        {
+            "plugin": p.plugin,
+            "score": p.score,
+            "weight": p.weight,
+            "points": p.points,
+            "most": p.most,
+            "reason": p.reason,
+        }
+        for p in score.parts
+    ]
+    return {"node": score.node, "score": score.score, "here": score.here, "parts": parts}
 
 
 def _later(later: Later) -> Obj:

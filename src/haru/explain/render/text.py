@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
+from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, NodeScore, Remedy, ScorePart
 from haru.explain.render.labels import labelled
 from haru.explain.render.short import log_commands, title_text
 from haru.explain.render.wording import asked_text, counted, dropped_text, funnel_text, later_text, pods_text
@@ -85,11 +85,23 @@ def _scores(explanation: ExplanationData) -> list[str]:
     if not explanation.scores:
         return []
     shown = [f"{score.node} {score.score}{' (here)' if score.here else ''}" for score in explanation.scores]
+    most = sum(part.most for part in explanation.scores[0].parts)
+    scale = f"of at most {most}, more is better; " if most else ""
     of = f"of {counted(explanation.scored, 'node')} that would take it"
+    rows = zip(*(score.parts for score in explanation.scores), strict=True)
     return [
-        f"{', '.join(shown)}; {of}",
-        "points of the score plugins by their weights: more is better, only differences count",
+        f"{', '.join(shown)}; {scale}{of}",
+        *(_score_part(explanation.scores, row) for row in rows),
     ]
+
+
+def _score_part(scores: Sequence[NodeScore], parts: Sequence[ScorePart]) -> str:
+    """What one plugin gives the nodes: `NodeResourcesFit 0–100 × 1: a 90, b 40 for more cpu and memory left`."""
+    first = parts[0]
+    points = [f"{score.node} {part.points}" for score, part in zip(scores, parts, strict=True)]
+    is_same = len({part.points for part in parts}) == 1
+    told = f"{first.points} for each" if is_same and len(points) > 1 else ", ".join(points)
+    return f"  {first.plugin}, 0–100 × {first.weight}: {told} ({first.reason})"
 
 
 def _age(seconds: int) -> str:

@@ -18,6 +18,7 @@ from haru.engine.framework.interfaces import (
     FilterRequest,
     NodeFilter,
     NodeScorer,
+    PluginScore,
     Scorer,
     refuse,
     rounded,
@@ -154,8 +155,10 @@ class NodeResourcesScore(NodeScorer):
         balance = balance_score(profile.balanced, pod)
         fit, even = profile.weight("NodeResourcesFit"), profile.weight("NodeResourcesBalancedAllocation")
         self._parts = [(fit, fit_score(profile.fit, pod))] if fit else []
+        self._names = ["NodeResourcesFit"] if fit else []
         if even and balance is not None:
             self._parts.append((even, balance))
+            self._names.append("NodeResourcesBalancedAllocation")
 
     def key(self, node: NodeInfo) -> int:
         """Both scores of the node, weighted and added."""
@@ -163,6 +166,11 @@ class NodeResourcesScore(NodeScorer):
         for weight, score in self._parts:
             total += weight * score(node)
         return total
+
+    def by_plugin(self, node: NodeInfo) -> list[PluginScore]:
+        """Both scores of the node, each by itself."""
+        named = zip(self._names, self._parts, strict=True)
+        return [PluginScore(name, weight, score(node)) for name, (weight, score) in named]
 
     def scores(self, keys: Sequence[int], sizes: Sequence[int]) -> list[int]:
         """The keys are the scores."""
