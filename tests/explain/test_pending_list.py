@@ -16,6 +16,7 @@ from haru.api.snapshot import Snapshot
 from haru.cli.main import main
 from haru.errors import NotFoundError
 from haru.explain import PendingList
+from haru.explain.pending_rows import MOST_WITH_REMEDIES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MADE = "2026-01-01T09:00:00Z"
@@ -97,6 +98,21 @@ def test_rows_with_the_same_first_remedy_count_together() -> None:
     closed = cluster(dgx_h100=1, cpu=1).changed(Cordon("dgx-h100-0"))
     found = listed(closed, template(), pod("a", "gpu"), pod("b", "gpu", cpu="2"))
     assert [(row.starts, row.unblocks) for row in found.rows] == [(1, 2), (1, 2)]
+
+
+def test_rows_beyond_the_largest_name_the_command_that_searches_remedies() -> None:
+    different = [pod(f"p{n:02}", cpu=str(900 + n)) for n in range(MOST_WITH_REMEDIES + 2)]
+    snapshot = cluster(cpu=1).changed(Apply(different))
+    found = snapshot.explain_pending(now=NOW)
+    left = [row for row in found.rows if not row.is_searched]
+    assert len(left) == 2 and not any(row.explanation.remedies for row in left)
+    command = f"run: haru explain {left[0].what} -n default"
+    for wide in (False, True):
+        assert [line for line in found.text(wide=wide).splitlines() if line.endswith(command)]
+    assert found.total.endswith("; 2 rows of fewer pods name the command that searches for remedies")
+    assert sum(item.get("remediesSearched") is False for item in found.as_dict()["items"]) == 2
+    unasked = snapshot.explain_pending(now=NOW, remedies=False)
+    assert all(row.is_searched for row in unasked.rows), "who wants no remedies is sent nowhere"
 
 
 def test_suspended_job_and_work_refused_by_quota_are_listed() -> None:

@@ -37,7 +37,8 @@ class PendingRow:
 
     They are placed in so many `units`, each for itself. `paths` are those of the pods, `since` is when the first was
     made (RFC 3339). `starts` is how many of the pods start once the first remedy is carried out, `unblocks` the same
-    for all rows with that remedy. The explanation is that of the first unit.
+    for all rows with that remedy. The explanation is that of the first unit; it has no remedies where more than
+    `MOST_WITH_REMEDIES` rows of more pods come first (not `is_searched`).
     """
 
     what: str
@@ -50,6 +51,7 @@ class PendingRow:
     explanation: Explanation
     starts: int = 0
     unblocks: int = 0
+    is_searched: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +119,9 @@ def pending_rows(
     rows: list[PendingRow] = []
     for number, units in enumerate(ordered):
         progress(number, total)
-        rows.append(_row_of(snapshot, units, question, remedies=remedies and number < MOST_WITH_REMEDIES))
+        searched = number < MOST_WITH_REMEDIES
+        row = _row_of(snapshot, units, question, remedies=remedies and searched)
+        rows.append(replace(row, is_searched=searched or not remedies))
     for number, (kind, maker, missing) in enumerate(makers, len(ordered)):
         progress(number, total)
         rows.append(_maker_row(snapshot, kind, maker, missing, question, remedies=remedies))

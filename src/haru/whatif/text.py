@@ -165,7 +165,8 @@ def _besides(comparison: ComparisonData) -> Iterator[str]:
     if displaced:
         yield f"{counted(displaced, 'pod')} would be displaced without the change too"
     if comparison.still_waiting:
-        yield f"{counted(comparison.still_waiting, 'pod')} {_verb(comparison.still_waiting, 'wait')} as before"
+        pods = counted(comparison.still_waiting, "pod")
+        yield f"{pods} {_verb(comparison.still_waiting, 'wait')} with or without the change; with it:"
         changed = {wait.path for wait in comparison.waits} | {gone.path for gone in comparison.displaced}
         yield from (f"  {line}" for line in rows_text([r for r in comparison.pending if not changed & {*r.paths}]))
     yield from comparison.errors

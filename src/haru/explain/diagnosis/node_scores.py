@@ -22,7 +22,7 @@ SCORE_REASONS: Mapping[str, str] = {
     "InterPodAffinity": "more of the preferred affinity between it and other pods, less of the anti-affinity",
     "DynamicResources": "devices for an alternative that its claims name earlier",
     "NodeResourcesBalancedAllocation": "cpu and memory used more evenly",
-    "ImageLocality": "more of its images are there already",
+    "ImageLocality": "more of its images there already",
     "HaruPacking": "smaller devices and fragments before whole cards",
     "HaruExpected": "more of the expected mix of work still fits afterwards",
 }

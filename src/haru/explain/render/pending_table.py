@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.explain.pending_rows import PendingRow
 from haru.explain.render.json import to_json
-from haru.explain.render.short import holding_stage, holding_text, remedy_text, shortage, shortage_json
+from haru.explain.render.short import command_of, holding_stage, holding_text, remedy_text, shortage, shortage_json
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
@@ -33,9 +33,14 @@ def _cells(row: PendingRow, now: str, *, wide: bool, namespaces: bool) -> tuple[
     if wide:
         holders = holding_text(stage) if stage is not None else ""
         cells += (holders, row.explanation.summary, f"{row.starts}/{row.pods}")
-        return (*cells, remedy_text(first) if first is not None else "")
+        return (*cells, remedy_text(first) if first is not None else _elsewhere(row))
     doubt = "" if first is None or first.confirmed else " (not confirmed)"
-    return (*cells, f"{first.summary}{doubt}" if first is not None else row.explanation.summary)
+    return (*cells, f"{first.summary}{doubt}" if first is not None else _elsewhere(row) or row.explanation.summary)
+
+
+def _elsewhere(row: PendingRow) -> str:
+    """Where its remedies are, if they were not looked for here."""
+    return "" if row.is_searched else f"run: {command_of(row.explanation)}"
 
 
 def what_text(row: PendingRow) -> str:
@@ -75,7 +80,9 @@ def total_text(rows: Sequence[PendingRow], where: str) -> str:
     named = len({(row.namespace, row.what) for row in rows})
     pods, works = sum(row.pods for row in rows), named + sum(row.others for row in rows)
     verb = "waits" if pods == 1 else "wait"
-    return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}"
+    left = sum(not row.is_searched for row in rows)
+    more = f"; {counted(left, 'row')} of fewer pods name the command that searches for remedies" if left else ""
+    return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}{more}"
 
 
 def pending_json(rows: Sequence[PendingRow], now: str) -> Obj:
@@ -100,6 +107,7 @@ def row_json(row: PendingRow) -> Obj:
         "examples": list(row.names),
         "since": row.since,
         **shortage_json(row.explanation),
+        **({} if row.is_searched else {"remediesSearched": False}),
         "starts": row.starts,
         "unblocks": row.unblocks,
         "explanation": to_json(row.explanation),

@@ -96,12 +96,13 @@ def _scores(explanation: ExplanationData) -> list[str]:
 
 
 def _score_part(scores: Sequence[NodeScore], parts: Sequence[ScorePart]) -> str:
-    """What one plugin gives the nodes: `NodeResourcesFit 0–100 × 1: a 90, b 40 for more cpu and memory left`."""
+    """What one plugin gives the nodes: `NodeResourcesFit, 0–100 × 1: a 90, b 40 (prefers …)`."""
     first = parts[0]
     points = [f"{score.node} {part.points}" for score, part in zip(scores, parts, strict=True)]
     is_same = len({part.points for part in parts}) == 1
     told = f"{first.points} for each" if is_same and len(points) > 1 else ", ".join(points)
-    return f"  {first.plugin}, 0–100 × {first.weight}: {told} ({first.reason})"
+    why = f" (prefers {first.reason})" if first.reason else ""
+    return f"  {first.plugin}, 0–100 × {first.weight}: {told}{why}"
 
 
 def _age(seconds: int) -> str:
