@@ -6,27 +6,39 @@ A module `situations_*.py` beside this one lists some as `SITUATIONS`; `situatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from explain_world import Obj, told
 
 from haru.api.snapshot import Snapshot
 from haru.explain import Explanation
 
+Ask = Callable[[Snapshot, Sequence[Obj], str], Explanation]
+
+
+def created(base: Snapshot, objects: Sequence[Obj], about: str) -> Explanation:
+    """What is said once the objects are created in a cluster."""
+    return told(base, *objects, about=about)
+
 
 @dataclass(frozen=True)
 class Situation:
-    """A name that no other situation has, and how the explanation comes about."""
+    """A name that no other situation has, a cluster, what is put into it, and about what is asked."""
 
     name: str
-    explanation: Callable[[], Explanation]
-    base: Callable[[], Snapshot] | None = None
-    objects: tuple[Obj, ...] = ()
-    about: str = ""
-    """What it consists of, where it can be played on a cluster."""
+    base: Callable[[], Snapshot]
+    objects: tuple[Obj, ...]
+    about: str
+    ask: Ask = created
+
+    def explanation(self) -> Explanation:
+        return self.ask(self.base(), self.objects, self.about)
+
+    def with_objects(self, objects: Sequence[Obj]) -> Situation:
+        return replace(self, objects=tuple(objects))
 
 
 def situation(name: str, base: Callable[[], Snapshot], *objects: Obj, about: str = "pod/p") -> Situation:
     """What is said of `about` once `objects` are created in a cluster."""
-    return Situation(name, lambda: told(base(), *objects, about=about), base, objects, about)
+    return Situation(name, base, objects, about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -120,14 +121,19 @@ def small_node() -> Snapshot:
     return Snapshot.of(made)
 
 
-def after(name: str, *objects: Obj, about: str = "pod/p", base: Any = None) -> Situation:
-    def explained() -> Explanation:
-        snapshot = base() if base is not None else cluster(dgx_h100=1)
-        answer = Snapshot.of([*snapshot, *objects]).explain(about, now=NOW)
-        assert isinstance(answer, Explanation)
-        return answer
+def as_it_is(base: Snapshot, objects: Sequence[Obj], about: str) -> Explanation:
+    """What is said at noon if the objects are there just so."""
+    answer = Snapshot.of([*base, *objects]).explain(about, now=NOW)
+    assert isinstance(answer, Explanation)
+    return answer
 
-    return Situation(f"after: {name}", explained)
+
+def one_node() -> Snapshot:
+    return cluster(dgx_h100=1)
+
+
+def after(name: str, *objects: Obj, about: str = "pod/p", base: Callable[[], Snapshot] = one_node) -> Situation:
+    return Situation(f"after: {name}", base, objects, about, as_it_is)
 
 
 CRASHED = status_of(restarts=5, state=back_off("2m40s"), lastState=ended(3, "Error"))

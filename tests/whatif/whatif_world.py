@@ -126,6 +126,8 @@ def workload_of(pod: Obj) -> str:
 
 
 class World:
+    controllers: Sequence[str] = CONTROLLERS
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
@@ -139,9 +141,10 @@ class World:
         self.api = self._client()
         for kind, name in _BASE:
             await self._maybe_create(known_kind("v1", kind), {"metadata": {"name": name}})
+        await self.prepare()
         recorder = EventRecorder(self.api, "test", now=virtual_time.now, monotonic=loop.time)
         manager = ControllerManager(
-            self._client(), self.gates, CONTROLLERS, clock=virtual_time.clock(), rng=random.Random(self.seed)
+            self._client(), self.gates, self.controllers, clock=virtual_time.clock(), rng=random.Random(self.seed)
         )
         scheduling = scheduler_config(
             self.gates, ["default-scheduler"], seed=self.seed, clock=virtual_time.now, monotonic=loop.time
@@ -159,6 +162,9 @@ class World:
         for name, count in (("one-card", 1), ("two-cards", 2)):
             await self._template(name, CLASSES["card"], count)
         await self._template("one-part", CLASSES["part"], 1)
+
+    async def prepare(self) -> None:
+        """Create what is there before scheduler and controllers are."""
 
     async def stop(self) -> None:
         failures = [task.exception() for task in self._tasks.values() if task.done()]
