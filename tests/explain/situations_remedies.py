@@ -9,6 +9,7 @@ from situations import situation
 from test_remedy_order import hoppers
 
 from haru.api.snapshot import Snapshot
+from haru.drivers.simulated.taints import TAINTS_ANNOTATION
 
 RACK = "topology.haru.dev/rack"
 HOSTNAME = "kubernetes.io/hostname"
@@ -25,6 +26,22 @@ def labelled(**labels: str) -> Snapshot:
     meta = nodes[0]["metadata"]
     node = {**nodes[0], "metadata": {**meta, "labels": {**meta["labels"], **labels}}}
     return Snapshot([*(o for o in hoppers() if o["metadata"]["name"] != "dgx-h100-0" or o["kind"] != "Node"), node])
+
+
+def with_tainted_card() -> Snapshot:
+    """Somebody has tainted one card by the annotation that the simulated driver follows."""
+    return Snapshot.of(_with_taint(obj, "gpu-3") for obj in hoppers())
+
+
+def _with_taint(obj: Obj, card: str) -> Obj:
+    if obj["kind"] == "Node" and obj["metadata"]["name"] == "dgx-h100-0":
+        notes = {TAINTS_ANNOTATION: f"{card}=fan=broken:NoSchedule"}
+        return {**obj, "metadata": {**obj["metadata"], "annotations": notes}}
+    if obj["kind"] != "ResourceSlice":
+        return obj
+    taints = {"taints": [{"key": "fan", "value": "broken", "effect": "NoSchedule"}]}
+    devices = [{**device, **(taints if device["name"] == card else {})} for device in obj["spec"].get("devices") or ()]
+    return {**obj, "spec": {**obj["spec"], "devices": devices}}
 
 
 def selecting(expression: str, count: int = 1) -> Obj:
@@ -342,4 +359,5 @@ SITUATIONS = [
         workload("Job", "train", 1, template="gpu", nodeSelector={"pool": "trainig"}),
         about="job/train",
     ),
+    situation("a card that the simulated driver taints", with_tainted_card, template(count=8), pod("p", "gpu")),
 ]

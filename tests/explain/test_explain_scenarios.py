@@ -100,9 +100,14 @@ def taken(where: str, *devices: str, name: str = "h", **more: Any) -> list[Obj]:
 
 
 def owned_by_set(objects: list[Obj]) -> list[Obj]:
-    """The pod belongs to a ReplicaSet, which would make another at once."""
+    """The pod belongs to a ReplicaSet, which would make another at once, with a claim from a template."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
-    objects[0]["metadata"]["ownerReferences"] = [owner]
+    user, held = objects
+    user["metadata"]["ownerReferences"] = [owner]
+    name = held["metadata"]["name"]
+    user["spec"]["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": "web"}]
+    user["status"]["resourceClaimStatuses"] = [{"name": name, "resourceClaimName": name}]
+    held["metadata"]["ownerReferences"] = claim(name, owner=user)["metadata"]["ownerReferences"]
     return objects
 
 
@@ -142,12 +147,15 @@ def cut(where: str) -> list[Obj]:
     return [node(where), *found]
 
 
+SHARE = "a8b1a4d1-0b7f-4c3e-9d53-3f1d2c7a5e10"
+
+
 def shared_nic(bandwidth: str, used: str = "") -> list[Obj]:
     nic = gpu("nic", allowMultipleAllocations=True, capacity={"bandwidth": {"value": bandwidth}})
     found = on("a", [nic])
     if used:
         given = allocation("a", "nic")
-        given["devices"]["results"][0] |= {"shareID": "s1", "consumedCapacity": {"bandwidth": used}}
+        given["devices"]["results"][0] |= {"shareID": SHARE, "consumedCapacity": {"bandwidth": used}}
         user = pod("h", node="a", claims=["h"])
         found += [user, allocated(claim("h"), given, user)]
     return found

@@ -57,7 +57,8 @@ def deleting(obj: Obj) -> Obj:
 
 
 def job(name: str, parallelism: int = 1, conditions: list[Obj] | None = None, **spec: Any) -> Obj:
-    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -68,7 +69,12 @@ def job(name: str, parallelism: int = 1, conditions: list[Obj] | None = None, **
 
 
 def owned(obj: Obj, owner: Obj) -> Obj:
-    reference = {"kind": owner["kind"], "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [{**reference, "controller": True}]}}
 
 
@@ -188,7 +194,8 @@ CASES = [
     Case("a suspended job", "job", [node("a"), job("j", suspend=True)], "FitsIf", ["Suspended", "Waiting"],
          subject="j"),
     Case("a job without pods yet", "job", [node("a"), job("j")], "FitsLater", ["PodsMissing", "Waiting"], subject="j"),
-    Case("a job whose pods a quota refuses", "job", [node("a"), FULL, job("j")], "FitsLater",
+    Case("a job whose pods a quota refuses", "job",
+         [node("a"), FULL, pod("o", node="a"), pod("q", node="a"), job("j")], "FitsLater",
          ["QuotaExceeded", "PodsMissing", "Waiting"], confirmed=["RaiseQuota"], subject="j"),
     Case("a job that can never start", "job", [node("a", cpu="0"), job("j")], "NeverFits",
          ["PodsMissing", "InsufficientResource"], subject="j"),

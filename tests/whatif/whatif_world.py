@@ -30,6 +30,7 @@ from haru.kube.meta import uid_of
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.scheduler import Scheduler
+from haru.scheduler.settings import COMPATIBLE
 from haru.simulated_nodes.fleet import Fleet
 from haru.whatif import AddNodes, Change, Cordon, Delete, Repartition, TaintDevice, TaintNode
 from virtual_server import started_server
@@ -127,6 +128,7 @@ def workload_of(pod: Obj) -> str:
 
 class World:
     controllers: Sequence[str] = CONTROLLERS
+    fairness = COMPATIBLE
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -147,7 +149,12 @@ class World:
             self._client(), self.gates, self.controllers, clock=virtual_time.clock(), rng=random.Random(self.seed)
         )
         scheduling = scheduler_config(
-            self.gates, ["default-scheduler"], seed=self.seed, clock=virtual_time.now, monotonic=loop.time
+            self.gates,
+            ["default-scheduler"],
+            seed=self.seed,
+            fairness=self.fairness,
+            clock=virtual_time.now,
+            monotonic=loop.time,
         )
         scheduler = Scheduler(self._client(), scheduling, recorder)
         fleet = Fleet(self._client(), nodes, virtual_time.clock(), recorder=recorder, renew_seconds=20.0)

@@ -313,15 +313,20 @@ def _copied(pool: Pool, model: str, name: str) -> Pool:
     return Pool(key, slices, pool.tables)
 
 
+def _is_of_state(taint: Obj) -> bool:
+    """Whether a taint stands for the state of one node, such as a cordon or a lost kubelet."""
+    return str(taint.get("key")).startswith("node.kubernetes.io/")
+
+
 def _renamed(node: Obj, model: str, name: str) -> Obj:
     meta = node["metadata"]
     labels = {key: name if value == model else value for key, value in (meta.get("labels") or {}).items()}
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    spec = {k: v for k, v in (node.get("spec") or {}).items() if k == "taints"}
+    taints = [taint for taint in (node.get("spec") or {}).get("taints") or () if not _is_of_state(taint)]
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "spec": spec,
+        "spec": {"taints": taints} if taints else {},
         "status": {"allocatable": allocatable, "capacity": (node.get("status") or {}).get("capacity") or allocatable},
     }

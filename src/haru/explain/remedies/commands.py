@@ -177,7 +177,10 @@ def _copy(snapshot: Snapshot, obj: Obj, model: str, name: str) -> str:
     kind, namespace, _ = _key(obj)
     labels = snapshot.nodes[model].labels if kind == "Node" else {}
     ways = ["/metadata/name", *(f"/metadata/labels/{escaped(key)}" for key, value in labels.items() if value == model)]
-    patch = _quoted([{"op": "replace", "path": way, "value": "@"} for way in ways]).replace("@", name)
+    operations = [{"op": "replace", "path": way, "value": "@"} for way in ways]
+    if kind == "Node":
+        operations += json_patch(snapshot.nodes[model].spec.obj.get("spec") or {}, obj.get("spec") or {}, "/spec")
+    patch = _quoted(operations).replace('"@"', f'"{name}"')
     head = f"kubectl patch {_resource(kind)} {model}{_in(kind, namespace)}"
     return f"{head} --dry-run=client -o json --type=json -p {patch} | kubectl create -f -"
 

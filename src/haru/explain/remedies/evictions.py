@@ -22,7 +22,7 @@ from haru.explain.explanation import Remedy
 from haru.explain.remedies.commands import FILE, placed, saved_pods
 from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
-from haru.kube.meta import controller_of
+from haru.kube.meta import Obj, controller_of
 
 _MOST_MOVED = 8
 
@@ -82,10 +82,12 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
         shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
         text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
     text += f" (frees {freed})" if freed else ""
-    above = max(unit.priority for unit in ended) > max((p.priority for p in work.pending(snapshot)), default=0)
+    own_priority = max((p.priority for p in work.pending(snapshot)), default=0)
+    above = max(unit.priority for unit in ended) > own_priority
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
     yield from _scaled_down(snapshot, pods, freed, cost - 1)
-    yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners))
+    if not any(_takes_again(pod, own_priority) for pod in pods):
+        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners))
 
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -94,7 +96,8 @@ _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 def _scaled_down(snapshot: Snapshot, pods: Sequence[PodInfo], freed: str, cost: int) -> Iterator[Remedy]:
     """The same pods to end for good: fewer replicas of who makes them, those pods to go first.
 
-    Nothing unless all of them are of ReplicaSets that are known. Source: KEP-2255 (pod deletion cost).
+    Nothing unless all of them are of ReplicaSets that are known. Source: KEP-2255 (pod deletion cost); pods that wait
+    go before those that have a place, whatever they cost.
     """
     by_owner: dict[tuple[str, str], list[PodInfo]] = {}
     for pod in pods:
@@ -109,7 +112,7 @@ def _scaled_down(snapshot: Snapshot, pods: Sequence[PodInfo], freed: str, cost: 
         found = snapshot.objects("ReplicaSet")[f"{namespace}/{name}"]
         above = controller_of(found)
         kind, target = ("Deployment", above["name"]) if above is not None else ("ReplicaSet", name)
-        replicas = int((found.get("spec") or {}).get("replicas") or 0) - len(own)
+        replicas = min(int((found.get("spec") or {}).get("replicas") or 0), _placed_of(snapshot, found)) - len(own)
         if replicas < 0:
             return
         body = {"metadata": {"annotations": {_DELETION_COST: "-1"}}}
@@ -119,6 +122,20 @@ def _scaled_down(snapshot: Snapshot, pods: Sequence[PodInfo], freed: str, cost: 
     text = f"scale {listed(texts)}" + (f" (frees {freed})" if freed else "")
     costs = f"{counted(len(pods), 'running pod')} lost: {listed([pod.key.name for pod in pods])}"
     yield Remedy("ScaleDown", text, (*marks, *scales), cost, True, costs)
+
+
+def _takes_again(pod: PodInfo, priority: int) -> bool:
+    """Whether the pod that its controller makes in its place comes before work of this priority.
+
+    It does by a higher priority, and by a claim that is not made for it anew: that one stays allocated.
+    """
+    return pod.controller is not None and (pod.priority > priority or any(claim.claim_name for claim in pod.claims))
+
+
+def _placed_of(snapshot: Snapshot, owner: Obj) -> int:
+    """How many pods of an owner have a place."""
+    uid = owner["metadata"].get("uid")
+    return sum(bool(pod.node) and (pod.controller or {}).get("uid") == uid for pod in snapshot.pods.values())
 
 
 def _costs(ended: Sequence[Victim], owners: Counter[str]) -> str:
