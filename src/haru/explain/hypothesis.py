@@ -322,11 +322,11 @@ def _renamed(node: Obj, model: str, name: str) -> Obj:
     meta = node["metadata"]
     labels = {key: name if value == model else value for key, value in (meta.get("labels") or {}).items()}
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    taints = [taint for taint in (node.get("spec") or {}).get("taints") or () if not _is_of_state(taint)]
+    taints = (node.get("spec") or {}).get("taints")
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": taints} if taints else {},
+        "spec": {} if taints is None else {"taints": [taint for taint in taints if not _is_of_state(taint)]},
         "status": {"allocatable": allocatable, "capacity": (node.get("status") or {}).get("capacity") or allocatable},
     }
