@@ -1,6 +1,6 @@
 """The remedies of situations are carried out by their commands on a cluster in virtual time: then the work runs.
 
-That is of work without a place; what goes wrong afterwards is a matter of containers and drivers that nobody plays here.
+That is of work without a place; what goes wrong afterwards is a matter of containers and drivers that are not there.
 What has no command, or one that is not enough by itself, is listed with the reason; what can be played may not be.
 """
 
