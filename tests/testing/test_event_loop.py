@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import time
 
 import pytest
@@ -13,19 +14,26 @@ from haru.event_loop import LoopLag, TimeSlice
 from haru.garbage import postpone_collection, resume_collection
 
 
+def keep_busy(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
 async def test_blocked_loop_records_lag_metrics(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "haru.event_loop")
     lag = LoopLag(0.01)
     running = asyncio.create_task(lag.run())
     await asyncio.sleep(0.03)
-    end = time.monotonic() + 0.6
-    while time.monotonic() < end:
-        pass
+    keep_busy(0.6)
     assert lag.since_tick() >= 0.58
     await asyncio.sleep(0.03)
     running.cancel()
     assert 0.55 <= lag.longest < 5.0
     assert caplog.messages and caplog.messages[0].startswith("the event loop was held up for ")
+    assert re.search(
+        r" s, in keep_busy \(.*/test_event_loop\.py:\d+\), called by test_blocked_loop_", caplog.messages[0]
+    )
     lines = dict(line.split(" ", 1) for line in lag.lines() if not line.startswith("#"))
     assert float(lines["haru_event_loop_lag_longest_seconds"]) == pytest.approx(lag.longest, abs=1e-5)
     late = int(lines["haru_event_loop_lag_seconds_count"]) - int(lines['haru_event_loop_lag_seconds_bucket{le="0.5"}'])

@@ -19,7 +19,7 @@ from haru.embedded.errors import OptionError
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import UpOptions, default_data_dir
 from haru.embedded.process import first, loop_factory, seconds_since_start
-from haru.event_loop import stop_event
+from haru.event_loop import LoopLag, cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 from haru.scheduler.debugger import dump_on_signal
 
@@ -59,12 +59,14 @@ def _not_writable(directory: Path, error: OSError) -> OptionError:
 async def _run(options: UpOptions) -> int:
     # Signals first: whatever is made from here on is also put away.
     stop = stop_event()
+    measuring = asyncio.create_task(LoopLag().run())
     directory = _data_directory(options)
     lock = DirectoryLock(directory)
     try:
         _hold(lock, directory)
         return await _serve(options, directory, lock, stop)
     finally:
+        await cancelled(measuring)
         lock.release()
         if options.state.ephemeral:
             shutil.rmtree(directory, ignore_errors=True)
