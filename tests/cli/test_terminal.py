@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from haru.cli import progress
+from haru.cli.main import main
 from haru.cli.progress import working
 from haru.cli.terminal import print_lines, show_lines, show_table
 
@@ -87,3 +92,36 @@ def test_progress_of_quick_work_and_outside_a_terminal_is_silent() -> None:
     with working("reading", pipe, after=0):
         pass
     assert (quick.getvalue(), pipe.getvalue()) == ("", "")
+
+
+CLUSTER = """\
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "8", pods: "110"}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: x}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        (["explain", "pod/p"], ["reading the manifests", "explaining"]),
+        (["explain", "--all"], ["reading the manifests", "explaining"]),
+        (["whatif", "--cordon", "n1"], ["reading the manifests", "deciding what follows"]),
+        (["top"], ["reading the manifests", "counting the devices"]),
+        (["schedule"], ["reading the manifests", "deciding"]),
+    ],
+)
+def test_command_says_what_takes_long(
+    command: list[str], steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    @contextmanager
+    def told(text: str, *_: object, **__: object) -> Iterator[Callable[[str], None]]:
+        said.append(text)
+        yield lambda _: None
+
+    monkeypatch.setattr(progress, "working", told)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    main([*command, "-f", str(tmp_path / "cluster.yaml")])
+    assert [text for text in said if text in steps] == steps

@@ -277,11 +277,9 @@ def _read(options: argparse.Namespace, about: str) -> tuple[Snapshot, Obj | str]
 
 
 def _snapshot(options: argparse.Namespace, kinds: Sequence[tuple[str, str]]) -> Snapshot:
-    from haru.cli.progress import working
     from haru.cli.sources import snapshot_of
 
-    with working("reading the cluster"):
-        return snapshot_of(options, "haru-explain", kinds, options.namespace)
+    return snapshot_of(options, "haru-explain", kinds, options.namespace)
 
 
 async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -> tuple[Snapshot, Obj | str]:

@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what would be decided."""
+    from haru.cli.progress import working
     from haru.cli.sources import file_gates, show, snapshot_of
     from haru.engine.state import WATCHED_KINDS
 
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         gates = file_gates(options.feature_gates).all()
         return answer_every_case(options.cases, lambda case: answer_case(case, gates))
     snapshot = snapshot_of(options, "haru-schedule", WATCHED_KINDS, options.namespace)
-    answer = snapshot.schedule(options.scheduler_name)
+    with working("deciding"):
+        answer = snapshot.schedule(options.scheduler_name)
     show(answer, options.output, snapshot.left_out())
     return 0 if answer.complete else 1

@@ -42,14 +42,17 @@ def snapshot_of(
 ) -> Snapshot:
     """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none."""
     from haru.api.snapshot import Snapshot
+    from haru.cli.progress import working
 
     gates = getattr(options, "feature_gates", "")
     file_gates(gates)
     if options.filename:
         if getattr(options, "data_dir", None):
             raise UsageError("-f and --data-dir both name the cluster: leave one of them out")
-        return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
-    return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds)), namespace, gates)
+        with working("reading the manifests"):
+            return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
+    with working("reading the cluster"):
+        return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds)), namespace, gates)
 
 
 async def _fetched(options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]]) -> Fetched:

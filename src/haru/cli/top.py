@@ -93,13 +93,16 @@ def run(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, list[str]]:
     if options.since is not None:
         return _over(options, chosen), []
+    from haru.cli.progress import working
     from haru.cli.sources import snapshot_of
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 
     snapshot = snapshot_of(options, _AGENT, (*WATCHED_KINDS, *HELD_BACK_BY))
-    usage = snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner)
+    with working("counting the devices"):
+        usage = snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner)
     if not options.filename:
-        usage = _with_pressures(options, usage, snapshot)
+        with working("asking the kubelets"):
+            usage = _with_pressures(options, usage, snapshot)
     return usage, snapshot.left_out()
 
 
