@@ -1,8 +1,11 @@
-"""What it costs `haru up` to publish why work waits: pods bound while other pods wait and are explained.
+"""What it costs `haru up` to publish why work waits: processor time for each pod bound while other pods wait.
 
-500 nodes with 10 devices, 40 pods that want 99 devices each on one node and wait, then 600 pods with one device each,
-as `throughput` binds them. It is done with `--publish-explanations=off` and `counts` in turn; the figure is the median
-of the ratios of two runs that follow each other, of pods bound per second and of processor time per pod. Run it alone:
+Two clusters of 500 nodes with 10 devices, one with `--publish-explanations=off`, one with `counts`. In each, 40 pods
+that want 99 devices on one node begin to wait; then 1,200 pods with one device are bound, as `throughput` binds them,
+in batches by turns. The cluster whose turn it is not is stopped (SIGSTOP), so both meet the same machine, and a batch
+is compared with the one next to it. A few pods are bound before a batch counts: a cluster that goes on takes itself for
+idle. The figures are the ratio of the sums, with the standard error of the batches, and the processor time of the
+thread that explains, of that of its whole process, which does not depend on the other cluster. Run it:
 
     python -m benchmarks.publishing [ROUNDS]
 """
@@ -10,80 +13,135 @@ of the ratios of two runs that follow each other, of pods bound per second and o
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
-from statistics import median
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, stdev
 
 from benchmarks.cluster import Running, running
 from benchmarks.results import Result, show
 from benchmarks.throughput import PATIENCE_SECONDS, POD, TEMPLATE, _bound, _each, _furnish, _pod
 from haru.client.api import ApiClient
 
-NODES, DEVICES, WAITING, PODS, ROUNDS = 500, 10, 40, 600, 5
+NODES, DEVICES, WAITING, BATCHES, BATCH, FIRST, ROUNDS = 500, 10, 40, 3, 400, 10, 3
+CHOICES = ("off", "counts")
 
 
-class Cost(NamedTuple):
-    """Pods bound per second, and seconds of processor time for each."""
+@dataclass(slots=True)
+class Side:
+    """A cluster, and what its batches took: seconds of processor time and of the clock."""
 
-    rate: float
-    cpu: float
+    cluster: Running
+    client: ApiClient
+    cpu: list[float] = field(default_factory=list)
+    clock: list[float] = field(default_factory=list)
+    threads: Counter[int] = field(default_factory=Counter)
+    earlier: set[int] = field(default_factory=set)
+    """The threads from before there was anything to explain."""
 
+    async def prepare(self) -> None:
+        """Furnish it, and have everybody see the nodes."""
+        await _furnish(self.client, NODES, DEVICES)
+        await self.client.create(POD, _pod("first", DEVICES), "default")
+        await _bound(self.client, 1, "0")
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 99}}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        await self.client.create(TEMPLATE, {"metadata": {"name": "too-many"}, "spec": spec}, "default")
+        self.stop()
 
-async def _wait_in_vain(client: ApiClient) -> None:
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 99}}
-    spec = {"spec": {"devices": {"requests": [request]}}}
-    await client.create(TEMPLATE, {"metadata": {"name": "too-many"}, "spec": spec}, "default")
+    async def bind(self, batch: int) -> None:
+        """Bind one batch; the first comes with the pods that wait in vain."""
+        os.kill(self.cluster.process, signal.SIGCONT)
+        await self._bind(f"first-{batch:03}", FIRST)
+        used, began = self._used(), time.perf_counter()
+        if not batch:
+            await _each(WAITING, self._wait_in_vain)
+        await self._bind(f"pod-{batch:03}", BATCH)
+        self.clock.append(time.perf_counter() - began)
+        self.stop()
+        now = self._used()
+        self.cpu.append(sum(now.values()) - sum(used.values()))
+        self.earlier |= set(used) if not batch else set()
+        self.threads.update({thread: seconds - used.get(thread, 0.0) for thread, seconds in now.items()})
 
-    async def add(number: int) -> None:
+    async def _bind(self, name: str, count: int) -> None:
+        since = (await self.client.list(POD, "default"))["metadata"]["resourceVersion"]
+        follow = asyncio.create_task(_bound(self.client, count, since))
+        await _each(count, lambda number: self.client.create(POD, _pod(f"{name}-{number:03}", DEVICES), "default"))
+        await follow
+
+    def _used(self) -> dict[int, float]:
+        """Seconds of processor time of each thread."""
+        tasks = Path(f"/proc/{self.cluster.process}/task").iterdir()
+        return {int(task.name): int((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks}
+
+    async def _wait_in_vain(self, number: int) -> None:
         pod = _pod(f"waits-{number:03}", DEVICES)
         pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "too-many"
-        await client.create(POD, pod, "default")
+        await self.client.create(POD, pod, "default")
 
-    await _each(WAITING, add)
+    def explaining(self) -> float:
+        """Seconds of processor time of the thread that explains: the one that came with the first explanation."""
+        return max((seconds for thread, seconds in self.threads.items() if thread not in self.earlier), default=0.0)
 
-
-async def _measure(cluster: Running, client: ApiClient) -> Cost:
-    await _furnish(client, NODES, DEVICES)
-    await client.create(POD, _pod("first", DEVICES), "default")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await _bound(client, 1, "0")
-        await _wait_in_vain(client)
-        since = (await client.list(POD, "default"))["metadata"]["resourceVersion"]
-        began, used = time.perf_counter(), cluster.cpu_seconds()
-        follow = asyncio.create_task(_bound(client, PODS, since))
-        await _each(PODS, lambda number: client.create(POD, _pod(f"pod-{number:05}", DEVICES), "default"))
-        await follow
-    seconds = time.perf_counter() - began
-    return Cost(PODS / seconds, (cluster.cpu_seconds() - used) / PODS)
+    def stop(self) -> None:
+        """Stop it until its next turn."""
+        os.kill(self.cluster.process, signal.SIGSTOP)
 
 
-def measure(publish: str) -> Cost:
-    """Bind the pods in a cluster of its own."""
+def measure() -> list[Side]:
+    """Bind all batches in two clusters by turns: without explanations, and with them."""
 
-    async def work(cluster: Running) -> Cost:
-        async with cluster.client() as client:
-            return await _measure(cluster, client)
+    async def work(clusters: Sequence[Running]) -> list[Side]:
+        async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
+            sides = [Side(cluster, await stack.enter_async_context(cluster.client())) for cluster in clusters]
+            for side in sides:
+                await side.prepare()
+            for batch in range(BATCHES):
+                for side in sides if batch % 2 else reversed(sides):
+                    await side.bind(batch)
+            return sides
 
-    flags = "--controllers", "*,-node-lifecycle-controller", "--publish-explanations", publish
-    with running("cpu:0", *flags) as cluster:
-        return asyncio.run(work(cluster))
+    with ExitStack() as stack:
+        clusters = []
+        for publish in CHOICES:
+            flags = "--controllers", "*,-node-lifecycle-controller", "--publish-explanations", publish
+            clusters.append(stack.enter_context(running("cpu:0", *flags)))
+        try:
+            return asyncio.run(work(clusters))
+        finally:
+            for cluster in clusters:
+                os.kill(cluster.process, signal.SIGCONT)
 
 
 def run(rounds: int = ROUNDS) -> Iterator[Result]:
-    """Both in turn, each first as often as the other."""
-    rates, times = [], []
+    """All rounds, each with two clusters of its own."""
+    pairs: list[tuple[float, float]] = []
+    clocks: list[tuple[float, float]] = []
+    explaining = 0.0
     for number in range(rounds):
-        order = ("off", "counts") if number % 2 else ("counts", "off")
-        found = {publish: measure(publish) for publish in order}
-        rates.append(100.0 * found["counts"].rate / found["off"].rate)
-        times.append(100.0 * found["counts"].cpu / found["off"].cpu)
-        show(Result("pods bound while explanations are published", rates[-1], "%", f"round {number}"))
-        show(Result("processor time per pod bound", times[-1], "%", f"round {number}"))
-    on = f"{NODES} nodes x {DEVICES} devices, {WAITING} pods waiting"
-    yield Result("pods bound while explanations are published, of those without", median(rates), "%", on)
-    yield Result("processor time per pod bound while explanations are published", median(times), "%", on)
+        off, counts = measure()
+        pairs += zip(off.cpu, counts.cpu, strict=True)
+        clocks += zip(off.clock, counts.clock, strict=True)
+        explaining += counts.explaining()
+        told = " ".join(f"{100.0 * b / a:.0f}" for a, b in zip(off.cpu, counts.cpu, strict=True))
+        show(Result("processor time per pod bound", 100.0 * sum(counts.cpu) / sum(off.cpu), "%", f"{number}: {told}"))
+    on = f"{NODES} nodes x {DEVICES} devices, {WAITING} pods waiting, {len(pairs)} batches of {BATCH} pods"
+    ratios = [100.0 * b / a for a, b in pairs]
+    error = stdev(ratios) / sqrt(len(ratios))
+    without, published = sum(a for a, _ in pairs), sum(b for _, b in pairs)
+    yield Result("processor time of the thread that explains, of all", 100.0 * explaining / published, "%", on)
+    title = "processor time per pod bound while explanations are published, of that without"
+    yield Result(title, 100.0 * published / without, "%", f"{on}, ± {error:.1f}")
+    rate = 100.0 * fmean(a for a, _ in clocks) / fmean(b for _, b in clocks)
+    yield Result("pods bound while explanations are published, of those without", rate, "%", on)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 The interpreter runs one thread at a time, so a thread that explains takes its time from the scheduler. The engine
 calls its metrics recorder for every pod that it tries; `Pace` is a recorder that measures nothing and waits there
-instead, so that a thread has at most a fiftieth of the time while there is work to schedule, and a quarter otherwise.
+instead, so that a thread has at most 1.5 % of the processor time that the process uses while there is work to
+schedule, and a quarter of all time otherwise.
 It also ends a question that takes too long, and what is under way when its process stops.
 """
 
@@ -22,11 +23,14 @@ from haru.explain import Explanation, PendingQuestion
 from haru.kube.meta import name_of
 
 T = TypeVar("T")
-SHARE, IDLE_SHARE = 0.02, 0.25
+SHARE, IDLE_SHARE = 0.015, 0.25
 """Of the time, while there is work to schedule, and while there is none: others use the interpreter, too."""
+LEAST_USED = 0.25
+"""Of the time at least so much counts as used by the process: one that waits for others leaves time to explain."""
 LONGEST_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
+_SHORTEST_SECONDS = 0.0001
 _log = logging.getLogger(__name__)
 
 
@@ -37,15 +41,27 @@ class OutOfTimeError(Exception):
 class Pace(MetricsRecorder):
     """Hold back and end what the engine is asked: `busy` tells whether there is work to schedule."""
 
-    def __init__(self, busy: Callable[[], bool], stopped: Event, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(
+        self,
+        busy: Callable[[], bool],
+        stopped: Event,
+        clock: Callable[[], float] = time.thread_time,
+        used: Callable[[], float] = time.process_time,
+    ) -> None:
         super().__init__(clock)
         self._busy = busy
         self._stopped = stopped
-        self._began = self._slice = 0.0
+        self._used = used
+        self._began = 0.0
+        self._slice: float | None = None
+        """Until when the thread has rested for its work; None before its first question."""
 
     def begin(self) -> None:
-        """Begin a question."""
-        self._began = self._slice = self.clock()
+        """Begin a question, after a rest for what the one before did since its last rest."""
+        if self._slice is None:
+            self._slice = self.clock()
+        self._catch_up()
+        self._began = self.clock()
         self.evaluations.clear()
 
     @property
@@ -57,18 +73,27 @@ class Pace(MetricsRecorder):
         """Wait while others have more to do. Raises OutOfTimeError."""
         if self._stopped.is_set() or self.spent > LONGEST_SECONDS:
             raise OutOfTimeError
-        worked = self.clock() - self._slice
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Rest for the work since the last rest, if it was more than a slice."""
+        worked = self.clock() - (self._slice or 0.0)
         if worked < _SLICE_SECONDS:
             return
         rested = 0.0
-        while (left := worked * self._rest_factor() - rested) > 0.0 and not self._stopped.is_set():
-            rested += min(left, _LOOK_SECONDS)
-            self._stopped.wait(min(left, _LOOK_SECONDS))
+        while (left := worked * self._rest_factor() - rested) > _SHORTEST_SECONDS and not self._stopped.is_set():
+            rested += self._rest(min(left, _LOOK_SECONDS))
         self._slice = self.clock()
 
     def _rest_factor(self) -> float:
         """How many times as long as it worked the thread rests."""
         return 1.0 / (SHARE if self._busy() else IDLE_SHARE) - 1.0
+
+    def _rest(self, seconds: float) -> float:
+        """Wait; return how much of it counts: while there is work to schedule, what the process used of it."""
+        before = self._used()
+        self._stopped.wait(seconds)
+        return min(max(self._used() - before, LEAST_USED * seconds), seconds) if self._busy() else seconds
 
     def lap(self, point: str, status: str = "Success") -> None:
         """Record nothing."""

@@ -43,7 +43,9 @@ from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.status_writer import StatusWriter
 
 REASON = "SchedulingExplained"
-_BUSY_SECONDS = 0.25
+_BUSY_SECONDS = 1.0
+"""How long after a cycle there may be more work: under load a scheduler waits for its API server."""
+_LOOK_SECONDS = 0.25
 _WRITE_SECONDS = 0.002
 """What a condition and an event are taken to cost."""
 _log = logging.getLogger(__name__)
@@ -123,8 +125,8 @@ class ExplanationPublisher:
         """Leave the time to others while they have work: what was written took some of it, too."""
         left = written * _WRITE_SECONDS / SHARE
         while left > 0.0 and self.busy():
-            await asyncio.sleep(min(left, _BUSY_SECONDS))
-            left -= _BUSY_SECONDS
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
         await asyncio.sleep(0)
 
     def _forget(self) -> None:
