@@ -55,7 +55,7 @@ def interrupted(home: Path, arguments: list[str], delay: float) -> tuple[int, st
     time.sleep(delay)  # what is measured
     process.send_signal(signal.SIGINT)
     try:
-        _, messages = process.communicate(timeout=30)
+        _, messages = process.communicate(timeout=60)
     finally:
         process.kill()
     return process.returncode, messages

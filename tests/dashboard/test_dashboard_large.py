@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,10 @@ from haru.dashboard.server import DashboardServer
 from haru.kube.kinds import known_kind
 
 NODES, CARDS = 1000, 8
-# The aim is 2 s to the first paint; what is asserted leaves room for a machine that others use too.
-FIRST_PAINT_SECONDS = 15
+# The aim is 2 s to the first paint, which is printed: it is that of the machine and of all that runs on it. Asserted is
+# what the paint waits for: the processor time that the page takes this process, which serves it, and how much there is
+# to lay out.
+SERVER_SECONDS = 2.0
 
 
 def objects(alike: bool) -> Iterator[Obj]:
@@ -68,7 +71,7 @@ class Server:
 @pytest.mark.parametrize(
     "alike", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["alike", "all different"]
 )
-def test_first_contentful_paint_is_below_limit(browser: Any, alike: bool, record_property: Any) -> None:
+def test_first_contentful_paint_waits_for_little_work(browser: Any, alike: bool, record_property: Any) -> None:
     server = Server(alike)
     try:
         page = browser.new_page()
@@ -76,14 +79,18 @@ def test_first_contentful_paint_is_below_limit(browser: Any, alike: bool, record
         assert page.locator(".place").count() == (1 if alike else NODES)
         assert "1000 nodes · 8000 cards" in page.inner_text(".totals")
         # Again, now that the cluster is known: what a viewer waits for from then on.
-        page.goto(page.url)
+        began = time.process_time()
+        page.goto(server.address)
+        served = time.process_time() - began
         paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
         seconds = page.evaluate(
             f"new Promise((done) => requestAnimationFrame(() => setTimeout(() => done({paint}), 50)))"
         )
         record_property("first contentful paint, s", seconds)
-        print(f"first contentful paint after {seconds:.2f} s")
-        assert seconds < FIRST_PAINT_SECONDS
+        elements = page.evaluate("document.querySelectorAll('*').length")
+        print(f"first contentful paint after {seconds:.2f} s: {served:.2f} s of the server, {elements} elements")
+        assert served < SERVER_SECONDS
+        assert elements < (5_000 if alike else 50 * NODES)
         page.close()
     finally:
         server.stop()

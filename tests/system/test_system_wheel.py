@@ -11,8 +11,6 @@ import venv
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from haru import __version__
 from haru_process import environment
 
@@ -28,9 +26,7 @@ def run(*command: str | Path, home: Path, seconds: float = 300) -> subprocess.Co
     )
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("wheel")
+def built_wheel(home: Path) -> Path:
     isolation = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
     built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", *isolation, "-w", home, ROOT, home=home)
     assert built.returncode == 0, built.stderr
@@ -38,10 +34,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed_command(wheel: Path, home: Path) -> Path:
     """The `haru` of an environment with nothing but the wheel and what it asks for."""
-    home = tmp_path_factory.mktemp("empty")
     venv.create(home / "venv", with_pip=False, symlinks=True)
     python = home / "venv" / "bin" / "python"
     # A command compiles what it needs; compiling all that is installed takes longer than all commands.
@@ -51,7 +45,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "venv" / "bin" / "haru"
 
 
-def test_wheel_has_expected_files_and_metadata(wheel: Path) -> None:
+# One test, for its steps would be made anew by each worker that has a part of them.
+def test_installed_wheel_is_the_whole_product(tmp_path: Path) -> None:
+    wheel = built_wheel(tmp_path)
+    check_files_and_metadata(wheel)
+    installed = installed_command(wheel, tmp_path)
+    check_commands_outside_the_source_tree(installed, tmp_path)
+    check_running_cluster(installed, tmp_path)
+
+
+def check_files_and_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         [metadata] = [name for name in names if name.endswith("/METADATA")]
@@ -71,7 +74,7 @@ def test_wheel_has_expected_files_and_metadata(wheel: Path) -> None:
     assert (facts["Name"], facts["License-Expression"], facts["Requires-Python"]) == ("haru", "Apache-2.0", ">=3.11")
 
 
-def test_installed_commands_run_outside_the_source_tree(installed: Path, tmp_path: Path) -> None:
+def check_commands_outside_the_source_tree(installed: Path, tmp_path: Path) -> None:
     where = run(installed.parent / "python", "-c", "import haru; print(haru.__file__)", home=tmp_path)
     assert where.stdout.strip().startswith(str(installed.parents[1])), where
     generated = (
@@ -92,7 +95,7 @@ def test_installed_commands_run_outside_the_source_tree(installed: Path, tmp_pat
     assert (explained.returncode, explained.stderr) == (0, "") and "node" in explained.stdout
 
 
-def test_installed_wheel_runs_a_cluster(installed: Path, tmp_path: Path) -> None:
+def check_running_cluster(installed: Path, tmp_path: Path) -> None:
     env = {k: v for k, v in environment(tmp_path).items() if not k.startswith("PYTHON")}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(

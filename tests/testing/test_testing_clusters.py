@@ -60,7 +60,7 @@ def test_cluster_runs_pods_and_lists_objects(haru_cluster: Cluster) -> None:
     assert [
         found["data"]["a"] for found in haru_cluster.list("ConfigMap", "default", fields="metadata.name=settings")
     ] == ["c"]
-    haru_cluster.delete("Pod", "worker", wait=20)
+    haru_cluster.delete("Pod", "worker", wait=60)
     assert haru_cluster.get("Pod", "worker") is None
 
 
