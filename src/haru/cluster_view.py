@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +120,8 @@ class WatchedObjects:
             self._tell(self._translator.apply(new))
         if foreign_kind(new) is not None:
             self._cache.apply(with_own_kind(new))
-        if old is None or new["kind"] != "Node" or _shown_fields(old) != _shown_fields(new):
+        shown = _SHOWN.get(new["kind"])
+        if old is None or shown is None or shown(old) != shown(new):
             self._changes.add()
 
     def _drop(self, last: Obj) -> None:
@@ -320,8 +321,18 @@ class ClusterWatch:
         return None
 
 
-def _shown_fields(node: Obj) -> object:
+def _shown_of_node(node: Obj) -> object:
     """What a page shows of a Node: not its heartbeats, which come all the time."""
     status = node.get("status") or {}
     conditions = [(each.get("type"), each.get("status")) for each in status.get("conditions") or ()]
     return node.get("spec"), node["metadata"].get("labels"), status.get("allocatable"), conditions
+
+
+def _shown_of_lease(lease: Obj) -> object:
+    """What says which schedulers there are: not that a Lease is renewed."""
+    metadata, spec = lease["metadata"], lease.get("spec") or {}
+    return metadata.get("labels"), metadata.get("annotations"), spec.get("holderIdentity")
+
+
+_SHOWN: Mapping[str, Callable[[Obj], object]] = {"Node": _shown_of_node, "Lease": _shown_of_lease}
+"""What counts as a change, of kinds that are written all the time."""

@@ -70,6 +70,21 @@ async def test_changes_increment_version_but_heartbeats_do_not() -> None:
     await watch.stop()
 
 
+async def test_new_holder_of_a_lease_is_a_change_but_its_renewal_is_not() -> None:
+    client = ApiClient.in_process(FakeApi())
+    kind = ("coordination.k8s.io/v1", "Lease")
+    metadata = {"name": "scheduler", "namespace": "kube-system"}
+    lease = {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, "spec": {"holderIdentity": "a"}}
+    await made(client, lease)
+    watch = ClusterWatch(client, kinds=(kind,))
+    async with watch.viewing():
+        version = watch.view().version
+        await client.patch(known_kind(*kind), "scheduler", {"spec": {"renewTime": "now"}}, "kube-system")
+        await client.patch(known_kind(*kind), "scheduler", {"spec": {"holderIdentity": "b"}}, "kube-system")
+        assert await watch.changes.newer_than(version) == version + 1
+    await watch.stop()
+
+
 async def test_events_are_watched_and_removed() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)

@@ -35,9 +35,12 @@ class World(Bench):
         publisher = PodExplanationPublisher(client, names=names, worker=InlineWorker(), clock=virtual_time.clock())
         self.publishing = asyncio.create_task(publisher.run())
 
-    async def stop(self) -> None:
+    async def kill_publisher(self) -> None:
         self.publishing.cancel()
         await asyncio.gather(self.publishing, return_exceptions=True)
+
+    async def stop(self) -> None:
+        await self.kill_publisher()
         await super().stop()
 
     async def bind(self, name: str) -> None:
@@ -93,6 +96,21 @@ def test_annotation_is_removed_when_the_pod_is_bound() -> None:
         await asyncio.sleep(5)
         assert await world.told("p") == ""
         assert len(await world.events("p")) == 1
+
+    published(scenario)
+
+
+def test_annotation_of_a_pod_that_was_bound_meanwhile_is_removed_at_the_start() -> None:
+    async def scenario(world: World) -> None:
+        await world.pod("p", cpu="8")
+        await asyncio.sleep(10)
+        await world.kill_publisher()
+        await world.bind("p")
+        await asyncio.sleep(5)
+        assert await world.told("p")
+        await world.publish_explanations(names=False)
+        await asyncio.sleep(5)
+        assert await world.told("p") == ""
 
     published(scenario)
 
