@@ -82,6 +82,8 @@ async def test_new_holder_of_a_lease_is_a_change_but_its_renewal_is_not() -> Non
         await client.patch(known_kind(*kind), "scheduler", {"spec": {"renewTime": "now"}}, "kube-system")
         await client.patch(known_kind(*kind), "scheduler", {"spec": {"holderIdentity": "b"}}, "kube-system")
         assert await watch.changes.newer_than(version) == version + 1
+        [seen] = watch.view().snapshot.objects("Lease").values()
+        assert seen["spec"]["holderIdentity"] == "b"
     await watch.stop()
 
 
