@@ -119,6 +119,7 @@ NODES = record(
     {
         "devices": record(dict.fromkeys(("selected", "tainted", "taken", "partlyTaken", "free"), NUMBER)),
         "room": NUMBER,
+        "left": COUNTS,
     },
 )
 TARGET = record({"apiVersion": TEXT, "kind": TEXT, "metadata": record({"name": TEXT}, open_=True)}, open_=True)

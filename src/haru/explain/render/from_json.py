@@ -65,7 +65,8 @@ def _group(obj: Mapping[str, Any]) -> NodeGroup:
     if found is not None:
         devices = DeviceCounts(found["selected"], found["tainted"], found["taken"], found["partlyTaken"], found["free"])
     reasons = tuple(map(_reason, obj["reasons"]))
-    return NodeGroup(obj["count"], tuple(obj["examples"]), obj["text"], reasons, devices, obj.get("room"))
+    left = obj.get("left") or {}
+    return NodeGroup(obj["count"], tuple(obj["examples"]), obj["text"], reasons, devices, obj.get("room"), left)
 
 
 def _funnel(obj: Mapping[str, Any]) -> Funnel:

@@ -80,6 +80,8 @@ def _nodes(group: NodeGroup) -> Obj:
         }
     if group.room is not None:
         found["room"] = group.room
+    if group.left:
+        found["left"] = dict(group.left)
     return found
 
 
