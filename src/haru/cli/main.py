@@ -94,6 +94,10 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
+    if "_ARGCOMPLETE" in os.environ:
+        from haru.cli.completion_words import complete_line
+
+        complete_line(build_parser)
     command = ""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -133,16 +137,6 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
             for name, sub in action.choices.items():
                 result[name] = [o for a in sub._actions for o in a.option_strings if o.startswith("--")]
     return result
-
-
-def actions_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The flags and arguments of a parser."""
-    return parser._actions
-
-
-def subcommands_of(action: argparse.Action) -> dict[str, argparse.ArgumentParser]:
-    """The parsers that an argument chooses among; empty for any other argument."""
-    return dict(action.choices) if isinstance(action, argparse._SubParsersAction) else {}
 
 
 def _unknown(parser: argparse.ArgumentParser, command: str, argument: str) -> str:
