@@ -150,7 +150,7 @@ def test_external_operator_keeps_up_with_advanced_time(haru_cluster: Cluster) ->
     haru_cluster.advance(1800 + 130, settle=0.8, timeout=600)
     spans = [ran(haru_cluster.get("Pod", f"step-{number}")) for number in range(3)]
     for (_, ended), (started, _) in itertools.pairwise(spans):
-        # An operator that a busy machine holds up lets some timers of the cluster go first, which are ten seconds apart.
+        # An operator that a busy machine holds up lets some timers of the cluster go first, each ten seconds apart.
         assert timedelta(0) <= started - ended <= timedelta(seconds=60)
 
 
