@@ -5,7 +5,8 @@
 An API server that has all lists ready as bytes stands for the cluster: nodes of 8 cards that are all taken, one pod
 with a claim for each card in 40 namespaces, and a gang that waits. `haru explain serve` is a process of its own, asked
 over HTTPS with the front proxy's certificate for a user who may see one namespace: `first`, then `next`, the median of
-five questions, before each of which a pod elsewhere has come. Memory is the peak of that process (VmHWM), processor
+five questions, before each of which a pod elsewhere has come; before those of `moved`, a card elsewhere has gone from
+one pod to another. Memory is the peak of that process (VmHWM), processor
 time what it took for one question. `haru explain` is a process of its own, too, from start to end.
 """
 
@@ -80,7 +81,7 @@ _MANAGED = [
 
 
 class ListApi:
-    """An API server with lists as bytes; a POST to /come adds a pod elsewhere."""
+    """An API server with lists as bytes; a POST to /come adds a pod elsewhere, to /move gives a card to another pod."""
 
     def __init__(self, nodes: int, pods: int, front_proxy: str) -> None:
         found: dict[str, list[Obj]] = {}
@@ -93,7 +94,8 @@ class ListApi:
             kind: orjson.dumps({"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": items})
             for kind, items in found.items()
         }
-        self._revision, self._watchers = 1, list[asyncio.Queue[bytes]]()
+        self._nodes, self._moved = nodes, 1
+        self._revision, self._watchers = 1, list[tuple[str, asyncio.Queue[bytes]]]()
         data = {
             "requestheader-client-ca-file": front_proxy,
             "requestheader-allowed-names": '["proxy"]',
@@ -124,6 +126,8 @@ class ListApi:
     def _answer(self, path: str, kind: str, body: bytes) -> tuple[int, bytes]:
         if path == "/come":
             return 200, self._come()
+        if path == "/move":
+            return 200, self._move()
         if path in ("/api", "/apis"):
             return 200, b'{"kind":"APIGroupDiscoveryList","items":[]}'
         if path == "/version":
@@ -141,20 +145,31 @@ class ListApi:
         return (200, self._lists.get(kind, empty)) if kind else (404, b'{"kind":"Status","code":404}')
 
     def _come(self) -> bytes:
-        self._revision += 1
         [pod] = _in("team-01", member(f"come-{self._revision}", "", 0))
-        pod["metadata"]["resourceVersion"] = str(self._revision)
-        event = orjson.dumps({"type": "ADDED", "object": pod}) + b"\n"
-        for watcher in self._watchers:
-            watcher.put_nowait(event)
+        self._tell("ADDED", pod)
         return b"{}"
+
+    def _move(self) -> bytes:
+        number, self._moved = self._moved, self._moved + NAMESPACES  # those of one namespace, which is not the tenant's
+        node, card, priority = f"node-{number % self._nodes:05}", number // self._nodes, number % 3
+        for change, name in (("DELETED", "used"), ("ADDED", "again")):
+            for obj in _in("team-01", taken_member(f"{name}-{number}", node, [card], priority=priority)):
+                self._tell(change, obj)
+        return b"{}"
+
+    def _tell(self, change: str, obj: Obj) -> None:
+        self._revision += 1
+        told = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._revision)}}
+        event = orjson.dumps({"type": change, "object": told}) + b"\n"
+        for kind, watcher in self._watchers:
+            if kind == obj["kind"]:
+                watcher.put_nowait(event)
 
     async def _watch(self, kind: str, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _JSON})
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         queue: asyncio.Queue[bytes] = asyncio.Queue()
-        if kind == "Pod":
-            self._watchers.append(queue)
+        self._watchers.append((kind, queue))
         while True:
             await send({"type": "http.response.body", "body": await queue.get(), "more_body": True})
 
@@ -223,6 +238,7 @@ class Measured:
     first: Took
     reason: Took
     helped: Took
+    moved: Took
     unchanged: Took
     peak: float
 
@@ -299,9 +315,9 @@ async def _asked(
 ) -> Measured:
     path = f"{url}/apis/explain.haru.dev/v1alpha1/namespaces/{TENANT}/podgroups/training/explanation"
 
-    async def ask(query: str = "", *, come: bool = True) -> Took:
-        if come:
-            await session.post(f"http://127.0.0.1:{port}/come")
+    async def ask(query: str = "", *, change: str = "come") -> Took:
+        if change:
+            await session.post(f"http://127.0.0.1:{port}/{change}")
             await asyncio.sleep(0.2)
         since, before = time.perf_counter(), _processor(pid)
         status = 504
@@ -314,13 +330,14 @@ async def _asked(
         assert "team-01" not in json.dumps(told)
         return took
 
-    async def median(query: str = "", *, come: bool = True) -> Took:
-        found = [await ask(query, come=come) for _ in range(AGAIN)]
+    async def median(query: str = "", *, change: str = "come") -> Took:
+        found = [await ask(query, change=change) for _ in range(AGAIN)]
         return Took(statistics.median(t.wall for t in found), statistics.median(t.processor for t in found))
 
-    first = await ask(come=False)
-    reason, helped, unchanged = await median("?remedies=false"), await median(), await median(come=False)
-    return Measured(nodes, pods, synced, first, reason, helped, unchanged, _peak(pid))
+    first = await ask(change="")
+    reason, helped = await median("?remedies=false"), await median()
+    moved, unchanged = await median(change="move"), await median(change="")
+    return Measured(nodes, pods, synced, first, reason, helped, moved, unchanged, _peak(pid))
 
 
 def _processor(pid: int) -> float:
@@ -369,14 +386,14 @@ def run() -> Iterator[Result]:
 
 
 HEADS = (
-    "nodes", "pods", "synced: s", "first: ms", "next, reason: ms", "next, with remedies: ms", "unchanged: ms",
-    "peak memory: MiB",
+    "nodes", "pods", "synced: s", "first: ms", "next, reason: ms", "next, with remedies: ms", "moved: ms",
+    "unchanged: ms", "peak memory: MiB",
 )  # fmt: skip
 
 
 def cells(one: Measured) -> list[str]:
     """A row of the table."""
-    questions = (one.first, one.reason, one.helped, one.unchanged)
+    questions = (one.first, one.reason, one.helped, one.moved, one.unchanged)
     return [f"{one.nodes:,}", f"{one.pods:,}", f"{one.synced:.1f}", *map(str, questions), f"{one.peak:,.0f}"]
 
 

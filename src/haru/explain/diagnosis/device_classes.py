@@ -32,6 +32,7 @@ from haru.engine.dra import (
 )
 from haru.engine.equivalence import NodeDeviceClass, SelectorFootprint, classified_nodes_of
 from haru.engine.state import NodeEquivalenceClass, NodeInfo, differing
+from haru.explain.diagnosis.holders import HolderCount
 
 
 class DeviceSignature:
@@ -181,6 +182,8 @@ class DeviceClassSurvey:
         self.faults: dict[str, str] = {}
         self.kinds: list[NodeKind] = []
         self.kind_of: dict[str, NodeKind] = {}
+        self.holder_counts: dict[Hashable, HolderCount] = {}
+        """Who holds what stops devices, by request and condition."""
         self._known: dict[Hashable, NodeKind] = {}
         self._dressed: dict[NodeDeviceClass, NodeKind] = {}
         self._wide: dict[str, frozenset[str]] = {}

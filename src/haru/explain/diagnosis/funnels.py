@@ -29,7 +29,7 @@ from haru.engine.dra import (
 )
 from haru.engine.equivalence import classified_nodes_of
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey, NodeKind
-from haru.explain.diagnosis.holders import holders_of
+from haru.explain.diagnosis.holders import HolderCount, holders_of
 from haru.explain.diagnosis.requests import MemberKind, asked
 from haru.explain.explanation import Funnel, FunnelStage
 
@@ -106,7 +106,8 @@ class _Count:
                 # Too few anyway: where they are does not matter.
                 continue
             left -= tally.dropped
-            stages.append(_stage(self._survey.snapshot, rank, left, tally))
+            count = self._survey.holder_counts.setdefault((self._number, rank), HolderCount())
+            stages.append(_stage(self._survey.snapshot, rank, left, tally, count))
         countable = needed is not None and not self._shareable and not problem
         short = max(0, (needed or 0) - left) if countable else None
         return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim, self._most)
@@ -307,7 +308,7 @@ class _Count:
         return held, short
 
 
-def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelStage:
+def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally, count: HolderCount) -> FunnelStage:
     if tally.stage is None:
         stage = {_NODES: "nodes", _CONSTRAINTS: "constraints", _SCATTERED: "scattered"}[rank]
         nodes = dict(tally.nodes.most_common())
@@ -315,7 +316,7 @@ def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelS
             return FunnelStage(stage, left, tally.dropped, expression=next(iter(nodes), ""))
         return FunnelStage(stage, left, tally.dropped, nodes=nodes)
     data = tally.stage.data
-    holders, unnamed = holders_of(snapshot, tally.held)
+    holders, unnamed = holders_of(snapshot, tally.held, count)
     return FunnelStage(
         tally.stage.name,
         left,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import chain
 
@@ -47,31 +47,72 @@ class _Memory:
         self._told = [*self._told[-_MOST_TOLD + 1 :], (dict(held), found)]
 
 
-def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
+class HolderCount:
+    """The devices and the claims of each workload, of holdings that change little from one question to the next."""
+
+    def __init__(self) -> None:
+        self._owners: FrozenMap[tuple[Workload, ...] | None] = FrozenMap()
+        self._held: _Held = {}
+        self.devices: dict[Workload, int] = {}
+        self.claims: dict[Workload, set[str]] = {}
+
+    def follow(self, owners: FrozenMap[tuple[Workload, ...] | None] | None, held: _Held) -> bool:
+        """Take in what has changed; False where that does not tell: of shared devices, and of unknown owners."""
+        if owners is None or any(len(paths) != 1 for paths in held):
+            return False
+        before, known = self._owners, self._held
+        changed = {paths for paths, count in held.items() if known.get(paths) != count}
+        changed.update((path,) for path in owners.difference(before) if (path,) in held)
+        if any(owners.get(path) is None for (path,) in changed):
+            return False
+        for paths in changed.union(known.keys() - held.keys()):
+            self._add(before.get(paths[0]), paths[0], -known.get(paths, 0))
+            self._add(owners.get(paths[0]), paths[0], held.get(paths, 0))
+        self._owners, self._held = owners, dict(held)
+        return True
+
+    def _add(self, owners: tuple[Workload, ...] | None, path: str, count: int) -> None:
+        for key in owners if owners and count else ():
+            self.devices[key] = self.devices.get(key, 0) + count
+            claims = self.claims.setdefault(key, set())
+            (claims.add if count > 0 else claims.discard)(path)
+            if not self.devices[key]:
+                del self.devices[key], self.claims[key]
+
+
+def holders_of(snapshot: Snapshot, held: _Held, count: HolderCount | None = None) -> _Told:
     """The workloads behind claims, and how many more workloads with how many devices there are.
 
     `held` says how many devices are held by which claims (together). Those with the most devices are told, in order.
+    `count` follows such holdings from one question to the next.
     """
     memory = snapshot.decision_cache.get_or_compute("holders", None, _Memory)
     known = memory.told(snapshot, held)
     if known is not None:
         return known
-    owners, lasting = _owners(snapshot, dict.fromkeys(chain.from_iterable(held)))
-    devices: dict[Workload, int] = {}
-    for paths, count in held.items():
-        mine = owners[paths[0]] if len(paths) == 1 else dict.fromkeys(chain.from_iterable(owners[p] for p in paths))
-        for key in mine:
-            devices[key] = devices.get(key, 0) + count
+    followed = count is not None and count.follow(snapshot.owners, held)
+    owners, lasting = ({}, True) if followed else _owners(snapshot, dict.fromkeys(chain.from_iterable(held)))
+    devices = count.devices if count is not None and followed else _devices(held, owners)
     least = nlargest(MOST_HOLDERS, devices.values())[-1] if devices else 0
     told = sorted(key for key, count in devices.items() if count > least)
     told += nsmallest(MOST_HOLDERS - len(told), [key for key, count in devices.items() if count == least])
     told.sort(key=lambda key: (-devices[key], key))
-    claims = _claims_by_owner(owners, told)
+    claims = count.claims if count is not None and followed else _claims_by_owner(owners, told)
     unnamed = len(devices) - len(told), sum(devices.values()) - sum(devices[key] for key in told)
     answer = tuple(_holder(snapshot, key, devices[key], claims[key]) for key in told), unnamed
     if lasting:
         memory.tell(held, answer)
     return answer
+
+
+def _devices(held: _Held, owners: _Owners) -> dict[Workload, int]:
+    """How many devices each workload holds."""
+    devices: dict[Workload, int] = {}
+    for paths, count in held.items():
+        mine = owners[paths[0]] if len(paths) == 1 else dict.fromkeys(chain.from_iterable(owners[p] for p in paths))
+        for key in mine:
+            devices[key] = devices.get(key, 0) + count
+    return devices
 
 
 def _owners(snapshot: Snapshot, claims: Iterable[str]) -> tuple[_Owners, bool]:
@@ -91,7 +132,7 @@ def _users(snapshot: Snapshot, path: str) -> Sequence[PodInfo]:
     return consumers(snapshot, claim) if claim is not None else ()
 
 
-def _claims_by_owner(owners: _Owners, told: Sequence[Workload]) -> Mapping[Workload, Sequence[str]]:
+def _claims_by_owner(owners: _Owners, told: Sequence[Workload]) -> Mapping[Workload, Collection[str]]:
     """The claims of some workloads."""
     found: dict[Workload, list[str]] = {key: [] for key in told}
     for path, keys in owners.items():
@@ -101,7 +142,7 @@ def _claims_by_owner(owners: _Owners, told: Sequence[Workload]) -> Mapping[Workl
     return found
 
 
-def _holder(snapshot: Snapshot, key: Workload, devices: int, paths: Sequence[str]) -> Holder:
+def _holder(snapshot: Snapshot, key: Workload, devices: int, paths: Collection[str]) -> Holder:
     users = chain.from_iterable(_users(snapshot, path) for path in paths)
     pods = {pod.key.path: pod for pod in users if (pod.key.namespace, workload_of(pod)) == key}
     since = min((time for pod in pods.values() if (time := since_of(pod))), default="")
