@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from haru.engine.state import FrozenMap, Workload
-from haru.engine.state.cow_map import CowMap
+from haru.engine.state import CowMap, FrozenMap, Workload
 from haru.explain.diagnosis.holders import HolderCount
 
 Owners = FrozenMap[tuple[Workload, ...] | None]

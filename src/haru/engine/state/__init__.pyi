@@ -1,3 +1,4 @@
+from .cow_map import CowMap as CowMap
 from .cow_map import FrozenMap as FrozenMap
 from .cow_map import Patched as Patched
 from .cow_map import differing as differing
