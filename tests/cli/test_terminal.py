@@ -14,7 +14,7 @@ from rich.console import Console
 from haru.cli import progress
 from haru.cli.main import main
 from haru.cli.progress import working
-from haru.cli.terminal import print_lines, show_lines, show_table
+from haru.cli.terminal import print_lines, show_blocks, show_lines, show_table
 
 TEXT = """\
 Pod default/p: FitsLater: no device is free for request gpu, 1 is needed: 1 short of what it asks for
@@ -54,6 +54,17 @@ def test_table_wraps_cells_within_the_width() -> None:
     lines = to.getvalue().splitlines()
     assert len(lines) > 3 and "[b]" in lines[-1] and lines[-1].rstrip().endswith("-")
     assert all(len(line.replace("\x1b[1m", "").replace("\x1b[0m", "")) <= 60 for line in lines)
+
+
+def test_tables_within_lines_wrap_below_their_label() -> None:
+    to = io.StringIO()
+    console = Console(file=to, width=50, force_terminal=True, no_color=True, highlight=False)
+    table = (("PLUGIN", "PREFERS"), [("NodeResourcesFit", "more cpu and memory " * 4)])
+    show_blocks(console, ["Pod default/p: Runs: it runs on node n", "scores   n 93 (here)", table])
+    lines = to.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert lines[:2] == ["Pod default/p: Runs: it runs on node n", "scores   n 93 (here)"]
+    assert lines[2].startswith("         PLUGIN") and len(lines) > 4
+    assert all(len(line) <= 50 for line in lines)
 
 
 def test_text_is_unchanged_where_stdout_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

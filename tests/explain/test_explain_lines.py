@@ -166,7 +166,8 @@ CASES = [
         "it runs on node n, since 2026-01-01T09:00:00Z, with 1 device", "gpu: gpu.example.com/n/gpu-0",
         "what the nodes would say to it now, had it no place yet", "1 node (n): 1 device, 1 free",
         "(here); of at most 800, more is better; of 1 node that would take it",
-        "NodeResourcesFit, 0–100 × 1: n 93 (prefers more cpu and memory left)",
+        "PLUGIN                            SCALE       n     PREFERS",
+        "NodeResourcesFit                  0–100 × 1   93    more cpu and memory left",
     ]),
     Case("an unused claim", [CLASS, *on("n", gpus(1)), claim("c")], "resourceclaim", "c", "FitsLater", [
         "no pod uses it: it is allocated when one is scheduled; devices for it are free now",
@@ -220,7 +221,7 @@ def test_running_pod_shows_scores_of_compared_nodes() -> None:
     check_explanation(to_json(answer))
     text = to_text(answer)
     assert "scores   a " in text and "(here); of at most 800, more is better; of 2 nodes that would take it" in text
-    assert "  NodeResourcesFit, 0–100 × 1: a 87, b 62 (prefers more cpu and memory left)" in text
+    assert "NodeResourcesFit                  0–100 × 1   87    62    more cpu and memory left" in text
     for score in answer.scores:
         assert sum(part.points for part in score.parts) == score.score, "the parts make up the sum"
         assert all(0 <= part.score <= 100 and part.reason for part in score.parts)

@@ -135,14 +135,17 @@ def _show(
     answer: Explanation | NodeStory | DeviceStory, options: argparse.Namespace, command: str, left_out: Sequence[str]
 ) -> None:
     from haru.cli.sources import show
-    from haru.cli.terminal import print_lines
+    from haru.cli.terminal import print_blocks, print_lines
 
     if options.output == "html":
         _print_page(f"haru explain {answer.as_dict()['subject']['name']}", answer.html())
     elif options.output in ("json", "yaml"):
         show(answer, options.output)
     else:
-        print_lines(str(answer) if options.wide else answer.short(command))
+        if options.wide:
+            print_blocks(answer.blocks(), str(answer))
+        else:
+            print_lines(answer.short(command))
         for note in left_out:
             print_lines(f"({note})")
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The names of the columns, and the rows."""
 _STYLES = {
     "Runs": "green",
     "Starting": "green",
@@ -54,9 +56,31 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], plain: str) 
     show_table(Console(highlight=False), head, rows)
 
 
-def show_lines(console: Console, text: str) -> None:
-    """Wrap lines below their labels; a line with a command is left to the terminal, so that it can be copied."""
-    for number, line in enumerate(text.splitlines()):
+def print_blocks(blocks: Sequence[str | Table], plain: str) -> None:
+    """Print the lines and tables of an explanation; `plain` is what stands for them where stdout is no terminal."""
+    if not is_terminal():
+        print(plain)
+        return
+    from rich.console import Console
+
+    show_blocks(Console(highlight=False), blocks)
+
+
+def show_blocks(console: Console, blocks: Sequence[str | Table]) -> None:
+    """Show lines as `show_lines` does, and tables as `show_table` does, below their labels."""
+    for number, block in enumerate(blocks):
+        if isinstance(block, str):
+            show_lines(console, block, begins=not number)
+        else:
+            show_table(console, *block, indent=_INDENT)
+
+
+def show_lines(console: Console, text: str, *, begins: bool = True) -> None:
+    """Wrap lines below their labels; a line with a command is left to the terminal, so that it can be copied.
+
+    The first line of an answer has no label, unless the text does not begin one.
+    """
+    for number, line in enumerate(text.splitlines(), 0 if begins else 1):
         if _COMMAND.search(line) or console.width < _LEAST_WIDTH:
             console.print(_styled(line, first=not number), soft_wrap=True)
             continue
@@ -86,14 +110,15 @@ def _styled(line: str, *, first: bool) -> Text:
     return found
 
 
-def show_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def show_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int = 0) -> None:
     """A table without lines, whose cells wrap."""
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in head:
         table.add_column(name, overflow="fold", no_wrap=name in ("PODS", "SINCE", "VERDICT", "STARTS"))
     for row in rows:
         table.add_row(*(Text(cell or "-", style=_STYLES.get(cell, "")) for cell in row))
-    console.print(table)
+    console.print(Padding(table, (0, 0, 0, indent)))

@@ -14,6 +14,7 @@ from .pending_question import PendingQuestion as PendingQuestion
 from .pending_rows import Choice as Choice
 from .pending_rows import PendingRow as PendingRow
 from .pending_rows import pending_rows as pending_rows
+from .render.columns import aligned as aligned
 from .render.condition_message import change_key as change_key
 from .render.condition_message import condition_line as condition_line
 from .render.condition_message import condition_text as condition_text
@@ -21,7 +22,6 @@ from .render.condition_message import is_waiting as is_waiting
 from .render.condition_message import with_explanation as with_explanation
 from .render.condition_message import without_explanation as without_explanation
 from .render.json import to_json as to_json
-from .render.pending_table import aligned as aligned
 from .render.pending_table import row_json as row_json
 from .render.pending_table import what_text as what_text
 from .render.short import to_short as to_short

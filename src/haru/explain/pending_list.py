@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haru.explain.pending_rows import PendingRow
-from haru.explain.render.pending_table import Table, aligned, pending_html, pending_json, pending_table, total_text
+from haru.explain.render.columns import Table, aligned
+from haru.explain.render.pending_table import pending_html, pending_json, pending_table, total_text
 from haru.kube.meta import Obj
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haru.explain.explanation import ExplanationData
+from haru.explain.render.columns import Block
 from haru.explain.render.html import story_html, to_html
 from haru.explain.render.json import to_json
 from haru.explain.render.short import device_short, node_short, to_short
 from haru.explain.render.story_json import device_json, node_json
-from haru.explain.render.story_text import device_text, node_text
-from haru.explain.render.text import to_text
+from haru.explain.render.story_text import device_text, node_blocks, node_text
+from haru.explain.render.text import to_blocks, to_text
 from haru.explain.stories.values import DeviceStoryData, NodeStoryData
 from haru.kube.meta import Obj
 
@@ -25,6 +26,10 @@ class Explanation(ExplanationData):
 
     def __str__(self) -> str:
         return to_text(self).rstrip()
+
+    def blocks(self) -> list[Block]:
+        """The whole text as lines and tables."""
+        return list(to_blocks(self))
 
     def short(self, command: str = "") -> str:
         """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""
@@ -49,6 +54,10 @@ class NodeStory(NodeStoryData):
     def __str__(self) -> str:
         return node_text(self)
 
+    def blocks(self) -> list[Block]:
+        """The whole text as lines and tables."""
+        return list(node_blocks(self))
+
     def short(self, command: str = "") -> str:
         """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""
         return node_short(self, command).rstrip()
@@ -71,6 +80,10 @@ class DeviceStory(DeviceStoryData):
 
     def __str__(self) -> str:
         return device_text(self)
+
+    def blocks(self) -> list[Block]:
+        """The whole text as lines."""
+        return list(device_text(self).split("\n"))
 
     def short(self, command: str = "") -> str:
         """The five lines that `haru explain` prints; `command` is the one that asked, without `--wide`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.engine import Reason
 from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
-from haru.explain.render.text import to_text
+from haru.explain.render.text import score_table, to_text
 from haru.explain.render.wording import counted, dropped_text, funnel_text
 from haru.explain.stories.values import Wanting
 from haru.markup import Child, Html, section, table, tag
@@ -21,6 +21,7 @@ def to_html(explanation: ExplanationData) -> Html:
         table("Why", ("reason", "message"), ((tag("code", r.type), r.message) for r in explanation.reasons)),
         [_funnel(funnel) for funnel in explanation.requests],
         table("Nodes that answer alike", ("nodes", "examples", "answer"), map(_nodes, explanation.nodes)),
+        [table("Scores", [name.lower() for name in head], rows) for head, rows in score_table(explanation.scores)],
         table("What would help", ("remedy", "change", "cost", "confirmed"), map(_remedy, explanation.remedies)),
         table("Held", ("claim", "node", "devices"), map(_held, explanation.holds)),
         tag("details", tag("summary", "The whole answer"), tag("pre", to_text(explanation))),

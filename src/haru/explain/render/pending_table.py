@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.explain.pending_rows import PendingRow
+from haru.explain.render.columns import Table
 from haru.explain.render.json import to_json
 from haru.explain.render.short import command_of, holding_stage, holding_text, remedy_text, shortage, shortage_json
 from haru.explain.render.wording import counted
@@ -12,9 +13,6 @@ from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.printers import human_duration
 from haru.markup import Html, section, table
-
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""The names of the columns, and the rows."""
 
 
 def pending_table(rows: Sequence[PendingRow], now: str, *, wide: bool = False, namespaces: bool = False) -> Table:
@@ -61,15 +59,6 @@ def _age(since: str, now: str) -> str:
     if not since or not now:
         return "<unknown>"
     return human_duration(max(0.0, (parse_time(now) - parse_time(since)).total_seconds()))
-
-
-def aligned(found: Table) -> str:
-    """A table as kubectl prints it: columns of equal width, three spaces apart; `-` stands for nothing."""
-    head, rows = found
-    lines = [head, *([cell or "-" for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    padded = ("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(line.rstrip() for line in padded)
 
 
 def total_text(rows: Sequence[PendingRow], where: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from haru.engine import Reason
 from haru.explain.card_counts import WHOLE
+from haru.explain.render.columns import Block, Table, blocks_text
 from haru.explain.render.labels import labelled
 from haru.explain.render.wording import amount_text, counted, holders_text, quoted
 from haru.explain.stories.values import DeviceState, DeviceStoryData, Draw, NodeStoryData, Wanting
@@ -16,11 +17,12 @@ _MOST_WORKLOADS = 6
 _MOST_WAITING = 8
 _MOST_VALUES = 12
 _MOST_REASONS = 3
+_WORDS = {"Blocked": "parts of it taken"}
 
 
 def node_text(story: NodeStoryData) -> str:
     """The lines of a node's story."""
-    return "\n".join(_node(story))
+    return blocks_text(node_blocks(story))
 
 
 def device_text(story: DeviceStoryData) -> str:
@@ -28,7 +30,8 @@ def device_text(story: DeviceStoryData) -> str:
     return "\n".join(_device(story))
 
 
-def _node(story: NodeStoryData) -> Iterator[str]:
+def node_blocks(story: NodeStoryData) -> Iterator[Block]:
+    """The lines of a node's story, its devices as a table."""
     yield f"Node {story.name}: {story.state}: {story.summary}"
     yield from labelled("because", [r.message for r in story.reasons if r.message not in story.summary])
     pods = [f", {counted(len(holder.pods), 'pod')}" if holder.pods else "" for holder in story.workloads]
@@ -36,8 +39,28 @@ def _node(story: NodeStoryData) -> Iterator[str]:
     yield from labelled("holds", _shortened(workloads, _MOST_WORKLOADS, "workload"))
     yield from labelled("room", [_room(story)] if story.resources else [])
     yield from labelled("cards", [cards_text(story)] if story.cards is not None else [])
-    yield from labelled("devices", _shortened([_state(device) for device in story.devices], _MOST_DEVICES, "device"))
+    if story.devices:
+        more = len(story.devices) - _MOST_DEVICES
+        yield from labelled(
+            "devices",
+            [counted(len(story.devices), "device") + (f", {_MOST_DEVICES} of them shown:" if more > 0 else "")],
+        )
+        yield _device_table(story.devices[:_MOST_DEVICES])
     yield from labelled("waiting", _waiting(story.waiting, story.more_waiting))
+
+
+def _device_table(devices: Sequence[DeviceState]) -> Table:
+    rows: list[tuple[str, ...]] = [
+        (
+            device.device,
+            device.product,
+            _WORDS.get(device.status, device.status.lower()),
+            holders_text(device.holders).replace(" 1 (", " (") if device.holders else "",
+            ", ".join(device.taints),
+        )
+        for device in devices
+    ]
+    return ("DEVICE", "PRODUCT", "STATUS", "BY", "TAINTS"), rows
 
 
 def cards_text(story: NodeStoryData) -> str:
@@ -84,11 +107,10 @@ def _draw(draw: Draw) -> str:
 
 
 def _state(device: DeviceState) -> str:
-    words = {"Held": "held by", "Shared": "shared by", "Blocked": "parts of it taken by"}
     what = f"{device.device}{f' ({device.product})' if device.product else ''}"
-    told = words.get(device.status, device.status.lower())
+    told = _WORDS.get(device.status, device.status.lower())
     if device.holders:
-        told += f" {holders_text(device.holders).replace(' 1 (', ' (')}"
+        told += f" by {holders_text(device.holders).replace(' 1 (', ' (')}"
     return f"{what}: {told}" + (f", tainted {', '.join(device.taints)}" if device.taints else "")
 
 

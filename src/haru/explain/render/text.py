@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, NodeScore, Remedy, ScorePart
+from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, NodeScore, Remedy
+from haru.explain.render.columns import Block, Table, blocks_text
 from haru.explain.render.labels import labelled
 from haru.explain.render.short import log_commands, title_text
 from haru.explain.render.wording import asked_text, counted, dropped_text, funnel_text, later_text, pods_text
@@ -36,10 +37,11 @@ _TOLD_ABOVE = frozenset(
 
 def to_text(explanation: ExplanationData) -> str:
     """The lines, each with its label."""
-    return "\n".join(_lines(explanation)) + "\n"
+    return blocks_text(to_blocks(explanation)) + "\n"
 
 
-def _lines(explanation: ExplanationData) -> Iterator[str]:
+def to_blocks(explanation: ExplanationData) -> Iterator[Block]:
+    """The lines, with tables where there are columns."""
     yield title_text(explanation)
     yield from labelled("because", _reasons(explanation))
     yield from labelled("waits", [] if explanation.age_seconds is None else [f"for {_age(explanation.age_seconds)}"])
@@ -53,6 +55,7 @@ def _lines(explanation: ExplanationData) -> Iterator[str]:
         yield from labelled("elsewhere", ["what the nodes would say to it now, had it no place yet:"])
         yield from labelled("", _nodes(explanation.nodes))
         yield from labelled("scores", _scores(explanation))
+        yield from score_table(explanation.scores)
     else:
         yield from labelled("nodes", _nodes(explanation.nodes))
     yield from labelled("read", log_commands(explanation))
@@ -87,22 +90,19 @@ def _scores(explanation: ExplanationData) -> list[str]:
     shown = [f"{score.node} {score.score}{' (here)' if score.here else ''}" for score in explanation.scores]
     most = sum(part.most for part in explanation.scores[0].parts)
     scale = f"of at most {most}, more is better; " if most else ""
-    of = f"of {counted(explanation.scored, 'node')} that would take it"
-    rows = zip(*(score.parts for score in explanation.scores), strict=True)
-    return [
-        f"{', '.join(shown)}; {scale}{of}",
-        *(_score_part(explanation.scores, row) for row in rows),
+    return [f"{', '.join(shown)}; {scale}of {counted(explanation.scored, 'node')} that would take it"]
+
+
+def score_table(scores: Sequence[NodeScore]) -> list[Table]:
+    """What each plugin gives the nodes, on which scale and for what; nothing where the parts are unknown."""
+    if not scores or not scores[0].parts:
+        return []
+    head = ("PLUGIN", "SCALE", *(score.node for score in scores), "PREFERS")
+    rows = [
+        (parts[0].plugin, f"0–100 × {parts[0].weight}", *(str(part.points) for part in parts), parts[0].reason)
+        for parts in zip(*(score.parts for score in scores), strict=True)
     ]
-
-
-def _score_part(scores: Sequence[NodeScore], parts: Sequence[ScorePart]) -> str:
-    """What one plugin gives the nodes: `NodeResourcesFit, 0–100 × 1: a 90, b 40 (prefers …)`."""
-    first = parts[0]
-    points = [f"{score.node} {part.points}" for score, part in zip(scores, parts, strict=True)]
-    is_same = len({part.points for part in parts}) == 1
-    told = f"{first.points} for each" if is_same and len(points) > 1 else ", ".join(points)
-    why = f" (prefers {first.reason})" if first.reason else ""
-    return f"  {first.plugin}, 0–100 × {first.weight}: {told}{why}"
+    return [(head, rows)]
 
 
 def _age(seconds: int) -> str:
