@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from custom_objects import DEFINITIONS, NAME, TRAININGS, define, definition, tra
 
 from haru.cel import definition_rules
 from haru.kube.custom import schema_checks
+from waiting import until
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -246,11 +246,10 @@ async def test_deleting_definition_deletes_its_objects(api: Caller) -> None:
 
 
 async def _until(api: Caller, url: str, status: int) -> None:
-    for _ in range(500):
-        if (await api("GET", url)).status == status:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{url} did not become {status}")
+    async def has_become() -> bool:
+        return (await api("GET", url)).status == status
+
+    await until(has_become, f"{url} becomes {status}")
 
 
 async def test_conflicting_names_are_not_accepted(api: Caller) -> None:

@@ -139,11 +139,7 @@ async def test_hundred_watches_share_a_connection(served: Kubectl, client: Http2
     # One that is given up frees what it held, and nothing else.
     client.h2.reset_stream(watches[0])
     client.flush()
-    for _ in range(100):
-        if len(served.app.streams.watches) == 98:
-            break
-        await asyncio.sleep(0.02)
-    assert len(served.app.streams.watches) == 98
+    await until(lambda: len(served.app.streams.watches) == 98)
     assert (await client.ask("GET", f"{MAPS}/m0")).status == 200
 
 
@@ -329,18 +325,12 @@ async def test_watches_through_kubectl_proxy_share_a_connection(served: Kubectl)
 
         listening: list[int] = []
         watches = [asyncio.create_task(watch()) for _ in range(80)]
-        for _ in range(500):
-            if len(listening) == 80:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: len(listening) == 80)
         assert len(served.app.streams.watches) == 80 and served.server.connections == 1
         for n in range(3):
             async with session.post(MAPS, json=config_map(f"m{n}")) as made:
                 assert made.status == 201
-        for _ in range(500):
-            if len(seen) == 240:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: len(seen) == 240)
         assert sorted(seen) == ["m0"] * 80 + ["m1"] * 80 + ["m2"] * 80
         for task in watches:
             task.cancel()

@@ -40,7 +40,7 @@ async def proxied() -> AsyncIterator[tuple[FaultProxy, aiohttp.ClientSession]]:
             return web.json_response({"path": request.raw_path, "body": (await request.read()).decode()}, status=201)
         response = web.StreamResponse()
         await response.prepare(request)
-        for number in range(1000):
+        for number in range(100_000):
             await response.write(f"{number}\n".encode())
             await asyncio.sleep(0.01)
         return response
