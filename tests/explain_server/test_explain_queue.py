@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Generator
 
 import pytest
 
@@ -89,4 +90,59 @@ async def test_error_of_one_question_is_its_own() -> None:
     with pytest.raises(ValueError, match="no"):
         await queue.answer("a", 1, broken, 60)
     assert await queue.answer("a", 2, lambda: "yes", 60) == "yes"
+    queue.stop()
+
+
+async def test_other_questions_come_between_the_steps_of_a_long_one() -> None:
+    queue, done = AnswerQueue[str](4, 4), list[str]()
+    first = Gate()
+
+    def steps() -> Generator[object, None, str]:
+        for number in range(3):
+            first.work()
+            done.append(f"step {number}")
+            yield
+        return "list"
+
+    def short() -> str:
+        done.append("short")
+        return "short"
+
+    long = asyncio.create_task(queue.answer("a", "long", steps, 60))
+    await until(lambda: first.begun == 1)
+    other = asyncio.create_task(queue.answer("b", "short", short, 60))
+    await asked(queue, 2)
+    first.open.set()
+    assert await asyncio.gather(long, other) == ["list", "short"]
+    assert done == ["step 0", "short", "step 1", "step 2"] and len(queue) == 0
+    queue.stop()
+
+
+async def test_steps_that_nobody_waits_for_are_left() -> None:
+    queue, gate = AnswerQueue[str](4, 4), Gate()
+
+    def steps() -> Generator[object, None, str]:
+        while True:
+            yield gate.work()
+
+    long = asyncio.create_task(queue.answer("a", "long", steps, 60))
+    await until(lambda: gate.begun == 1)
+    long.cancel()
+    await asyncio.gather(long, return_exceptions=True)
+    gate.open.set()
+    await asked(queue, 0)
+    assert gate.begun == 1 and await queue.answer("a", "next", lambda: "next", 60) == "next"
+    queue.stop()
+
+
+async def test_failure_of_a_step_is_the_answer() -> None:
+    queue = AnswerQueue[str](4, 4)
+
+    def steps() -> Generator[object, None, str]:
+        yield
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await queue.answer("a", "q", steps, 60)
+    assert len(queue) == 0
     queue.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -106,6 +106,25 @@ def pending_rows(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[PendingRow, ...]:
     """Explain all that waits and is chosen; `progress` is told how many of the different units are done."""
+    steps = pending_row_steps(snapshot, choice, now, remedies=remedies, unread=unread, gates=gates)
+    while True:
+        try:
+            progress(*next(steps))
+        except StopIteration as ended:
+            rows: tuple[PendingRow, ...] = ended.value
+            return rows
+
+
+def pending_row_steps(
+    snapshot: Snapshot,
+    choice: Choice,
+    now: str = "",
+    *,
+    remedies: bool = True,
+    unread: Sequence[str] = (),
+    gates: Mapping[str, bool] | None = None,
+) -> Generator[tuple[int, int], None, tuple[PendingRow, ...]]:
+    """Yield how many of so many different units are done, before each is explained; return the rows."""
     options = hypothetical_options()
     classes: dict[object, list[Waiter]] = {}
     by_labels = any(pod.terms for pod in snapshot.pods.values())
@@ -118,12 +137,12 @@ def pending_rows(
     total = len(ordered) + len(makers)
     rows: list[PendingRow] = []
     for number, units in enumerate(ordered):
-        progress(number, total)
+        yield number, total
         searched = number < MOST_WITH_REMEDIES
         row = _row_of(snapshot, units, question, remedies=remedies and searched)
         rows.append(replace(row, is_searched=searched or not remedies))
     for number, (kind, maker, missing) in enumerate(makers, len(ordered)):
-        progress(number, total)
+        yield number, total
         rows.append(_maker_row(snapshot, kind, maker, missing, question, remedies=remedies))
     return _sorted(rows)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from cachetools import TLRUCache, TTLCache
 
@@ -50,7 +50,6 @@ _log = logging.getLogger(__name__)
 
 
 Answered = Explanation | NodeStory | DeviceStory | PendingList
-T = TypeVar("T")
 
 
 class NotThere(Exception):
@@ -146,20 +145,22 @@ class Answers:
             return told.explanation, named_namespaces(told.explanation), told.redacted
         view = self._watch.view()
         if question.is_place:
-            story = await self._compute(user, (question, view.version), partial(story_of, question, view))
+            story: NodeStory | DeviceStory = await self._compute(
+                user, (question, view.version), partial(story_of, question, view)
+            )
             return story, namespaces_in_story(story), partial(redacted_story, story, view.snapshot)
         namespaces: frozenset[str] | None = frozenset({question.namespace}) if question.namespace else None
         if namespaces is None and not await self._access.lists_all(user):
             key = "namespaces", question, view.version
-            waiting = await self._compute(user, key, partial(waiting_namespaces, question, view))
+            waiting: frozenset[str] = await self._compute(user, key, partial(waiting_namespaces, question, view))
             namespaces = await self._access.listed(user, waiting)
         work = partial(list_of, question, view, namespaces, format_time(self._now()), self._gates(self._client))
-        found = await self._compute(user, (question, view.version, namespaces), work)
-        return found, namespaces_in_list(found), partial(redacted_list, found, view.snapshot)
+        listed: PendingList = await self._compute(user, (question, view.version, namespaces), work)
+        return listed, namespaces_in_list(listed), partial(redacted_list, listed, view.snapshot)
 
-    async def _compute(self, user: User, key: Hashable, work: Callable[[], T]) -> T:
+    async def _compute(self, user: User, key: Hashable, work: Callable[[], Any]) -> Any:
         """Compute in the queue, or return what was computed for an equal question about the same state."""
-        found: T | None = self._computed.get(key)
+        found = self._computed.get(key)
         if found is None:
             found = self._computed[key] = await self._queue.answer(user.name, key, work, self._limits.seconds)
         return found

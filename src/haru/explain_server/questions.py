@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 
 from haru.cluster_view import ClusterView
 from haru.engine import Snapshot
 from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
-from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind, pending_rows
+from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
 from haru.explain.pending_choice import check_exists, choice_of, with_labels
-from haru.explain.pending_rows import namespaces_that_wait
+from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps
 from haru.explain.subjects import PlaceKind, explain_place, parse_place, parse_subject, subject_in
 from haru.explain_server.discovery import (
     CLUSTER_SCOPED,
@@ -87,15 +87,15 @@ def waiting_namespaces(question: Question, view: ClusterView) -> frozenset[str]:
 
 def list_of(
     question: Question, view: ClusterView, namespaces: Collection[str] | None, now: str, gates: Mapping[str, bool]
-) -> PendingList:
-    """What waits in some namespaces or (None) in all, with an object where one is named.
+) -> Generator[object, None, PendingList]:
+    """What waits in some namespaces or (None) in all, with an object where one is named, step by step.
 
     Raises NotFoundError and InputError.
     """
     choice = _choice(question, view.snapshot)
     if namespaces is not None:
         choice = _within(choice, namespaces)
-    rows = pending_rows(
+    rows = yield from pending_row_steps(
         view.snapshot,
         with_labels(choice, question.selector),
         now,

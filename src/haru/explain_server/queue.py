@@ -1,15 +1,21 @@
-"""A bounded queue of questions for one thread: the engine's caches allow one, and one answer may take long."""
+"""A bounded queue of questions for one thread: the engine's caches allow one, and one answer may take long.
+
+Work that returns a generator is done in steps: after each the other questions come first, and once nobody waits for it
+any more it is left.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Work: TypeAlias = T | Generator[object, None, T]
 
 
 class Busy(Exception):
@@ -20,10 +26,24 @@ class Busy(Exception):
 class _Question(Generic[T]):
     key: Hashable
     user: str
-    work: Callable[[], T]
+    work: Callable[[], Work[T]]
     answer: asyncio.Future[T]
     waiting: int = 0
     begun: bool = field(default=False)
+    steps: Generator[object, None, T] | None = None
+
+    def step(self) -> Callable[[], None] | None:
+        """Do the next step; what tells the answer, after the last."""
+        if self.steps is None:
+            found = self.work()
+            if not isinstance(found, Generator):
+                return partial(self.answer.set_result, found)
+            self.steps = found
+        try:
+            next(self.steps)
+        except StopIteration as ended:
+            return partial(self.answer.set_result, ended.value)
+        return None
 
 
 class AnswerQueue(Generic[T]):
@@ -43,7 +63,7 @@ class AnswerQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._questions)
 
-    async def answer(self, user: str, key: Hashable, work: Callable[[], T], seconds: float) -> T:
+    async def answer(self, user: str, key: Hashable, work: Callable[[], Work[T]], seconds: float) -> T:
         """Return what `work` returns in the thread; `key` says which questions are equal.
 
         Raises Busy, TimeoutError after so many seconds, and what `work` raises.
@@ -66,7 +86,7 @@ class AnswerQueue(Generic[T]):
             self._task.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _added(self, user: str, key: Hashable, work: Callable[[], T]) -> _Question[T]:
+    def _added(self, user: str, key: Hashable, work: Callable[[], Work[T]]) -> _Question[T]:
         if len(self._questions) >= self._most or self._users[user] >= self._per_user:
             raise Busy
         question = _Question(key, user, work, asyncio.get_running_loop().create_future())
@@ -88,13 +108,20 @@ class AnswerQueue(Generic[T]):
         while self._order:
             question = self._order.popleft()
             question.begun = True
+            tell = None
             try:
-                question.answer.set_result(await loop.run_in_executor(self._worker, question.work))
+                if question.waiting:
+                    tell = await loop.run_in_executor(self._worker, question.step)
             except asyncio.CancelledError:
                 question.answer.cancel()
                 raise
             except Exception as error:
                 question.answer.set_exception(error)
                 question.answer.exception()  # everybody may have gone
-            finally:
-                self._forget(question)
+            else:
+                if tell is not None:
+                    tell()
+                elif question.waiting:
+                    self._order.append(question)
+                    continue
+            self._forget(question)
