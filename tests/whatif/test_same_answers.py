@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+import preemption_situations
 import pytest
 from random_situations import Situation, situation
 
@@ -14,6 +16,7 @@ from haru.api.snapshot import Snapshot
 from haru.cli.main import main
 from haru.kube.meta import Obj
 
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(10, 200))]
 NOTHING: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nothing", "namespace": "default"}}
 
@@ -38,6 +41,22 @@ def test_whatif_without_effect_says_what_explain_says(seed: int) -> None:
     [row] = told["pending"]
     assert answer(row["explanation"]) == answer(expected)
     assert row["explanation"]["requests"] == expected["requests"]
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 150), marks=pytest.mark.nightly)])
+def test_whatif_says_of_every_gang_and_pod_what_explain_says(seeds: range) -> None:
+    """Gangs and pods of several priorities, in clusters where nothing starts and nobody is evicted anyway."""
+    compared = 0
+    for seed in seeds:
+        snapshot = Snapshot.of(list(preemption_situations.situation(seed).objects()))
+        told = snapshot.what_if(Apply([NOTHING]), now=NOW).as_dict()
+        for row in told["pending"] if not any(told["anyway"].values()) else ():
+            subject = row["explanation"]["subject"]
+            about = f"{subject['kind'].lower()}/{subject['name']}"
+            alone = snapshot.explain(about, namespace=subject["namespace"], remedies=False, now=NOW).as_dict()
+            assert answer(row["explanation"]) == answer(alone), (seed, about)
+            compared += 1
+    assert compared, "some cluster is at rest"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
