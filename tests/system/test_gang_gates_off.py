@@ -37,7 +37,12 @@ def node_of(api: Api, name: str, space: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("gates", "off"), [("", "GangScheduling"), ("GenericWorkload=false", "GenericWorkload")], ids=["none", "no groups"]
+    ("gates", "off"),
+    [
+        pytest.param("", "GangScheduling", id="none"),
+        # A hold is told of once it has lasted for five seconds, as the scheduler looks: not twice by day.
+        pytest.param("GenericWorkload=false", "GenericWorkload", id="no groups", marks=pytest.mark.nightly),
+    ],
 )
 def test_members_are_gated_with_reason_when_gang_gates_are_off(up: Up, tmp_path: Path, gates: str, off: str) -> None:
     space = up.api.namespace(f"held-{off.lower()}")
