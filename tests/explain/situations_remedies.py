@@ -331,6 +331,14 @@ SITUATIONS = [
         volume_claim("data", "local"),
         claiming("p", "data"),
     ),
+    situation(
+        "a storage class without provisioner, beside one with",
+        hoppers,
+        FAST,
+        storage_class("local", "kubernetes.io/no-provisioner"),
+        volume_claim("data", "local"),
+        claiming("p", "data"),
+    ),
     situation("Kueue has no quota", hoppers, *kueue(NO_QUOTA), of_kueue()),
     situation(
         "Kueue evicted it and queues it again",

@@ -126,6 +126,17 @@ STORAGE: Obj = {
     "provisioner": "csi.example.com",
     "volumeBindingMode": "WaitForFirstConsumer",
 }
+LOCAL_STORAGE = {**STORAGE, "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
+LOCAL_CLAIM: Obj = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "scratch", "namespace": "default"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "local",
+    },
+}
 VOLUMES = [{"name": "v", "persistentVolumeClaim": {"claimName": "scratch"}}]
 
 
@@ -189,6 +200,8 @@ ROWS = [
     # Where devices stop
     Row("a volume claim that is nowhere", [node("a"), STORAGE, pod("p", volumes=VOLUMES)], "FitsIf", ["VolumeMissing"],
         helps=["CreateVolumeClaim"]),
+    Row("a volume that nobody provisions", [node("a"), LOCAL_STORAGE, LOCAL_CLAIM, pod("p", volumes=VOLUMES)], "FitsIf",
+        ["VolumeNoMatch", "NoProvisioner"], helps=["CreateVolume"]),
     Row("a Deployment's pod is in the way", [CLASS, *on("a", gpus(1)), *of_deployment(taken("a", "gpu-0")), *wants()],
         "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["ScaleDown", "Evict"]),
     Row("no device at all", [CLASS, node("a"), *wants()], "NeverFits", [*HELD, "NoDevices"], helps=[]),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 
 from haru.engine import Options, Reason, Snapshot
 from haru.explain import hypothesis
@@ -111,7 +112,7 @@ def _without_device_taint(text: str) -> Callable[[Snapshot], Snapshot]:
 MOST = 6
 _FEWEST_QUESTIONS, _MOST_QUESTIONS = 20, 600
 _PAIRS = 600_000
-MENDING = frozenset({"CorrectName", "LabelNodes"})
+MENDING = frozenset({"CorrectName", "CreateVolume", "LabelNodes"})
 _OF_THE_CLUSTER = frozenset(
     {
         "Uncordon",
@@ -162,7 +163,10 @@ def mends(refused: RefusedWork) -> Iterator[Remedy]:
     """Return remedies after which the same nodes serve the same work: names that were meant, and labels."""
     snapshot, work, options = refused.snapshot, refused.work, refused.options
     openings = Openings(snapshot, work, options, Capacity(snapshot, refused.diagnosis.members), 0)
-    every = (*_names(snapshot, work, options, refused.reasons), *other_selector(openings), *label_nodes(openings))
+    reasons = [*refused.reasons, *refused.diagnosis.reasons()]
+    volumes = volume_remedies(snapshot, work, options, reasons)
+    names = _names(snapshot, work, options, refused.reasons)
+    every = chain(names, volumes, other_selector(openings), label_nodes(openings))
     yield from (remedy for remedy in every if remedy.kind in MENDING and remedy.confirmed)
 
 

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims that are not there, or whose StorageClass is not: what was meant, or what is to be created."""
+"""PersistentVolumeClaims that are not there, or that nobody serves: what was meant, or what is to be created."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from haru.engine import Options, Reason, Snapshot
 from haru.explain import hypothesis
 from haru.explain.changes import create, replacement
-from haru.explain.diagnosis.volume_claims import default_class
+from haru.explain.diagnosis.volume_claims import NO_PROVISIONER, default_class
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.pod_changes import changed_pods, pod_changes
@@ -16,6 +16,8 @@ from haru.kube.meta import Obj
 
 _CLAIM = "PersistentVolumeClaim"
 _SIZE = "10Gi"
+_MOST_NODES = 16
+_HOSTNAME = "kubernetes.io/hostname"
 
 
 def volume_remedies(
@@ -31,6 +33,9 @@ def volume_remedies(
     for reason in reasons:
         if reason.type == "StorageClassMissing":
             yield from _other_class(snapshot, work, options, reason)
+        elif reason.type == "NoProvisioner":
+            yield from _other_class(snapshot, work, options, reason)
+            yield from _volume(snapshot, work, options, reason)
 
 
 _CLAIM_KEY = "persistentVolumeClaim"
@@ -73,8 +78,9 @@ def _renamed(volume: Obj, name: str, close: str) -> Obj:
 def _other_class(snapshot: Snapshot, work: WorkloadUnit, options: Options, reason: Reason) -> Iterator[Remedy]:
     """The StorageClass that was meant, else the default one; a claim's class is fixed, so the claim is made again."""
     path, name = str(reason.data[_CLAIM_KEY]), str(reason.data["storageClass"])
-    close = suggest_name(name, snapshot.objects("StorageClass")) if name else ""
-    instead = close or default_class(snapshot) or ""
+    classes = snapshot.objects("StorageClass")
+    close = suggest_name(name, classes) if name not in classes and name else ""
+    instead = close or _provisioned_class(snapshot)
     if not instead:
         return
     claim = {"apiVersion": "v1", **snapshot.objects(_CLAIM)[path], "kind": _CLAIM}
@@ -83,6 +89,42 @@ def _other_class(snapshot: Snapshot, work: WorkloadUnit, options: Options, reaso
     costs = "the claim is made again; it holds no data yet"
     text = f"name StorageClass {instead} in place of {name}" + (": did you mean that?" if close else "")
     yield Remedy("CorrectName", text, replacement(claim, changed["spec"]), 0, fits, costs if fits else _then(costs))
+
+
+def _provisioned_class(snapshot: Snapshot) -> str:
+    """The default StorageClass, else the first one whose volumes somebody makes; empty if there is none."""
+    classes = snapshot.objects("StorageClass")
+    provisioned = [name for name in sorted(classes) if classes[name].get("provisioner") != NO_PROVISIONER]
+    default = default_class(snapshot)
+    return default if default in provisioned else next(iter(provisioned), "") if default is None else ""
+
+
+def _volume(snapshot: Snapshot, work: WorkloadUnit, options: Options, reason: Reason) -> Iterator[Remedy]:
+    """A PersistentVolume on the first node where the work fits with it."""
+    path = str(reason.data[_CLAIM_KEY])
+    claim = snapshot.objects(_CLAIM)[path]
+    for node in snapshot.node_names[:_MOST_NODES]:
+        host = snapshot.nodes[node].labels.get(_HOSTNAME, node)
+        volume = _local_volume(path.replace("/", "-"), claim["spec"], str(reason.data["storageClass"]), host)
+        name = volume["metadata"]["name"]
+        if work.fits(hypothesis.with_objects(snapshot, "PersistentVolume", {name: volume}), options):
+            directory = volume["spec"]["local"]["path"]
+            costs = f"its node and directory are for its author to say: here {directory} of {node}, which has to exist"
+            text = f"create PersistentVolume {name} of StorageClass {reason.data['storageClass']}"
+            yield Remedy("CreateVolume", text, (create(volume),), 2, True, costs)
+            return
+
+
+def _local_volume(name: str, asked: Obj, storage_class: str, host: str) -> Obj:
+    on_node = {"key": _HOSTNAME, "operator": "In", "values": [host]}
+    spec = {
+        "capacity": asked["resources"]["requests"],
+        "accessModes": asked["accessModes"],
+        "storageClassName": storage_class,
+        "local": {"path": f"/mnt/{name}"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
 def _then(costs: str) -> str:
