@@ -8,7 +8,21 @@ from typing import Any
 import pytest
 from explain_schema import REMEDIES_AFTER_PENDING, check_explanation
 from explain_world import cluster
-from situations_after import NOW, SITUATIONS, claim, claim_of, driver_pod, prepare_event, unhealthy, unprepared
+from situations_after import (
+    CRASHED,
+    NOW,
+    SITUATIONS,
+    claim,
+    claim_of,
+    deployed,
+    driver_pod,
+    placed,
+    prepare_event,
+    status_of,
+    unhealthy,
+    unprepared,
+    waiting,
+)
 
 from haru.api.snapshot import Snapshot
 from haru.engine import SchedulerCache
@@ -106,6 +120,21 @@ def test_pod_of_a_driver_is_not_named_to_a_tenant() -> None:
     whole, tenants = (str(one.as_dict()) for one in (answer, redacted(answer, snapshot, {"default"})))
     assert "nvidia-kubelet-plugin-x" in whole
     assert "nvidia-kubelet-plugin-x" not in tenants and "kubectl logs" not in tenants
+
+
+def test_table_of_what_waits_names_pods_with_a_place_that_do_not_run() -> None:
+    crashed = placed("p", CRASHED, phase="Running")
+    pulls = placed("q", status_of(state=waiting("ErrImagePull")), phase="Pending")
+    starts = placed("r", status_of(state=waiting("ContainerCreating")), phase="Pending")
+    snapshot = Snapshot.of([*cluster(dgx_h100=1), *deployed(crashed, 1), pulls, starts])
+    found = snapshot.explain_pending("")
+    assert found.in_trouble == ("default/p", "default/q") and found.as_dict()["inTrouble"] == ["default/p", "default/q"]
+    assert found.total == (
+        "nothing waits in namespace default; 2 pods have their places and do not run: haru explain pod/p -n default"
+    )
+    of_workload = snapshot.explain_pending("replicaset/web-1")
+    assert of_workload.in_trouble == ("default/p",) and "1 pod has its place and does not run" in of_workload.total
+    assert "inTrouble" not in snapshot.explain_pending("", selector="app=none").as_dict()
 
 
 UNPREPARED = """

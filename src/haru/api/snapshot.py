@@ -209,6 +209,7 @@ class Snapshot:
             parse_listed,
             with_labels,
         )
+        from haru.explain.pending_rows import pods_in_trouble
         from haru.explain.subjects import parse_subject
         from haru.kube.names import format_time
 
@@ -224,16 +225,18 @@ class Snapshot:
             choice = Choice() if all_namespaces else in_namespace(here)
             where = "in all namespaces" if all_namespaces else f"in namespace {here}"
         asked = format_time(now or datetime.now(UTC))
+        choice = with_labels(choice, selector)
         rows = pending_rows(
             snapshot,
-            with_labels(choice, selector),
+            choice,
             asked,
             remedies=remedies,
             unread=self.refused,
             gates=self.gates,
             progress=progress,
         )
-        return PendingList(rows, f"{where} with {selector}" if selector else where, asked)
+        troubles = pods_in_trouble(snapshot, choice)
+        return PendingList(rows, f"{where} with {selector}" if selector else where, asked, troubles)
 
     def schedule(self, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingRound:
         """Decide everything that waits for one scheduler, once, in the order of the queue. Raises InputError."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from haru.explain.pending_rows import PendingRow
 from haru.explain.render.columns import Table, aligned
-from haru.explain.render.pending_table import pending_html, pending_json, pending_table, total_text
+from haru.explain.render.pending_table import pending_html, pending_json, pending_table, total_text, trouble_text
 from haru.kube.meta import Obj
 
 
@@ -17,11 +17,13 @@ class PendingList:
     rows: tuple[PendingRow, ...]
     where: str
     now: str = ""
+    in_trouble: tuple[str, ...] = ()
+    """Pods that have their places and do not run, by path."""
 
     @property
     def total(self) -> str:
         """How much waits, in one sentence."""
-        return total_text(self.rows, self.where)
+        return total_text(self.rows, self.where) + trouble_text(self.in_trouble)
 
     def table(self, *, wide: bool = False) -> Table:
         """The columns and their rows; with the namespace where there is more than one."""
@@ -34,7 +36,8 @@ class PendingList:
 
     def as_dict(self) -> Obj:
         """The ExplanationList object of haru.dev/v1alpha1."""
-        return pending_json(self.rows, self.now)
+        told = pending_json(self.rows, self.now)
+        return {**told, "inTrouble": list(self.in_trouble)} if self.in_trouble else told
 
     def __str__(self) -> str:
         return self.text()

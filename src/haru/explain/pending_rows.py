@@ -18,6 +18,7 @@ from haru.engine.plugins import device_demand_of
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.explain import hypothesis
 from haru.explain.diagnosis.quotas import MAKERS, lacking
+from haru.explain.diagnosis.running_pods import waits_in_trouble
 from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
 from haru.explain.entry import SubjectKind, explain
 from haru.explain.explanation import Remedy
@@ -145,6 +146,11 @@ def pending_row_steps(
         yield number, total
         rows.append(_maker_row(snapshot, kind, maker, missing, question, remedies=remedies))
     return _sorted(rows)
+
+
+def pods_in_trouble(snapshot: Snapshot, choice: Choice) -> tuple[str, ...]:
+    """Return the chosen pods that have their places and whose containers cannot start or keep ending, by path."""
+    return tuple(sorted(p for p, pod in snapshot.pods.items() if waits_in_trouble(pod) and choice.pods(pod)))
 
 
 def namespaces_that_wait(snapshot: Snapshot, choice: Choice) -> set[str]:

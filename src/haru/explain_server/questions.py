@@ -11,7 +11,7 @@ from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
 from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
 from haru.explain.pending_choice import check_exists, choice_of, with_labels
-from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps
+from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps, pods_in_trouble
 from haru.explain.subjects import PlaceKind, explain_place, parse_place, parse_subject, subject_in
 from haru.explain_server.discovery import (
     CLUSTER_SCOPED,
@@ -95,16 +95,18 @@ def list_of(
     choice = _choice(question, view.snapshot)
     if namespaces is not None:
         choice = _within(choice, namespaces)
+    choice = with_labels(choice, question.selector)
     rows = yield from pending_row_steps(
         view.snapshot,
-        with_labels(choice, question.selector),
+        choice,
         now,
         remedies=question.remedies,
         unread=view.refused,
         gates=gates,
     )
     where = _where(question, namespaces)
-    return PendingList(rows, f"{where} with {question.selector}" if question.selector else where, now)
+    where = f"{where} with {question.selector}" if question.selector else where
+    return PendingList(rows, where, now, pods_in_trouble(view.snapshot, choice))
 
 
 def _within(choice: Choice, namespaces: Collection[str]) -> Choice:

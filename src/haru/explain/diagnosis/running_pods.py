@@ -68,6 +68,14 @@ def problems_of(snapshot: Snapshot, pod: PodInfo, now: float) -> tuple[Reason, .
     return start_problems(snapshot, pod, now)
 
 
+def waits_in_trouble(pod: PodInfo) -> bool:
+    """Whether a container of a pod that has its place waits for more than its first start: quickly told, for tables."""
+    if not pod.node or pod.terminal or pod.deleting:
+        return False
+    reasons = ((one.get("state") or {}).get("waiting") for one in _statuses(pod))
+    return any(waiting and waiting.get("reason") not in (None, "", *_STARTING) for waiting in reasons)
+
+
 def end_problems(pod: PodInfo) -> tuple[Reason, ...]:
     """What is known of how a failed pod ended, beyond its exit code: that a container was killed for memory."""
     return tuple(_crashes(pod, 0.0, "initContainerStatuses", "containerStatuses"))

@@ -74,6 +74,15 @@ def total_text(rows: Sequence[PendingRow], where: str) -> str:
     return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}{more}"
 
 
+def trouble_text(pods: Sequence[str]) -> str:
+    """How many pods have their places and do not run, and how to learn why."""
+    if not pods:
+        return ""
+    namespace, _, name = pods[0].partition("/")
+    has = "has its place and does" if len(pods) == 1 else "have their places and do"
+    return f"; {counted(len(pods), 'pod')} {has} not run: haru explain pod/{name} -n {namespace}"
+
+
 def pending_json(rows: Sequence[PendingRow], now: str) -> Obj:
     """The ExplanationList object of haru.dev/v1alpha1."""
     return {
