@@ -115,7 +115,7 @@ class Kubectl:
             BINARY, *args, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
         )
 
-    async def run(self, *args: str, input: str = "", config: str = "config", timeout: float = 30) -> Result:
+    async def run(self, *args: str, input: str = "", config: str = "config", timeout: float = 120) -> Result:
         """Run a command to its end."""
         process = await self.spawn(*args, config=config)
         out, err = await asyncio.wait_for(process.communicate(input.encode()), timeout)

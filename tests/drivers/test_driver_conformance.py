@@ -34,7 +34,7 @@ async def minimal(here: Bench, *faults: str) -> AsyncIterator[MinimalDriver]:
         await driver.stop()
 
 
-async def checked(here: Bench, driver: MinimalDriver, seconds: float = 20.0) -> dict[str, tuple[str, str]]:
+async def checked(here: Bench, driver: MinimalDriver, seconds: float = 60.0) -> dict[str, tuple[str, str]]:
     async def restart() -> None:
         await driver.stop()
         await driver.start()

@@ -48,7 +48,7 @@ def test_commands_of_how_to_page_work(page: Path, tmp_path: Path, kubectl: str) 
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
     finally:
         status = up.stop() if up is not None else 0

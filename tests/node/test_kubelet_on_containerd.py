@@ -65,7 +65,7 @@ def test_kubectl_port_forward_reaches_pod(machine: Machine, kubectl: str) -> Non
 
             def answer() -> str | None:
                 try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as found:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=60) as found:
                         return str(found.read().decode())
                 except OSError:
                     return None
@@ -131,6 +131,6 @@ def test_probe_metrics_are_counted_and_removed(machine: Machine) -> None:
 def test_kubelet_port_refuses_requests_without_permission(machine: Machine) -> None:
     node = machine.api.get("nodes", NODE)
     port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
         plain.sendall(b"GET /pods HTTP/1.1\r\n\r\n")
         assert not plain.recv(100).startswith(b"HTTP/1.1 200")
