@@ -22,6 +22,21 @@ def test_gang_gets_add_nodes_remedy_with_missing_count() -> None:
     assert added.confirmed and added.summary == "add 6 nodes like dgx-h100-0, with its devices"
 
 
+def test_nodes_to_order_are_named_by_type_group_devices_and_label() -> None:
+    order = {"node.kubernetes.io/instance-type": "p5.48xlarge", "eks.amazonaws.com/nodegroup": "h100", "pool": "train"}
+    nodes = [
+        {**obj, "metadata": {**obj["metadata"], "labels": {"kubernetes.io/hostname": obj["metadata"]["name"], **order}}}
+        if obj["kind"] == "Node"
+        else obj
+        for obj in cluster(dgx_h100=1)
+    ]
+    members = gang("g", 3, template="gpu", nodeSelector={"pool": "train"})
+    found = told(Snapshot.of(nodes), template(count=8), *members, about="podgroup/g")
+    added = next(remedy for remedy in found.remedies if remedy.kind == "AddNodes")
+    what = "instance type p5.48xlarge, node group h100, 8 NVIDIA H100 80GB HBM3, pool=train"
+    assert (added.summary, added.command) == (f"add 2 nodes like dgx-h100-0 ({what}), with its devices", "")
+
+
 @pytest.mark.parametrize(
     "label",
     [

@@ -12,13 +12,16 @@ from haru.engine.dra import Pool, Shape, Slice
 from haru.engine.equivalence import DecisionCache
 from haru.explain import hypothesis
 from haru.explain.changes import create
+from haru.explain.diagnosis.allocations import product_name
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Funnel, Remedy
+from haru.explain.remedies.commands import SIMULATED
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.remedies.selectors import words_of
 from haru.explain.render.wording import amount_text, brief, counted
 from haru.kube.meta import Obj
+from haru.kube.node_labels import is_found_out
 
 _MAX_COPIES = 64
 _MAX_KINDS = 16
@@ -40,7 +43,8 @@ def add_nodes(openings: Openings) -> Iterator[Remedy]:
     if best is not None:
         count, model, manifests = best
         devices = sum(len(s.devices) for s in _slices(snapshot, model))
-        text = f"add {counted(count, 'node')} like {model}" + (", with its devices" if devices else "")
+        text = f"add {counted(count, 'node')} like {model}{_kind_of(snapshot, work, model)}"
+        text += ", with its devices" if devices else ""
         costs = f"{counted(count, 'more machine')} to provide"
         costs += (
             f",{' each' if count > 1 else ''} with the {counted(devices, 'device')} that {model} publishes"
@@ -48,6 +52,29 @@ def add_nodes(openings: Openings) -> Iterator[Remedy]:
             else ""
         )
         yield Remedy("AddNodes", text, tuple(create(m) for m in manifests), 20 + 10 * count, True, costs)
+
+
+def _kind_of(snapshot: Snapshot, work: WorkloadUnit, model: str) -> str:
+    """What to order where no command makes the node: its type and pool, its devices, and labels that the work reads."""
+    labels = snapshot.nodes[model].labels
+    if SIMULATED in labels:
+        return ""
+    told = [f"{word} {labels[key]}" for key, word in _ORDERED.items() if key in labels]
+    found = (product_name(s.pool.driver, device) for s in _slices(snapshot, model) for device in s.devices)
+    told += [f"{count} {name}" for name, count in Counter(name for name in found if name).items()]
+    read = sorted(_labels_read(snapshot, work) & labels.keys())
+    told += [f"{key}={labels[key]}" for key in read if not is_found_out(key)]
+    return f" ({', '.join(told)})" if told else ""
+
+
+_ORDERED = {
+    "node.kubernetes.io/instance-type": "instance type",
+    "cloud.google.com/gke-nodepool": "node pool",
+    "eks.amazonaws.com/nodegroup": "node group",
+    "karpenter.sh/nodepool": "node pool",
+    "kubernetes.azure.com/agentpool": "node pool",
+}
+"""Labels that say what a provider makes a node of."""
 
 
 def different_nodes(openings: Openings, reasons: Sequence[Reason]) -> Iterator[Remedy]:

@@ -158,14 +158,14 @@ def _creations(snapshot: Snapshot, objects: Sequence[Obj]) -> Iterator[str]:
         yield f"for n in {' '.join(numbers)}; do {step}; done" if several else step
 
 
-_SIMULATED = "simulated.haru.dev/profile"
+SIMULATED = "simulated.haru.dev/profile"
 
 
 def _is_simulated_copy(snapshot: Snapshot, obj: Obj, model: str) -> bool:
     """Whether a fleet takes the new node over, as one of the model's profile."""
     labels, other = snapshot.nodes[model].labels, obj["metadata"].get("labels") or {}
     amounts = (snapshot.nodes[model].spec.obj.get("status") or {}).get("allocatable")
-    return _SIMULATED in labels and labels.keys() == other.keys() and obj["status"]["allocatable"] == amounts
+    return SIMULATED in labels and labels.keys() == other.keys() and obj["status"]["allocatable"] == amounts
 
 
 _N = "'$n'"
