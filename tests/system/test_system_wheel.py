@@ -85,8 +85,9 @@ def check_commands_outside_the_source_tree(installed: Path, tmp_path: Path) -> N
     assert (version.returncode, version.stdout) == (0, f"haru {__version__} (Kubernetes v1.36)\n")
     for shell in ("bash", "zsh", "fish"):
         script = run(installed, "completion", shell, home=tmp_path)
-        assert script.returncode == 0 and f"haru completion {shell} --words" in script.stdout
-    assert run(installed, "completion", "bash", "--words", "haru expl", home=tmp_path).stdout == "explain\n"
+        assert script.returncode == 0 and "_ARGCOMPLETE" in script.stdout and "haru" in script.stdout
+    asked = "COMP_LINE='haru expl' COMP_POINT=9 _ARGCOMPLETE=1 HARU_COMPLETION_SECONDS=60"
+    assert run("sh", "-c", f"{asked} '{installed}' 8>&1 9>&2", home=tmp_path).stdout.strip() == "explain"
     for command in ("up", "explain", "scheduler", "controllers", "completion", "version"):
         assert run(installed, command, "--help", home=tmp_path).returncode == 0
     manifest = tmp_path / "pod.yaml"
