@@ -1,6 +1,6 @@
 """The remedies of situations are carried out by their commands on a cluster in virtual time: then the work runs.
 
-That is of work without a place; what goes wrong afterwards is a matter of containers and drivers that are not there.
+That is of work without a place; containers and drivers are not there: tests/testing/test_remedies_after_pending.py.
 What has no command, or one that is not enough by itself, is listed with the reason; what can be played may not be.
 """
 
