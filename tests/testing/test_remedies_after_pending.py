@@ -65,3 +65,31 @@ def test_commands_for_killed_containers_and_unknown_images_let_deployments_run(h
     carry_out(haru_cluster, misspelt, "CorrectName")
     for name in ("hungry", "misspelt", "right"):
         haru_cluster.wait_until(lambda name=name: is_ready(haru_cluster, name), timeout=120, what=f"{name} runs")
+
+
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+"""
+
+
+@pytest.mark.haru(profiles="cpu:2")
+def test_command_for_an_eviction_that_a_budget_holds_up_lets_it_go_on(haru_cluster: Cluster, kubectl: str) -> None:
+    haru_cluster.apply(DEPLOYMENT.format(name="web", container="image: web"), BUDGET)
+    haru_cluster.wait_until(lambda: is_ready(haru_cluster, "web"), timeout=120, what="web runs")
+    (pod,) = haru_cluster.list("Pod", "default", labels="app=web")
+    node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
+    drain = [kubectl, "--kubeconfig", str(haru_cluster.kubeconfig), "drain", node, "--ignore-daemonsets", "--timeout"]
+    refused = subprocess.run([*drain, "1s"], capture_output=True, text=True, check=False, timeout=120)
+    assert "violate the pod's disruption budget" in refused.stderr
+    carry_out(haru_cluster, name, "ScaleUp")
+
+    def is_allowed() -> bool:
+        budget = haru_cluster.get("PodDisruptionBudget", "web") or {}
+        return bool(budget.get("status", {}).get("disruptionsAllowed"))
+
+    haru_cluster.wait_until(is_allowed, timeout=120, what="the budget allows a disruption")
+    subprocess.run([*drain, "100s"], check=True, capture_output=True, timeout=150)
+    assert haru_cluster.get("Pod", name) is None
