@@ -26,8 +26,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from benchmarks.cluster import Running, running
+from benchmarks.load import PATIENCE_SECONDS, POD, TEMPLATE, bound, each, furnish, pod, template
 from benchmarks.results import Result, show
-from benchmarks.throughput import PATIENCE_SECONDS, POD, TEMPLATE, _bound, _each, _furnish, _pod
 from haru.client.api import ApiClient
 
 NODES, DEVICES, WAITING, BATCHES, BATCH, FIRST, ROUNDS = 500, 10, 40, 3, 400, 10, 3
@@ -48,9 +48,10 @@ class Side:
 
     async def prepare(self) -> None:
         """Furnish it, and have everybody see the nodes."""
-        await _furnish(self.client, NODES, DEVICES)
-        await self.client.create(POD, _pod("first", DEVICES), "default")
-        await _bound(self.client, 1, "0")
+        await furnish(self.client, NODES, DEVICES)
+        await self.client.create(TEMPLATE, template(), "default")
+        await self.client.create(POD, pod("first", from_template=True), "default")
+        await bound(self.client, 1, "0")
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 99}}
         spec = {"spec": {"devices": {"requests": [request]}}}
         await self.client.create(TEMPLATE, {"metadata": {"name": "too-many"}, "spec": spec}, "default")
@@ -62,7 +63,7 @@ class Side:
         await self._bind(f"first-{batch:03}", FIRST)
         used, began = self._used(), time.perf_counter()
         if not batch:
-            await _each(WAITING, self._wait_in_vain)
+            await each(WAITING, self._wait_in_vain)
         await self._bind(f"pod-{batch:03}", BATCH)
         self.clock.append(time.perf_counter() - began)
         self.stop()
@@ -73,8 +74,10 @@ class Side:
 
     async def _bind(self, name: str, count: int) -> None:
         since = (await self.client.list(POD, "default"))["metadata"]["resourceVersion"]
-        follow = asyncio.create_task(_bound(self.client, count, since))
-        await _each(count, lambda number: self.client.create(POD, _pod(f"{name}-{number:03}", DEVICES), "default"))
+        follow = asyncio.create_task(bound(self.client, count, since))
+        await each(
+            count, lambda number: self.client.create(POD, pod(f"{name}-{number:03}", from_template=True), "default")
+        )
         await follow
 
     def _used(self) -> dict[int, float]:
@@ -83,9 +86,9 @@ class Side:
         return {int(task.name): int((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks}
 
     async def _wait_in_vain(self, number: int) -> None:
-        pod = _pod(f"waits-{number:03}", DEVICES)
-        pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "too-many"
-        await self.client.create(POD, pod, "default")
+        body = pod(f"waits-{number:03}", from_template=True)
+        body["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "too-many"
+        await self.client.create(POD, body, "default")
 
     def explaining(self) -> float:
         """Seconds of processor time of the thread that explains: the one that came with the first explanation."""

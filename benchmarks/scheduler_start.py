@@ -21,8 +21,8 @@ from contextlib import aclosing
 from typing import Any
 
 from benchmarks.cluster import Running, kind, running
+from benchmarks.load import POD, each, furnish
 from benchmarks.results import Result, show
-from benchmarks.throughput import POD, _each, _furnish
 from haru.client.api import ApiClient
 
 Obj = dict[str, Any]
@@ -54,7 +54,7 @@ async def _queue(client: ApiClient, pods: int) -> None:
         await client.create(POD, {"metadata": {"name": f"pod-{number:05}"}, "spec": spec}, "default")
         await client.create(CLAIM, body, "default")
 
-    await _each(pods, add)
+    await each(pods, add)
 
 
 def _asked(port: int, path: str) -> tuple[int, str]:
@@ -112,7 +112,7 @@ async def _bound(client: ApiClient, since: str, count: int) -> list[float]:
 
 async def _prepare(cluster: Running, pods: int, fitting: int) -> str:
     async with cluster.client() as client:
-        await _furnish(client, fitting // DEVICES, DEVICES)
+        await furnish(client, fitting // DEVICES, DEVICES)
         await _queue(client, pods)
         return str((await client.list(POD, "default", limit=1))["metadata"]["resourceVersion"])
 

@@ -1,0 +1,331 @@
+"""Pods for a scheduler, on nodes that no kubelet runs: nodes, devices, claims, gangs, and the time to their bindings.
+
+Everything that pods need is created before the first of them, and one pod is bound before it counts. The clock runs
+from the first pod's creation to the last binding that a watch shows; a pod's own from the start of its creation. Each
+run has a namespace of its own and leaves nothing behind but the nodes, which the runs of one load share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchmarks.cluster import kind
+from benchmarks.processes import Meter, Used
+from haru.client.api import ApiClient
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+Scenario = Literal["plain", "claims", "templates", "gangs", "one-gang"]
+SCENARIOS: tuple[Scenario, ...] = ("plain", "claims", "templates", "gangs", "one-gang")
+AT_ONCE = 32
+CREATED_AT_ONCE = 16
+PATIENCE_SECONDS = 600
+LIMIT_SECONDS = 600.0
+SETTLE_SECONDS = 3.0
+DRIVER = "gpu.example.com"
+CLASS_NAME = "gpu.example.com"
+FIRST = "first"
+
+POD, NODE, CLASS = kind("", "pods"), kind("", "nodes"), kind("resource.k8s.io", "deviceclasses")
+SLICE, TEMPLATE = kind("resource.k8s.io", "resourceslices"), kind("resource.k8s.io", "resourceclaimtemplates")
+CLAIM, NAMESPACE, ACCOUNT = (
+    kind("resource.k8s.io", "resourceclaims"),
+    kind("", "namespaces"),
+    kind("", "serviceaccounts"),
+)
+_ONE_DEVICE: Obj = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CLASS_NAME}}]}}
+
+
+def _gang_kind() -> Kind:
+    found = kinds.lookup("scheduling.k8s.io", "v1alpha2", "podgroups")
+    assert found is not None
+    return found
+
+
+GANG = _gang_kind()
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many pods, on so many nodes with so many devices each, beside so many busy processes."""
+
+    name: str
+    scenario: Scenario
+    nodes: int
+    pods: int
+    devices: int = 8
+    size: int = 8
+    beside: int = 0
+
+    @property
+    def claims(self) -> bool:
+        """Whether each pod has a claim of one device."""
+        return self.scenario != "plain"
+
+    @property
+    def gang_size(self) -> int:
+        """Pods of a gang; 0: no gangs."""
+        return {"gangs": self.size, "one-gang": self.pods}.get(self.scenario, 0)
+
+    def describe(self) -> str:
+        """In words, for a table."""
+        what = {
+            "plain": f"{self.pods:,} plain pods",
+            "claims": f"{self.pods:,} pods with a claim each",
+            "templates": f"{self.pods:,} pods with a claim each from a template",
+            "gangs": f"{self.pods // self.size:,} gangs of {self.size}",
+            "one-gang": f"one gang of {self.pods:,}",
+        }[self.scenario]
+        nodes = f"{self.nodes:,} nodes" + (f" × {self.devices}" if self.claims else "")
+        return f"{what}, {nodes}" + (f", beside {self.beside} busy" if self.beside else "")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of a load: seconds from the first creation, and what the processes took meanwhile."""
+
+    load: str
+    pods: int
+    bound: int
+    seconds: float
+    create_seconds: float
+    p50: float
+    p99: float
+    used: dict[str, Used] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Pods bound per second."""
+        return self.bound / self.seconds
+
+
+async def each(count: int, work: Callable[[int], Awaitable[Any]], at_once: int = AT_ONCE) -> None:
+    """Do it for each number, so many at a time."""
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for number in numbers:
+            await work(number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(at_once, count)):
+            group.create_task(worker())
+
+
+async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "node") -> None:
+    """Create the nodes, ready and without taints, with devices if there are any, and their DeviceClass."""
+    amounts = {"cpu": "96", "memory": "1Ti", "pods": "110"}
+
+    async def add(number: int) -> None:
+        name = f"{prefix}-{number:05}"
+        labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        await client.create(NODE, {"metadata": {"name": name, "labels": labels}})
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+        await client.patch(NODE, name, {"status": status}, subresource="status")
+        await client.patch(NODE, name, {"spec": {"taints": None}})
+        if devices:
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            listed = [_device(number, index) for index in range(devices)]
+            spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": listed}
+            await client.create(SLICE, {"metadata": {"name": name}, "spec": spec})
+
+    if devices:
+        selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+        await _create_once(client, CLASS, {"metadata": {"name": CLASS_NAME}, "spec": {"selectors": [selector]}})
+    await each(nodes, add)
+
+
+def _device(node: int, index: int) -> Obj:
+    attributes = {"model": {"string": "h100"}, "index": {"int": index}, "uuid": {"string": f"GPU-{node}-{index}"}}
+    return {"name": f"gpu-{index}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+
+
+async def remove_nodes(client: ApiClient, nodes: int, prefix: str) -> None:
+    """Delete what `furnish` created, except the DeviceClass."""
+
+    async def remove(number: int) -> None:
+        for which in (SLICE, NODE):
+            with contextlib.suppress(StatusError):
+                await client.delete(which, f"{prefix}-{number:05}")
+
+    await each(nodes, remove)
+
+
+async def _create_once(client: ApiClient, which: Kind, obj: Obj, namespace: str = "") -> None:
+    try:
+        await client.create(which, obj, namespace)
+    except StatusError as error:
+        if error.code != 409:
+            raise
+
+
+def template() -> Obj:
+    """A template of claims of one device, named `one`."""
+    return {"metadata": {"name": "one"}, "spec": {"spec": _ONE_DEVICE}}
+
+
+def pod(name: str, *, claim: str = "", from_template: bool = False, gang: str = "", scheduler: str = "") -> Obj:
+    """A pod: with this claim, or one from the template `one`; in this gang."""
+    container: Obj = {"name": "main", "image": "work:1", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+    spec: Obj = {"containers": [container], "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
+    if claim or from_template:
+        container["resources"]["claims"] = [{"name": "gpu"}]
+        source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": "one"}
+        spec["resourceClaims"] = [{"name": "gpu", **source}]
+    if gang:
+        spec["schedulingGroup"] = {"podGroupName": gang}
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+class Bindings:
+    """When a watch showed each pod bound, one name left out."""
+
+    def __init__(self, ignored: str = "") -> None:
+        self.bound: dict[str, float] = {}
+        self._ignored = ignored
+
+    async def follow(self, client: ApiClient, namespace: str, since: str, count: int) -> None:
+        """Watch until so many pods are bound; go on where a watch ends."""
+        while len(self.bound) < count:
+            async with aclosing(client.watch(POD, namespace, resource_version=since)) as stream:
+                async for type_, seen in stream:
+                    name, since = seen["metadata"].get("name", ""), seen["metadata"]["resourceVersion"]
+                    if type_ in ("ADDED", "MODIFIED") and seen["spec"].get("nodeName") and name != self._ignored:
+                        self.bound.setdefault(name, time.perf_counter())
+                    if len(self.bound) >= count:
+                        return
+
+
+async def bound(client: ApiClient, count: int, since: str, namespace: str = "default") -> None:
+    """Wait until so many pods are bound after a revision."""
+    await Bindings().follow(client, namespace, since, count)
+
+
+_numbers = itertools.count()
+
+
+@contextlib.asynccontextmanager
+async def _namespace(client: ApiClient, load: Load) -> AsyncIterator[str]:
+    """A namespace of its own with all that the pods of the load need; emptied when the block is left."""
+    name = f"b{int(time.time())}-{next(_numbers)}"
+    await client.create(NAMESPACE, {"metadata": {"name": name}})
+    await _create_once(client, ACCOUNT, {"metadata": {"name": "default"}}, name)
+    if load.scenario == "templates":
+        await client.create(TEMPLATE, template(), name)
+    elif load.claims:
+        await each(
+            load.pods + 1,
+            lambda number: client.create(CLAIM, {"metadata": {"name": f"c-{number}"}, "spec": _ONE_DEVICE}, name),
+        )
+    if size := load.gang_size:
+        policy = {"schedulingPolicy": {"gang": {"minCount": size}}}
+        await each(
+            load.pods // size,
+            lambda number: client.create(GANG, {"metadata": {"name": f"g-{number}"}, "spec": policy}, name),
+        )
+    try:
+        yield name
+    finally:
+        await _empty(client, name, (POD, GANG, CLAIM) if load.gang_size else (POD, CLAIM))
+
+
+async def _empty(client: ApiClient, namespace: str, which: tuple[Kind, ...]) -> None:
+    """Delete all objects of these kinds, and take off the finalizers that no controller takes off."""
+    for own in which:
+        await client.delete_collection(own, namespace)
+        while items := (await client.list(own, namespace))["items"]:
+            names = [item["metadata"]["name"] for item in items]
+
+            async def release(number: int, own: Kind = own, names: list[str] = names) -> None:
+                with contextlib.suppress(StatusError):
+                    await client.patch(own, names[number], {"metadata": {"finalizers": None}}, namespace)
+
+            await each(len(names), release)
+
+
+def _pod_of(load: Load, number: int, scheduler: str) -> Obj:
+    """The pod of this number; the one after the last is `first`, a member of no gang."""
+    size = load.gang_size if number < load.pods else 0
+    return pod(
+        f"p-{number}" if number < load.pods else FIRST,
+        claim=f"c-{number}" if load.claims and load.scenario != "templates" else "",
+        from_template=load.scenario == "templates",
+        gang=f"g-{number // size}" if size else "",
+        scheduler=scheduler,
+    )
+
+
+async def drive(
+    client: ApiClient,
+    load: Load,
+    processes: dict[str, int],
+    scheduler: str = "",
+    settle: float = SETTLE_SECONDS,
+    limit: float = LIMIT_SECONDS,
+) -> Measured:
+    """Create the load's pods and wait until all are bound, or the limit has passed. The nodes are there already."""
+    async with _namespace(client, load) as namespace:
+        since = await _revision(client, namespace)
+        await client.create(POD, _pod_of(load, load.pods, scheduler), namespace)
+        try:
+            await asyncio.wait_for(bound(client, 1, since, namespace), PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{load.name}: the first pod is not bound after {PATIENCE_SECONDS} s") from error
+        await asyncio.sleep(settle)
+        since = await _revision(client, namespace)
+        return await _timed(client, load, namespace, since, processes, scheduler, limit)
+
+
+async def _revision(client: ApiClient, namespace: str) -> str:
+    return str((await client.list(POD, namespace))["metadata"]["resourceVersion"])
+
+
+async def _timed(
+    client: ApiClient,
+    load: Load,
+    namespace: str,
+    since: str,
+    processes: dict[str, int],
+    scheduler: str,
+    limit: float,
+) -> Measured:
+    bindings, created = Bindings(FIRST), dict[str, float]()
+
+    async def create(number: int) -> None:
+        body = _pod_of(load, number, scheduler)
+        created[body["metadata"]["name"]] = time.perf_counter()
+        await client.create(POD, body, namespace)
+
+    meter = Meter(processes)
+    follow = asyncio.create_task(bindings.follow(client, namespace, since, load.pods))
+    begun = time.perf_counter()
+    await each(load.pods, create, CREATED_AT_ONCE)
+    made = time.perf_counter()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(follow, limit)
+    used = meter.used()
+    times = sorted(at - created[name] for name, at in bindings.bound.items() if name in created)
+    if not times:
+        raise RuntimeError(f"{load.name}: no pod was bound within {limit:g} s")
+    return Measured(
+        load.name,
+        load.pods,
+        len(times),
+        max(bindings.bound.values()) - begun,
+        made - begun,
+        times[len(times) // 2],
+        times[int(len(times) * 0.99)],
+        used,
+    )
