@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from haru.cli.connection import add_connection_arguments, connect, connect_to
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_serving_arguments, serving_options
+from haru.embedded.process import loop_factory
 from haru.event_loop import LoopLag, cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MODULES = (
-    "aiohttp",
+    "httptools",
     "haru.api.cluster_reader",
     "haru.client.leader_election",
     "haru.secure_serving.component",
@@ -197,7 +198,8 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
     component.election = component.election.with_flags(options)
     component.lease = options.leader_elect_resource_name or component.lease
     preload((*_MODULES, *component.modules))
-    return asyncio.run(_run(options, component))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_run(options, component))
 
 
 async def _run(options: argparse.Namespace, component: Component) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PORT = 8443
-_MODULES = ("aiohttp", "haru.explain_server.server", "uvicorn.protocols.http.httptools_impl")
+_MODULES = ("haru.explain_server.server", "uvicorn.protocols.http.httptools_impl")
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from haru.client.credentials import BearerToken, CredentialError, ProgramToken, 
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.server_version import AS_WRITTEN
-from haru.client.transport import Request, Response, Transport, failure, next_before, retry_after, split_lines
+from haru.client.transport import Request, Response, Transport, chunks_before, failure, retry_after, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -330,8 +330,11 @@ class ApiClient:
                 self._refused(stream.status)
                 raise failure(Response(stream.status, stream.headers, await stream.read()), request)
             opened()
-            async with aclosing(split_lines(stream.chunks)) as lines:
-                while (line := await next_before(deadline, lines)) is not None:
+            async with (
+                aclosing(chunks_before(deadline, stream.chunks)) as chunks,
+                aclosing(split_lines(chunks)) as lines,
+            ):
+                async for line in lines:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         raise StatusError.from_status(event["object"])

@@ -1,4 +1,4 @@
-"""The transport over HTTP or HTTPS, on aiohttp (imported when first used: in-process use does not pay for it)."""
+"""The transport over HTTP or HTTPS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.client.http_connections import Exchange, HttpConnections
 from haru.client.transport import Request, Response, Stream
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def tls_context(
 
 
 class HttpTransport:
-    """A `Transport` to `base_url`; connections are kept and shared."""
+    """A `Transport` to `base_url`; connections are kept and shared. aiohttp carries what goes through a proxy."""
 
     def __init__(
         self,
@@ -48,10 +49,77 @@ class HttpTransport:
         server_hostname: str = "",
         proxy: str = "",
     ) -> None:
+        self._through_proxy = ProxiedTransport(base_url, proxy, tls, server_hostname) if proxy else None
+        self._connections = HttpConnections(base_url, tls, server_hostname)
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """Send and read the whole answer within `timeout` seconds."""
+        if self._through_proxy is not None:
+            return await self._through_proxy.send(request, timeout)
+        exchange = Exchange(request, whole=True)
+        async with self._carried(exchange, timeout):
+            body = await exchange.body()
+            return Response(exchange.status, exchange.headers, body)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
+        """Send and read the body as it comes."""
+        if self._through_proxy is not None:
+            async with self._through_proxy.stream(request, timeout) as stream:
+                yield stream
+            return
+        exchange = Exchange(request, whole=False)
+        async with self._carried(exchange, timeout) as timer:
+            await exchange.head()
+            timer.cancel()
+            yield Stream(exchange.status, exchange.headers, exchange.chunks())
+
+    def _carried(self, exchange: Exchange, timeout: float) -> _Carried:
+        return _Carried(self._connections, exchange, timeout)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+        if self._through_proxy is not None:
+            await self._through_proxy.close()
+
+
+class _Carried:
+    """Sends an exchange's request on entering, and gives the connection back, which is closed unless it is done.
+
+    The exchange fails after `timeout` seconds, unless the timer is cancelled.
+    """
+
+    __slots__ = ("_connection", "_connections", "_exchange", "_timeout", "_timer")
+
+    def __init__(self, connections: HttpConnections, exchange: Exchange, timeout: float) -> None:
+        self._connections, self._exchange, self._timeout = connections, exchange, timeout
+
+    async def __aenter__(self) -> asyncio.TimerHandle:
+        data = self._connections.encoded(self._exchange.request)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._timeout
+        self._connection = await self._connections.take(self._timeout)
+        self._timer = loop.call_at(due, self._exchange.finish, TimeoutError())
+        self._connection.start(data, self._exchange)
+        return self._timer
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if not self._exchange.done:
+            # What was not read to its end cannot carry another request.
+            self._connection.close()
+        self._connections.give_back(self._connection)
+
+
+class ProxiedTransport:
+    """A `Transport` to `base_url` through a proxy, on aiohttp (imported when first used)."""
+
+    def __init__(self, base_url: str, proxy: str, tls: ssl.SSLContext | None, server_hostname: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._tls = tls
         self._server_hostname = server_hostname or None
-        self._proxy = proxy or None
+        self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
     def _opened(self) -> aiohttp.ClientSession:

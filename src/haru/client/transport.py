@@ -103,10 +103,14 @@ def failure(response: Response, request: Request) -> StatusError:
     return StatusError(response.status if response.status >= 300 else 500, "Unknown", message)
 
 
-async def next_before(deadline: float, lines: AsyncIterator[bytes]) -> bytes | None:
-    """The next line, None at the end; `TimeoutError` when it does not come before `deadline` (of the loop's clock)."""
-    async with asyncio.timeout_at(deadline):
-        return await anext(lines, None)
+async def chunks_before(deadline: float, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield chunks; `TimeoutError` when the next does not come before `deadline` (of the loop's clock)."""
+    while True:
+        async with asyncio.timeout_at(deadline):
+            chunk = await anext(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

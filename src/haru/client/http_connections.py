@@ -1,0 +1,297 @@
+"""HTTP/1.1 connections to one server: each carries one exchange at a time and is kept for the next.
+
+A component sends four requests for each pod that it handles, so what a request costs counts: a request is one write of
+head and body, httptools parses the answer, and nothing else runs in between.
+Source: RFC 9112.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from haru.client.transport import Request
+
+if TYPE_CHECKING:
+    import httptools
+
+_CONNECT_SECONDS: Final = 10.0
+_KEEPALIVE_SECONDS: Final = 30.0
+_MOST_BUFFERED: Final = 1 << 20
+_GZIP: Final = 31
+
+
+class Exchange:
+    """The answer to one request, as it comes. `whole`: its reader waits for all of it, not for each chunk."""
+
+    __slots__ = ("_buffered", "_chunks", "_waiter", "_whole", "done", "error", "headers", "paused", "request", "status")
+
+    def __init__(self, request: Request, whole: bool) -> None:
+        self.request = request
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.done = False
+        self.error: BaseException | None = None
+        self.paused: Callable[[], None] | None = None
+        """Has the connection read on, if it does not because much is unread."""
+        self._whole = whole
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    # -- the connection's side ----------------------------------------------------------------------------------------
+
+    def begin(self, status: int, headers: dict[str, str]) -> None:
+        """Take the head of the answer."""
+        self.status, self.headers = status, headers
+        if not self._whole:
+            self._wake()
+
+    def add(self, data: bytes) -> bool:
+        """Take a part of the body; return whether more is unread than should be."""
+        self._chunks.append(data)
+        if self._whole:
+            return False
+        self._buffered += len(data)
+        self._wake()
+        return self._buffered > _MOST_BUFFERED
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the answer, or the wait for it by an error."""
+        if not self.done and self.error is None:
+            self.done, self.error = error is None, error
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- the reader's side --------------------------------------------------------------------------------------------
+
+    async def head(self) -> None:
+        """Wait for status and headers. Raises OSError."""
+        while not self.status:
+            await self._more()
+
+    async def body(self) -> bytes:
+        """Wait for the end and return the body. Raises OSError."""
+        while not self.done:
+            await self._more()
+        data = b"".join(self._chunks)
+        return self._decoded(data, None) if self.headers.get("content-encoding") == "gzip" else data
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes. Raises OSError."""
+        inflate = zlib.decompressobj(_GZIP) if self.headers.get("content-encoding") == "gzip" else None
+        while True:
+            if self._chunks:
+                data = b"".join(self._chunks)
+                self._chunks.clear()
+                self._buffered = 0
+                if self.paused is not None:
+                    self.paused()
+                if data := data if inflate is None else self._decoded(data, inflate):
+                    yield data
+            elif self.done:
+                return
+            else:
+                await self._more()
+
+    def _decoded(self, data: bytes, inflate: Any) -> bytes:
+        try:
+            return zlib.decompress(data, _GZIP) if inflate is None else inflate.decompress(data)
+        except zlib.error as error:
+            raise ConnectionError(f"{self.request.method} {self.request.path}: {error}") from error
+
+    async def _more(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+        if self.error is not None:
+            raise self.error
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection; methods with `on_` are called by the parser."""
+
+    def __init__(self) -> None:
+        self.reusable = True
+        """Whether another request may be sent once the exchange is done."""
+        self.free_since = 0.0
+        self._exchange: Exchange | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._delimited = False
+        self._transport: asyncio.Transport | None = None
+
+    # -- what its user calls ------------------------------------------------------------------------------------------
+
+    def start(self, data: bytes, exchange: Exchange) -> None:
+        """Send a request; the answer goes to `exchange`."""
+        import httptools
+
+        assert self._transport is not None
+        self._exchange, self._parser = exchange, httptools.HttpResponseParser(self)
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection, whatever is under way on it."""
+        self.reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a part of an answer."""
+        import httptools
+
+        if self._parser is None:
+            self.close()  # nobody asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"the answer is not HTTP: {error}")
+            self.close()
+
+    def eof_received(self) -> None:
+        """Let the transport close."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the exchange: as it should where the end of the connection is that of the body."""
+        self.reusable = False
+        exchange = self._exchange
+        if exchange is not None and exchange.status and not self._delimited and error is None:
+            exchange.finish()
+        elif exchange is not None and isinstance(error, OSError):
+            exchange.finish(error)
+        else:
+            self._fail("the server closed the connection")
+
+    def _fail(self, text: str) -> None:
+        if self._exchange is not None:
+            request = self._exchange.request
+            self._exchange.finish(ConnectionError(f"{request.method} {request.path}: {text}"))
+
+    # -- httptools ----------------------------------------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header."""
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Hand over the head of the final answer; those before it only say that one will come."""
+        assert self._parser is not None and self._exchange is not None
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._headers}
+        self._headers.clear()
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        without_body = status in (204, 304)
+        self._delimited = without_body or "content-length" in headers or "transfer-encoding" in headers
+        self._exchange.begin(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        """Hand over a part of the body; read no more while much is unread."""
+        exchange, transport = self._exchange, self._transport
+        assert exchange is not None and transport is not None
+        if exchange.add(data) and exchange.paused is None:
+            transport.pause_reading()
+            exchange.paused = self._read_on
+
+    def _read_on(self) -> None:
+        if self._exchange is not None and self._transport is not None:
+            self._exchange.paused = None
+            self._transport.resume_reading()
+
+    def on_message_complete(self) -> None:
+        """End the exchange."""
+        assert self._parser is not None and self._exchange is not None
+        if not self._exchange.status:
+            return
+        exchange, self._exchange = self._exchange, None
+        self.reusable = self.reusable and self._delimited and self._parser.should_keep_alive()
+        self._parser = None
+        exchange.finish()
+
+
+class HttpConnections:
+    """The connections to one server that are kept open; as many more as there are requests at once."""
+
+    def __init__(self, base_url: str, tls: ssl.SSLContext | None = None, server_hostname: str = "") -> None:
+        parts = urlsplit(base_url)
+        secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "", parts.port or (443 if secure else 80)
+        self._tls: ssl.SSLContext | bool | None = (tls or True) if secure else None
+        self._server_hostname = (server_hostname or self._host) if secure else None
+        self._prefix = parts.path.rstrip("/")
+        self._head = f" HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
+        self._free: list[HttpConnection] = []
+        self._used: set[HttpConnection] = set()
+
+    def encoded(self, request: Request) -> bytes:
+        """Return the bytes of a request. Raises ValueError for a header of several lines."""
+        body, lines = request.body, [f"{request.method} {self._prefix}{request.target()}{self._head}"]
+        for name, value in request.headers.items():
+            if "\n" in value or "\r" in value:
+                raise ValueError(f"the header {name} has several lines")
+            lines.append(f"{name}: {value}\r\n")
+        if request.method == "GET":
+            lines.append("accept-encoding: gzip\r\n")
+        if body or request.method not in ("GET", "DELETE"):
+            lines.append(f"content-length: {len(body)}\r\n")
+        lines.append("\r\n")
+        return "".join(lines).encode("latin-1") + body
+
+    async def take(self, timeout: float) -> HttpConnection:
+        """Return a connection without an exchange: the one last given back, or a new one. Raises OSError."""
+        oldest = asyncio.get_running_loop().time() - _KEEPALIVE_SECONDS
+        while self._free:
+            connection = self._free.pop()
+            if connection.reusable and connection.free_since >= oldest:
+                break
+            connection.close()
+        else:
+            connection = await self._connect(min(timeout, _CONNECT_SECONDS))
+        self._used.add(connection)
+        return connection
+
+    def give_back(self, connection: HttpConnection) -> None:
+        """Keep a connection for the next request if its exchange is done; close it if not."""
+        self._used.discard(connection)
+        if not connection.reusable:
+            connection.close()
+            return
+        now = connection.free_since = asyncio.get_running_loop().time()
+        # The one that is free for the longest is the first.
+        while self._free and self._free[0].free_since < now - _KEEPALIVE_SECONDS:
+            self._free.pop(0).close()
+        self._free.append(connection)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in (*self._free, *self._used):
+            connection.close()
+        self._free.clear()
+        self._used.clear()
+
+    async def _connect(self, seconds: float) -> HttpConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await loop.create_connection(
+                    HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=self._server_hostname
+                )
+        except TimeoutError:
+            raise ConnectionError(f"{self._host}:{self._port}: no connection in {seconds:g} s") from None
+        return connection

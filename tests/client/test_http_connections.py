@@ -1,0 +1,260 @@
+"""Answers of HTTP servers as the client's connections take them: however they are cut, delimited or broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.client.http import HttpTransport
+from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
+from haru.client.transport import Request
+
+GET = Request("GET", "/x")
+BODY = b'{"kind":"Status"}' * 3
+COMPRESSOR = zlib.compressobj(wbits=31)
+GZIPPED = COMPRESSOR.compress(BODY) + COMPRESSOR.flush()
+
+
+def _chunked(body: bytes, size: int = 7) -> bytes:
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in [*parts, b""])
+
+
+WITH_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + _chunked(BODY)
+COMPRESSED = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + _chunked(GZIPPED)
+CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WITH_LENGTH
+UNTIL_CLOSED = b"HTTP/1.0 200 OK\r\n\r\n" + BODY
+
+
+class _Written:
+    """A transport that remembers what its user did."""
+
+    def __init__(self) -> None:
+        self.sent, self.paused, self.aborted = b"", False, False
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def _connection(whole: bool) -> tuple[HttpConnection, Exchange, _Written]:
+    connection, exchange, transport = HttpConnection(), Exchange(GET, whole), _Written()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.start(b"GET /x HTTP/1.1\r\n\r\n", exchange)
+    return connection, exchange, transport
+
+
+async def _read(exchange: Exchange, whole: bool) -> bytes:
+    if whole:
+        return await exchange.body()
+    return b"".join([chunk async for chunk in exchange.chunks()])
+
+
+@given(
+    st.sampled_from([WITH_LENGTH, CHUNKED, COMPRESSED, CONTINUED]),
+    st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    st.booleans(),
+)
+def test_answer_cut_anywhere_has_the_same_body_and_leaves_the_connection_usable(
+    answer: bytes, cuts: list[int], whole: bool
+) -> None:
+    connection, exchange, _ = _connection(whole)
+    position = 0
+    for size in [*cuts, len(answer)]:
+        if part := answer[position : position + size]:
+            connection.data_received(part)
+        position += size
+    assert asyncio.run(_read(exchange, whole)) == BODY
+    assert exchange.status == 200
+    assert connection.reusable
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_body_that_ends_with_its_connection_is_complete(whole: bool) -> None:
+    connection, exchange, _ = _connection(whole)
+    connection.data_received(UNTIL_CLOSED)
+    connection.connection_lost(None)
+    assert asyncio.run(_read(exchange, whole)) == BODY
+    assert not connection.reusable
+
+
+@pytest.mark.parametrize("answer", [WITH_LENGTH, CHUNKED, COMPRESSED, b""])
+@pytest.mark.parametrize("whole", [True, False])
+def test_answer_that_breaks_off_is_a_connection_error(answer: bytes, whole: bool) -> None:
+    connection, exchange, _ = _connection(whole)
+    connection.data_received(answer[:-4] or b"HTTP/1.1 ")
+    connection.connection_lost(None)
+    with pytest.raises(ConnectionError, match="GET /x: the server closed the connection"):
+        asyncio.run(_read(exchange, whole))
+
+
+def test_answer_that_is_not_http_is_a_connection_error() -> None:
+    connection, exchange, transport = _connection(whole=True)
+    connection.data_received(b"SSH-2.0-OpenSSH_9.9\r\n")
+    with pytest.raises(ConnectionError, match="the answer is not HTTP"):
+        asyncio.run(exchange.body())
+    assert transport.aborted
+
+
+def test_connection_that_the_server_will_close_carries_no_other_request() -> None:
+    connection, exchange, _ = _connection(whole=True)
+    connection.data_received(WITH_LENGTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    assert exchange.done
+    assert not connection.reusable
+
+
+def test_bytes_that_nobody_asked_for_close_the_connection() -> None:
+    connection, _, transport = _connection(whole=True)
+    connection.data_received(WITH_LENGTH)
+    connection.data_received(WITH_LENGTH)
+    assert transport.aborted
+    assert not connection.reusable
+
+
+def test_stream_that_is_not_read_stops_the_connection_until_it_is() -> None:
+    connection, exchange, transport = _connection(whole=False)
+    connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(20):
+        connection.data_received(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+    assert transport.paused
+
+    async def first() -> int:
+        return len(await anext(aiter(exchange.chunks())))
+
+    assert asyncio.run(first()) == 20 * 65536
+    assert not transport.paused
+
+
+@pytest.mark.parametrize("value", ["a\r\nx-remote-user: admin", "a\nb"])
+def test_header_of_several_lines_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="x-name has several lines"):
+        HttpConnections("http://h").encoded(Request("GET", "/", headers={"x-name": value}))
+
+
+def test_request_has_host_prefix_query_and_length() -> None:
+    connections = HttpConnections("https://user@h:6443/k8s/c-1/")
+    request = Request("POST", "/api/v1/a b", [("x", "1 2")], {"accept": "application/json"}, b"{}")
+    assert connections.encoded(request) == (
+        b"POST /k8s/c-1/api/v1/a%20b?x=1%202 HTTP/1.1\r\nhost: h:6443\r\naccept: application/json\r\n"
+        b"content-length: 2\r\n\r\n{}"
+    )
+    assert b"content-length" not in connections.encoded(GET)
+
+
+# -- over sockets -----------------------------------------------------------------------------------------------------
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _transport(serve: Serve) -> AsyncIterator[HttpTransport]:
+    async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handled, "127.0.0.1", 0)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        yield transport
+    finally:
+        await transport.close()
+        server.close()
+
+
+async def test_requests_one_after_the_other_share_a_connection() -> None:
+    seen: list[Any] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer)
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(WITH_LENGTH)
+
+    async with _transport(serve) as transport:
+        for _ in range(3):
+            assert (await transport.send(GET, 60)).body == BODY
+        assert len(seen) == 1
+        await asyncio.gather(*(transport.send(GET, 60) for _ in range(4)))
+        assert len(seen) == 4
+
+
+async def test_answer_that_does_not_come_is_a_timeout_and_its_connection_is_not_used_again() -> None:
+    seen: list[Any] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer)
+        await reader.readuntil(b"\r\n\r\n")
+        if len(seen) > 1:
+            writer.write(WITH_LENGTH)
+        await reader.read()
+
+    async with _transport(serve) as transport:
+        with pytest.raises(TimeoutError):
+            await transport.send(GET, 0.01)
+        assert (await transport.send(GET, 60)).body == BODY
+        assert len(seen) == 2
+
+
+async def test_reader_that_leaves_a_stream_or_is_cancelled_closes_its_connection() -> None:
+    closed: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/stream" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + _chunked(BODY)[:-5])
+        try:
+            await reader.read()
+        finally:
+            closed.put_nowait(head)
+
+    async with _transport(serve) as transport, asyncio.timeout(60):
+        async with transport.stream(Request("GET", "/stream"), 60) as stream:
+            assert stream.status == 200
+            assert await anext(aiter(stream.chunks))
+        assert b"/stream" in await closed.get()
+        waiting = asyncio.create_task(transport.send(GET, 60))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        assert b"/x" in await closed.get()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(WITH_LENGTH)
+
+    async with _transport(serve) as transport:
+        for _ in range(3):
+            assert (await transport.send(GET, 60)).status == 200
+            await asyncio.sleep(0.01)
+
+
+async def test_server_that_is_not_there_is_an_os_error() -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(OSError, match=r"Connect|refused"):
+        await HttpTransport(f"http://127.0.0.1:{port}").send(GET, 60)
