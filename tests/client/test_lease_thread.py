@@ -14,8 +14,8 @@ from haru.client.api import ApiClient
 from haru.client.leader_election import Leadership, LeaseLostError
 from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 from haru.clock import SYSTEM, Clock
-from haru.event_loop import LoopLag
 from haru.kube import kinds
+from haru.loop_lag import LoopLag
 from waiting import until
 
 LEASES = kinds.lookup("coordination.k8s.io", "v1", "leases")

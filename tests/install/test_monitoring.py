@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from haru.cli.main import COMMANDS, build_parser, flags_of
-from haru.event_loop import LoopLag
 from haru.install.manifests import deploy_folder
+from haru.loop_lag import LoopLag
 from haru.scheduler.coexistence import CoexistenceMetrics
 from haru.scheduler.metric_table import METRICS
 

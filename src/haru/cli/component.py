@@ -23,8 +23,9 @@ from haru.cli.connection import add_connection_arguments, connect, connect_to
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_serving_arguments, serving_options
 from haru.embedded.process import loop_factory
-from haru.event_loop import LoopLag, cancelled, stop_event
+from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
+from haru.loop_lag import LoopLag
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient

@@ -19,8 +19,9 @@ from haru.embedded.errors import OptionError
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import UpOptions, default_data_dir
 from haru.embedded.process import first, loop_factory, seconds_since_start
-from haru.event_loop import LoopLag, cancelled, stop_event
+from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
+from haru.loop_lag import LoopLag
 from haru.scheduler.debugger import dump_on_signal
 
 _log = logging.getLogger(__name__)
