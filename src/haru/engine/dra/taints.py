@@ -70,6 +70,39 @@ class TaintRule:
         return None
 
 
+class TaintRules:
+    """The rules by name, found by pool without a look at the others: most rules name the pool of a broken device."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, TaintRule] = {}
+        self._by_pool: dict[tuple[str | None, str | None], dict[str, TaintRule]] = {}
+
+    def put(self, rule: TaintRule) -> TaintRule | None:
+        """Take in a rule; return the one of that name before it."""
+        old = self.pop(rule.name)
+        self._by_name[rule.name] = rule
+        if rule.has_selector:
+            self._by_pool.setdefault((rule.driver, rule.pool), {})[rule.name] = rule
+        return old
+
+    def pop(self, name: str) -> TaintRule | None:
+        """Forget a rule and return it."""
+        old = self._by_name.pop(name, None)
+        if old is not None and old.has_selector:
+            alike = self._by_pool[old.driver, old.pool]
+            del alike[name]
+            if not alike:
+                del self._by_pool[old.driver, old.pool]
+        return old
+
+    def for_pool(self, pool: PoolKey) -> list[TaintRule]:
+        """The rules that may select a device of the pool."""
+        if not self._by_pool:
+            return []
+        keys = ((driver, name) for driver in (None, pool.driver) for name in (None, pool.pool))
+        return [rule for key in keys for rule in self._by_pool.get(key, {}).values()]
+
+
 def decode_taint_rule(obj: Obj) -> TaintRule:
     """A DeviceTaintRule of any served version."""
     spec: Obj = obj.get("spec") or {}

@@ -9,6 +9,7 @@ Source: kube-scheduler's cache and the DRA manager's in-flight and assume caches
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -64,7 +65,8 @@ class SchedulerCache:
         self._claims = ClaimCache(consumers, self._class_index.taken_changed)
         self._assumed_volumes = AssumedVolumes()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
-        self._node_names: tuple[str, ...] | None = ()
+        self._node_names: list[str] = []
+        """The names of nodes that are present, sorted."""
         self._version = 0
         self._reservation: BackfillReservation | None = None
         self._snapshot: Snapshot | None = None
@@ -141,7 +143,7 @@ class SchedulerCache:
             self._snapshot = Snapshot(
                 version=self._version,
                 nodes=state.nodes.freeze(),
-                node_names=self._sorted_node_names(),
+                node_names=tuple(self._node_names),
                 pods=pods,
                 claims=claims,
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
@@ -274,7 +276,7 @@ class SchedulerCache:
         spec = NodeSpec.of(obj, self._ids)
         current = self._state.nodes.get(spec.name)
         if current is None or not current.present:
-            self._node_names = None
+            insort(self._node_names, spec.name)
         self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name, ids=self._ids)).with_spec(spec)
 
     def _remove_node(self, obj: Obj) -> None:
@@ -282,16 +284,12 @@ class SchedulerCache:
         current = self._state.nodes.get(name)
         if current is None:
             return
-        self._node_names = None
+        if current.present:
+            del self._node_names[bisect_left(self._node_names, name)]
         if current.pods:
             self._state.nodes[name] = current.with_spec(None)
         else:
             del self._state.nodes[name]
-
-    def _sorted_node_names(self) -> tuple[str, ...]:
-        if self._node_names is None:
-            self._node_names = tuple(sorted(name for name, info in self._state.nodes.items() if info.present))
-        return self._node_names
 
     # Pods
 

@@ -18,6 +18,7 @@ from haru.client.informer import Informer, strip_managed_fields
 from haru.gangs import ADAPTERS as ALL
 from haru.gangs import KUEUE_KINDS, ForeignKind, GangTranslator, Translated, adapters_for
 from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
@@ -106,11 +107,15 @@ class ForeignGangs:
             self._refused.add(kind.key)
             return
         self._refused.discard(kind.key)
+        informer = self._informer(served)
+        task = group.create_task(_run(informer), name=f"scheduler informer {served.group_resource}")
+        self._running[kind.key] = (version, informer, task)
+
+    def _informer(self, served: Kind) -> Informer:
         informer = Informer(self._client, served, transform=strip_managed_fields)
         changed = self._changed
         informer.add_handler(changed, lambda _, new: changed(new), lambda obj: self._take(self._translator.remove(obj)))
-        task = group.create_task(_run(informer), name=f"scheduler informer {served.group_resource}")
-        self._running[kind.key] = (version, informer, task)
+        return informer
 
     def _changed(self, obj: Obj) -> None:
         self._take(self._translator.apply(obj))

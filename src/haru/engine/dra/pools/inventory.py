@@ -17,7 +17,7 @@ from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.dra.pools.device_table import DeviceTables
 from haru.engine.dra.pools.pools import Pool, PoolView
-from haru.engine.dra.taints import TaintRule, decode_taint_rule, rule_taints
+from haru.engine.dra.taints import TaintRule, TaintRules, decode_taint_rule, rule_taints
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.partition import WHOLE, Partition
@@ -117,7 +117,7 @@ class Inventory:
         self._interner = _RenewableInterner()
         self._published: dict[str, Slice] = {}
         self._mapping: set[str] = set()
-        self._rules: dict[str, TaintRule] = {}
+        self._rules = TaintRules()
         self._members: dict[str, dict[str, Slice]] = {}
         self._pools: CowMap[Pool] = CowMap()
         self._by_node: CowMap[frozenset[str]] = CowMap()
@@ -155,19 +155,19 @@ class Inventory:
 
     def delete_class(self, name: str) -> None:
         """Forget a DeviceClass."""
-        self._classes = {known: value for known, value in self._classes.items() if known != name}
+        self._classes = dict(self._classes)
+        self._classes.pop(name, None)
         self._changed()
 
     def upsert_taint_rule(self, obj: Obj) -> None:
         """Take in a new or changed DeviceTaintRule."""
         rule = decode_taint_rule(obj)
-        old = self._rules.get(rule.name)
-        self._rules[rule.name] = rule
+        old = self._rules.put(rule)
         self._retaint([r for r in (old, rule) if r is not None])
 
     def delete_taint_rule(self, name: str) -> None:
         """Forget a DeviceTaintRule."""
-        old = self._rules.pop(name, None)
+        old = self._rules.pop(name)
         if old is not None:
             self._retaint([old])
 
@@ -233,7 +233,7 @@ class Inventory:
         self._rebuild_pool(old.pool)
 
     def _tainted(self, item: Slice) -> Slice:
-        rules = [r for r in self._rules.values() if r.selects_pool(item.pool)]
+        rules = self._rules.for_pool(item.pool)
         if not rules:
             return item
 
@@ -244,15 +244,21 @@ class Inventory:
         return replace(item, devices=tuple(patched(d) for d in item.devices))
 
     def _retaint(self, rules: Iterable[TaintRule]) -> None:
-        touched = set()
-        for name, item in self._published.items():
-            if any(rule.selects_pool(item.pool) for rule in rules):
-                self._members[str(item.pool)][name] = self._tainted(item)
-                touched.add(item.pool)
-        for pool in touched:
+        pools = {pool for rule in rules for pool in self._selected(rule)}
+        for pool in pools:
+            members = self._members[str(pool)]
+            for name in members:
+                members[name] = self._tainted(self._published[name])
             self._rebuild_pool(pool)
-        if touched:
+        if pools:
             self._changed()
+
+    def _selected(self, rule: TaintRule) -> Iterable[PoolKey]:
+        """The pools with devices that a rule may select; a rule that names its pool looks at no other."""
+        if rule.driver is not None and rule.pool is not None:
+            named = PoolKey(rule.driver, rule.pool)
+            return (named,) if rule.has_selector and str(named) in self._members else ()
+        return [pool.key for pool in self._pools.values() if rule.selects_pool(pool.key)]
 
     def _rebuild_pool(self, key: PoolKey) -> None:
         name = str(key)
