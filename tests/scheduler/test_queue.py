@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.scheduler.queue.scheduling_queue import FLUSH_AFTER_SECONDS, QueueStage, SchedulingQueue
+from haru.scheduler.queue.scheduling_queue import FLUSH_AFTER_SECONDS, QueuedUnit, QueueStage, SchedulingQueue
 
 A = ("pod", "ns", "a")
 B = ("pod", "ns", "b")
@@ -220,3 +220,60 @@ def test_every_unit_is_in_one_queue_stage_and_reachable(
     while (unit := queue.pop(now + 100.0)) is not None:
         reached.add(unit.key)
     assert reached == waiting
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "take", "release", "pop", "reject", "fail", "done", "event", "hold", "flush"]),
+        st.integers(0, 4),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+@given(steps=_STEPS)
+def test_counts_and_first_waiting_are_those_of_the_units_whatever_happens(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    queue, flying, now = SchedulingQueue(pop_from_backoff=True), list[QueuedUnit](), 0.0
+    for action, number, more in steps:
+        now += more * 100.0
+        key = ("group", "ns", f"g{number}")
+        unit = queue.units.get(key)
+        if action == "put":
+            queue.put(key, f"pod-{more}", number * more, now)
+        elif action == "take":
+            queue.take_out(key, f"pod-{more}")
+        elif action == "pop" and (popped := queue.pop(now)) is not None:
+            flying.append(popped)
+        elif action == "reject" and flying:
+            queue.reject(flying.pop(), {"A", "B"} if more else (), now)
+        elif action == "fail" and flying:
+            queue.fail(flying.pop(), now)
+        elif action == "done" and flying:
+            queue.done(flying.pop())
+        elif action == "event":
+            queue.on_event(FIT if more else frozenset({"A"}), now)
+        elif action == "flush":
+            queue.flush_leftovers(now)
+        elif action == "hold" and unit is not None:
+            queue.hold(unit)
+        elif action == "release" and unit is not None:
+            queue.release(unit, now)
+        _assert_consistent(queue, now)
+
+
+def _assert_consistent(queue: SchedulingQueue, now: float) -> None:
+    units = queue.units.values()
+    for name, pods in queue.pending().items():
+        assert pods == sum(len(unit.pods) for unit in units if unit.place.value == name)
+    assert all(unit.priority == max(unit.pods.values(), default=0) for unit in units)
+    tried = sorted(
+        (unit for unit in units if unit.place in (QueueStage.UNSCHEDULABLE, QueueStage.BACKOFF)), key=lambda u: u.rank
+    )
+    assert queue.first_waiting(but=()) is (tried[0] if tried else None)
+    for first in tried[:1]:
+        assert queue.first_waiting(but={first.key}) is (tried[1] if tried[1:] else None)
+    late = [u for u in units if u.place is QueueStage.UNSCHEDULABLE and now - u.parked_at >= FLUSH_AFTER_SECONDS]
+    assert set(map(id, queue._waiting.values())) >= set(map(id, late))

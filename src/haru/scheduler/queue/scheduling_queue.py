@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
@@ -37,6 +38,10 @@ class QueueStage(Enum):
     IN_FLIGHT = "inflight"
 
 
+Rank = tuple[int, float, tuple[str, str, str]]
+_TRIED = (QueueStage.UNSCHEDULABLE, QueueStage.BACKOFF)
+
+
 @dataclass(slots=True, eq=False)
 class QueuedUnit:
     """One entry: the pods that one cycle decides together."""
@@ -59,21 +64,67 @@ class QueuedUnit:
     refusals: Counter[tuple[str, ...]] = field(default_factory=Counter)
     """How many pods each plugin refused at the last attempt, by plugin and profile."""
     held_pods: int = 0
+    priorities: Counter[int] = field(default_factory=Counter)
+    """How many pods there are by priority."""
 
     @property
-    def rank(self) -> tuple[int, float, tuple[str, str, str]]:
+    def rank(self) -> Rank:
         """Smaller goes first: by priority, then by how long it has been waiting."""
         return -self.priority, self.timestamp, self.key
 
     @property
     def priority(self) -> int:
         """The priority of the best member: a group waits where its best pod waits."""
-        return max(self.pods.values(), default=0)
+        return max(self.priorities, default=0)
+
+    def put(self, pod: str, priority: int) -> None:
+        """Take in a pod, or its other priority."""
+        self.drop(pod)
+        self.pods[pod] = priority
+        self.priorities[priority] += 1
+
+    def drop(self, pod: str) -> None:
+        """Forget a pod."""
+        priority = self.pods.pop(pod, None)
+        if priority is not None:
+            self.priorities[priority] -= 1
+            if not self.priorities[priority]:
+                del self.priorities[priority]
 
     @property
     def is_group(self) -> bool:
         """Whether the unit is a PodGroup's."""
         return self.key[0] == "group"
+
+
+class _Places:
+    """What is asked about all units of a place, kept up to date unit by unit."""
+
+    def __init__(self) -> None:
+        self.pods: Counter[QueueStage] = Counter()
+        """How many pods are in each place."""
+        self.tried: list[Rank] = []
+        """The ranks of the units that were tried in vain, sorted."""
+        self._known: dict[tuple[str, str, str], tuple[QueueStage, int, Rank]] = {}
+
+    def see(self, unit: QueuedUnit) -> None:
+        """Note where a unit is, with which pods and rank."""
+        self.forget(unit.key)
+        place, rank = unit.place, unit.rank
+        self._known[unit.key] = place, len(unit.pods), rank
+        self.pods[place] += len(unit.pods)
+        if place in _TRIED:
+            insort(self.tried, rank)
+
+    def forget(self, key: tuple[str, str, str]) -> None:
+        """Note that a unit is gone."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        place, pods, rank = known
+        self.pods[place] -= pods
+        if place in _TRIED:
+            del self.tried[bisect_left(self.tried, rank)]
 
 
 class SchedulingQueue:
@@ -103,6 +154,9 @@ class SchedulingQueue:
         self._in_flight: dict[tuple[str, str, str], QueuedUnit] = {}
         self._pop_from_backoff = pop_from_backoff
         self._tickets = itertools.count(1)
+        self._places = _Places()
+        self._waiting: dict[tuple[str, str, str], QueuedUnit] = {}
+        """The units that wait for an event, those that wait longest first."""
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -112,7 +166,8 @@ class SchedulingQueue:
         if unit is None:
             unit = self.units[unit_key] = QueuedUnit(unit_key, timestamp=now)
         known = unit.pods.get(pod_key)
-        unit.pods[pod_key] = priority
+        unit.put(pod_key, priority)
+        self._places.see(unit)
         if known is None and unit.place in (QueueStage.ACTIVE, QueueStage.BACKOFF, QueueStage.UNSCHEDULABLE):
             self._incoming(unit.place, 1)
         if known != priority and unit.place is QueueStage.ACTIVE:
@@ -124,10 +179,12 @@ class SchedulingQueue:
         unit = self.units.get(unit_key)
         if unit is None:
             return
-        unit.pods.pop(pod_key, None)
+        unit.drop(pod_key)
         if not unit.pods and unit.place is not QueueStage.IN_FLIGHT:
-            del self.units[unit_key]
+            self._forget(unit)
             unit.ticket = 0
+        else:
+            self._places.see(unit)
 
     def __contains__(self, unit_key: object) -> bool:
         return unit_key in self.units
@@ -137,7 +194,7 @@ class SchedulingQueue:
     def hold(self, unit: QueuedUnit) -> None:
         """Keep a unit out of the queue until `release`, because PreEnqueue rejects it."""
         if unit.place is not QueueStage.IN_FLIGHT:
-            unit.place = QueueStage.HELD
+            self._enter(unit, QueueStage.HELD)
             unit.ticket = 0
             if len(unit.pods) > unit.held_pods:
                 # As in 1.36 gated pods are among the unschedulable ones.
@@ -167,7 +224,7 @@ class SchedulingQueue:
                 self._incoming(QueueStage.ACTIVE, len(unit.pods), "PopFromBackoffQ")
             if unit.first_active is None:
                 unit.first_active = now
-            unit.place = QueueStage.IN_FLIGHT
+            self._enter(unit, QueueStage.IN_FLIGHT)
             self._in_flight[unit.key] = unit
             unit.ticket = 0
             unit.attempts += 1
@@ -184,9 +241,9 @@ class SchedulingQueue:
         unit.first_active, unit.flushed = None, False
         if self.units.get(unit.key) is not unit:
             return
-        unit.place = QueueStage.HELD
+        self._enter(unit, QueueStage.HELD)
         if not unit.pods:
-            del self.units[unit.key]
+            self._forget(unit)
 
     def reject(self, unit: QueuedUnit, plugins: Iterable[str], now: float) -> None:
         """The cycle found no place: wait for an event that concerns the plugins that said no."""
@@ -204,7 +261,7 @@ class SchedulingQueue:
             self._to_backoff(unit, event=_FAILURE)
         else:
             self._incoming(QueueStage.UNSCHEDULABLE, len(unit.pods), _FAILURE)
-            unit.place = QueueStage.UNSCHEDULABLE
+            self._enter(unit, QueueStage.UNSCHEDULABLE)
             unit.parked_at = now
             for plugin in unit.rejected_by or _ANY:
                 self._parked.setdefault(plugin, {})[unit.key] = unit
@@ -258,18 +315,16 @@ class SchedulingQueue:
 
     def first_waiting(self, but: Container[tuple[str, str, str]]) -> QueuedUnit | None:
         """The first unit, in the order of the queue, that was tried in vain and is none of those."""
-        places = (QueueStage.UNSCHEDULABLE, QueueStage.BACKOFF)
-        found = (unit for unit in self.units.values() if unit.place in places and unit.key not in but)
-        return min(found, key=lambda unit: unit.rank, default=None)
+        key = next((key for _, _, key in self._places.tried if key not in but), None)
+        return self.units[key] if key is not None else None
 
     def flush_leftovers(self, now: float) -> int:
         """The safety net: units that no event has woken for five minutes are tried again. Held units are not."""
         woken = 0
-        for unit in self.units.values():
-            if unit.place is QueueStage.UNSCHEDULABLE and now - unit.parked_at >= FLUSH_AFTER_SECONDS:
-                unit.flushed = True
-                self._wake(unit, now, "UnschedulableTimeout")
-                woken += 1
+        while self._waiting and now - (unit := next(iter(self._waiting.values()))).parked_at >= FLUSH_AFTER_SECONDS:
+            unit.flushed = True
+            self._wake(unit, now, "UnschedulableTimeout")
+            woken += 1
         return woken
 
     def next_wake(self) -> float | None:
@@ -282,19 +337,30 @@ class SchedulingQueue:
 
     def pending(self) -> dict[str, int]:
         """Pods by place, under the label values of `scheduler_pending_pods`."""
-        counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
-        for unit in self.units.values():
-            if unit.place.value in counts:
-                counts[unit.place.value] += len(unit.pods)
-        return counts
+        shown = (QueueStage.ACTIVE, QueueStage.BACKOFF, QueueStage.UNSCHEDULABLE, QueueStage.HELD)
+        return {place.value: self._places.pods[place] for place in shown}
 
     # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _enter(self, unit: QueuedUnit, place: QueueStage) -> None:
+        unit.place = place
+        if self.units.get(unit.key) is not unit:
+            return
+        self._places.see(unit)
+        self._waiting.pop(unit.key, None)
+        if place is QueueStage.UNSCHEDULABLE:
+            self._waiting[unit.key] = unit
+
+    def _forget(self, unit: QueuedUnit) -> None:
+        del self.units[unit.key]
+        self._places.forget(unit.key)
+        self._waiting.pop(unit.key, None)
 
     def _still_there(self, unit: QueuedUnit) -> bool:
         if self.units.get(unit.key) is unit and unit.pods:
             return True
         if self.units.get(unit.key) is unit:
-            del self.units[unit.key]
+            self._forget(unit)
         return False
 
     def _backoff_for(self, attempts: int) -> float:
@@ -317,14 +383,14 @@ class SchedulingQueue:
 
     def _push_active(self, unit: QueuedUnit) -> None:
         unit.held_pods = 0
-        unit.place = QueueStage.ACTIVE
+        self._enter(unit, QueueStage.ACTIVE)
         unit.ticket = next(self._tickets)
         heapq.heappush(self._active, (-unit.priority, unit.timestamp, unit.ticket, unit))
 
     def _to_backoff(self, unit: QueuedUnit, *, failed: bool = False, event: str = "") -> None:
         self._incoming(QueueStage.BACKOFF, len(unit.pods), event)
         unit.held_pods = 0
-        unit.place = QueueStage.BACKOFF
+        self._enter(unit, QueueStage.BACKOFF)
         unit.ticket = next(self._tickets)
         heapq.heappush(self._backoff, (unit.ready_at, unit.ticket, unit))
         if self._pop_from_backoff and not failed:
