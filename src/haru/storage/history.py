@@ -31,6 +31,11 @@ def bucket_of(key: str) -> str:
     return key.partition("/")[0]
 
 
+def namespace_of(text: str) -> str:
+    """The first two parts of a key or a prefix, with their slashes; empty where there are not so many."""
+    return text[: text.find("/", text.find("/") + 1) + 1]
+
+
 def prefix_end(prefix: str) -> str:
     """The smallest text that is larger than all that start with `prefix` (which ends with a slash)."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
@@ -52,6 +57,7 @@ class Bucket:
         "_below",
         "_rousing",
         "_timer",
+        "_touched",
         "_whole",
         "_woken",
         "compacted",
@@ -70,11 +76,14 @@ class Bucket:
         self.log: list[Event] = []
         self.cut = 0  # events that are no longer in the log: position = cut + index
         self.compacted = compacted
-        self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came to wait
+        self.waiting: dict[str, dict[asyncio.Future[None], None]] = {}
+        """Who waits, by the namespace that they watch (empty: all), in the order in which they came."""
         self.watchers = 0
         self.tallies: list[Tally] = []
         self._below: dict[str, tuple[int, int, list[Event]]] = {}
         self._rousing: deque[asyncio.Future[None]] = deque()
+        self._touched: dict[str, None] | None = {}
+        """The namespaces with changes of which their watchers have not been told; None stands for all."""
         self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
         self._woken = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -108,16 +117,32 @@ class Bucket:
         else:
             self.remove(event.key)
         self.log.append(event)
+        self.touch(namespace_of(event.key))
         self._count()
         if not len(self.log) % 256:
+            # All go on to here, so that nobody is where the log has been cut for want of changes that concern him.
+            self._touched = None
             self.trim(at)
 
     def _count(self) -> None:
         for tally in self.tallies:
             tally.count += 1
 
+    def touch(self, namespace: str) -> None:
+        """Note that the watchers of a namespace are to be woken."""
+        if self._touched is not None:
+            self._touched[namespace] = None
+
+    def stop_waiting(self, namespace: str, future: asyncio.Future[None]) -> None:
+        """Forget one who waits, if it does."""
+        alike = self.waiting.get(namespace)
+        if alike is not None:
+            alike.pop(future, None)
+            if not alike:
+                del self.waiting[namespace]
+
     def wake(self) -> None:
-        """Tell every waiting watcher that the log has grown, now or after the pause."""
+        """Tell the waiting watchers whom it concerns that the log has grown, now or after the pause."""
         if not self.is_pausing():
             self._wake_all()
 
@@ -141,8 +166,9 @@ class Bucket:
         if self.watchers > FEW_WATCHERS:
             self._woken = asyncio.get_running_loop().time()
         is_rousing = bool(self._rousing)
-        self._rousing.extend(self.waiting)
-        self.waiting = {}
+        for namespace in list(self.waiting) if self._touched is None else ("", *self._touched):
+            self._rousing.extend(self.waiting.pop(namespace, ()))
+        self._touched = {}
         if not is_rousing:
             self._rouse()
 
@@ -171,6 +197,7 @@ class Bucket:
         self.log = []
         self._below.clear()
         self.compacted = revision
+        self._touched = None
         self._count()
         self.wake()
 
@@ -248,6 +275,7 @@ class LogWatch:
         "_due",
         "_filter",
         "_future",
+        "_namespace",
         "_on_close",
         "_position",
         "_revision",
@@ -261,6 +289,7 @@ class LogWatch:
             raise Compacted(since, bucket.compacted)
         self._bucket = bucket
         self._filter = "" if prefix.index("/") == len(prefix) - 1 else prefix
+        self._namespace = namespace_of(self._filter)
         self._position = bucket.cut + bisect_right(bucket.log, since, key=lambda e: e.revision)
         self._current = current
         self._revision = since
@@ -297,18 +326,29 @@ class LogWatch:
     async def wait(self, timeout: float) -> None:
         """Sleep until the log grows."""
         bucket = self._bucket
-        if self._closed or (self._position - bucket.cut != len(bucket.log) and not bucket.is_pausing()):
+        if self._closed:
             return
+        if self._is_behind():
+            if not bucket.is_pausing():
+                return
+            bucket.touch(self._namespace)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._future = future
-        bucket.waiting[future] = None
+        bucket.waiting.setdefault(self._namespace, {})[future] = None
         self._set_timer(loop, loop.time() + timeout)
         try:
             await future
         finally:
             self._future = None
-            bucket.waiting.pop(future, None)
+            bucket.stop_waiting(self._namespace, future)
+
+    def _is_behind(self) -> bool:
+        """Whether there is something to hand out; what concerns others only is passed over."""
+        bucket, end = self._bucket, self._bucket.cut + len(self._bucket.log)
+        if self._filter and bucket.cut <= self._position < end and not bucket.since(self._position, self._filter):
+            self._position = end
+        return self._position != end
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         """One that goes off earlier than now wanted is left: who is woken for nothing waits again."""

@@ -1,0 +1,203 @@
+"""What a request takes the API server does not depend on how many objects, namespaces and watchers there are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from api_caller import MAPS, PODS, Caller, Clock, Stream, config_map, make_config, pod
+from counted_calls import SIZES, Steps, assert_all_flat
+
+from haru.apiserver.server import ApiServer
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+Work = Callable[[], Awaitable[object]]
+NAMESPACES = "/api/v1/namespaces"
+QUOTA = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "100000", "requests.cpu": "100000"}}}
+ASKED = {"requests": {"cpu": "1"}}
+
+
+class GrownApi:
+    """As many namespaces, config maps, pods on nodes of their own and disruption budgets as `size`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.streams: list[Stream] = []
+
+    async def start(self) -> None:
+        self.store = SqliteStore(":memory:")
+        self.server = ApiServer(make_config(self.store, Clock()))
+        await self.server.start()
+        self.call = Caller(self.server, Clock())
+        await self.namespace("default")
+        for number in range(self.size):
+            await self.namespace(f"space-{number}")
+            await self.call.create(f"{NAMESPACES}/space-{number}/configmaps", config_map("own"))
+            await self.call.create(MAPS, config_map(f"map-{number}", {"app": f"a{number}"}))
+            await self.pod(f"pod-{number}", nodeName=f"node-{number}")
+
+    async def namespace(self, name: str) -> None:
+        answer = await self.call("POST", NAMESPACES, {"metadata": {"name": name}})
+        assert answer.status in (201, 409)
+        for plural, obj in (("serviceaccounts", {"metadata": {"name": "default"}}), ("resourcequotas", QUOTA)):
+            answer = await self.call("POST", f"{NAMESPACES}/{name}/{plural}", obj)
+            assert answer.status in (201, 409), answer.body
+
+    async def pod(self, name: str, **spec: Any) -> None:
+        await self.call.create(PODS, self.pod_object(name, **spec))
+
+    def pod_object(self, name: str, **spec: Any) -> Obj:
+        made = pod(name, **spec)
+        made["metadata"]["labels"] = {"app": name}
+        made["spec"]["containers"][0]["resources"] = ASKED
+        return made
+
+    async def stop(self) -> None:
+        for stream in self.streams:
+            await stream.close()
+        await self.server.stop()
+
+    def sends(self, method: str, path: str, body: Any = None, status: int = 200, **given: str) -> Work:
+        """A request that must be answered with this status."""
+
+        async def work() -> None:
+            answer = await self.call(method, path, body, **given)
+            assert answer.status == status, answer.body
+
+        return work
+
+    async def watch(self, path: str) -> None:
+        self.streams.append(await self.call.stream(path))
+
+
+Case = Callable[[GrownApi], Awaitable[Work]]
+
+
+async def get(api: GrownApi) -> Work:
+    return api.sends("GET", f"{MAPS}/map-1")
+
+
+async def list_a_page(api: GrownApi) -> Work:
+    return api.sends("GET", f"{PODS}?limit=5")
+
+
+async def list_a_namespace(api: GrownApi) -> Work:
+    return api.sends("GET", f"{NAMESPACES}/space-1/configmaps")
+
+
+async def open_a_watch(api: GrownApi) -> Work:
+    return lambda: api.watch(f"{MAPS}?watch=1&resourceVersion={api.store.revision}")
+
+
+async def create(api: GrownApi) -> Work:
+    return api.sends("POST", MAPS, config_map("created"), 201)
+
+
+async def create_with_quota(api: GrownApi) -> Work:
+    await api.pod("first")
+    return api.sends("POST", PODS, api.pod_object("counted"), 201)
+
+
+async def create_a_namespace(api: GrownApi) -> Work:
+    return api.sends("POST", NAMESPACES, {"metadata": {"name": "more"}}, 201)
+
+
+async def bind(api: GrownApi) -> Work:
+    await api.pod("to-bind")
+    binding = {"metadata": {"name": "to-bind"}, "target": {"kind": "Node", "name": "node-1"}}
+    return api.sends("POST", f"{PODS}/to-bind/binding", binding, 201)
+
+
+async def evict(api: GrownApi) -> Work:
+    return api.sends("POST", f"{PODS}/pod-1/eviction", {"metadata": {"name": "pod-1"}}, 201)
+
+
+async def update(api: GrownApi) -> Work:
+    return api.sends("PUT", f"{MAPS}/map-1", config_map("map-1", a="b"))
+
+
+async def patch(api: GrownApi) -> Work:
+    return api.sends("PATCH", f"{MAPS}/map-1", {"data": {"a": "b"}}, type="application/merge-patch+json")
+
+
+async def patch_status(api: GrownApi) -> Work:
+    change = {"status": {"phase": "Running"}}
+    return api.sends("PATCH", f"{PODS}/pod-3/status", change, type="application/merge-patch+json")
+
+
+async def delete(api: GrownApi) -> Work:
+    return api.sends("DELETE", f"{MAPS}/map-2")
+
+
+async def delete_with_quota(api: GrownApi) -> Work:
+    return api.sends("DELETE", f"{PODS}/pod-2?gracePeriodSeconds=0")
+
+
+async def delete_a_namespace(api: GrownApi) -> Work:
+    return api.sends("DELETE", f"{NAMESPACES}/space-3")
+
+
+async def delete_all_of_a_namespace(api: GrownApi) -> Work:
+    return api.sends("DELETE", f"{NAMESPACES}/space-4/configmaps")
+
+
+async def event_with_watchers_of_other_namespaces(api: GrownApi) -> Work:
+    for number in range(api.size):
+        await api.watch(f"{NAMESPACES}/space-{number}/configmaps?watch=1&resourceVersion={api.store.revision}")
+    await _settle()
+
+    async def work() -> None:
+        await api.sends("POST", MAPS, config_map("more"), 201)()
+        await _settle()
+
+    return work
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "get": (get,),
+    "list": (list_a_page, list_a_namespace),
+    "watch": (open_a_watch, event_with_watchers_of_other_namespaces),
+    "create": (create, create_with_quota, create_a_namespace, bind, evict),
+    "update": (update,),
+    "patch": (patch, patch_status),
+    "delete": (delete, delete_with_quota, delete_a_namespace),
+    "deletecollection": (delete_all_of_a_namespace,),
+}
+"""Requests by the verb that they are in discovery."""
+
+
+async def test_every_verb_has_a_growth_case() -> None:
+    api = GrownApi(0)
+    await api.start()
+    groups = [f"/apis/{one['name']}" for one in (await api.call.get("/apis"))["groups"]]
+    versions = ["/api/v1", *[f"/apis/{v['groupVersion']}" for g in groups for v in (await api.call.get(g))["versions"]]]
+    verbs = {verb for path in versions for one in (await api.call.get(path))["resources"] for verb in one["verbs"]}
+    await api.stop()
+    assert verbs == set(CASES)
+
+
+async def costs_by_case(size: int) -> dict[str, Steps]:
+    """All cases one after the other: each leaves about as many objects as there were."""
+    api, costs = GrownApi(size), {}
+    await api.start()
+    try:
+        for case in (case for cases in CASES.values() for case in cases):
+            work = await case(api)
+            with Steps() as costs[case.__name__]:
+                await work()
+    finally:
+        await api.stop()
+    return costs
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_request_takes_as_much_in_a_large_cluster_as_in_a_small_one(sizes: tuple[int, ...]) -> None:
+    assert_all_flat({size: await costs_by_case(size) for size in sizes})

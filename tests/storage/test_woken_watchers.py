@@ -1,0 +1,84 @@
+"""A change wakes the watchers of its namespace, and nobody who watches misses one."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from haru.storage.history import FEW_WATCHERS
+from haru.storage.interface import Compacted, Delete, Put, Watch
+from haru.storage.memory import MemoryStore
+from virtual_time import run
+
+SPACES = ("a", "b", "c")
+
+
+class Follower:
+    """A watcher that reads what there is, dawdles for a moment, and waits again."""
+
+    def __init__(self, watch: Watch, dawdles: float = 0.0) -> None:
+        self.watch, self.dawdles = watch, dawdles
+        self.seen: list[int] = []
+        self.turns = 0
+
+    async def run(self) -> None:
+        while not self.watch.closed:
+            self.turns += 1
+            self.seen += [event.revision for event in self.watch.pending()]
+            await asyncio.sleep(self.dawdles)
+            await self.watch.wait(3600.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("followers", [2, FEW_WATCHERS])
+def test_every_watcher_hears_of_all_changes_below_its_prefix(seed: int, followers: int) -> None:
+    async def play() -> None:
+        random, store = Random(seed), MemoryStore(clock=asyncio.get_running_loop().time)
+        prefixes = ["pods/", *(f"pods/{space}/" for space in SPACES)]
+        found = {
+            prefix: [Follower(store.watch(prefix, 0), random.choice((0.0, 0.01, 0.2))) for _ in range(followers)]
+            for prefix in prefixes
+        }
+        everyone = [follower for group in found.values() for follower in group]
+        tasks = [asyncio.create_task(follower.run()) for follower in everyone]
+        expected: dict[str, list[int]] = {prefix: [] for prefix in prefixes}
+        there: set[str] = set()
+        for _ in range(300):
+            key = f"pods/{random.choice(SPACES)}/{random.randrange(3)}"
+            gone = key in there and random.random() < 0.3
+            await store.transact(Delete(key) if gone else Put(key, b"x"))
+            (there.discard if gone else there.add)(key)
+            for prefix in prefixes:
+                if key.startswith(prefix):
+                    expected[prefix].append(store.revision)
+            await asyncio.sleep(random.choice((0, 0, 0.001, 0.05)))
+        await asyncio.sleep(60.0)
+        for prefix, group in found.items():
+            assert all(follower.seen == expected[prefix] for follower in group), prefix
+        for follower in everyone:
+            follower.watch.close()
+        await asyncio.gather(*tasks)
+
+    run(play())
+
+
+def test_watcher_of_a_quiet_namespace_is_neither_woken_by_others_nor_cut_off() -> None:
+    async def play() -> None:
+        store = MemoryStore(clock=asyncio.get_running_loop().time)
+        quiet = Follower(store.watch("pods/quiet/", 0))
+        task = asyncio.create_task(quiet.run())
+        for number in range(30_000):
+            await store.transact(Put(f"pods/busy/{number % 10}", b"x"))
+            if not number % 50:
+                await asyncio.sleep(0)
+        with pytest.raises(Compacted):
+            store.watch("pods/quiet/", 1)
+        await store.transact(Put("pods/quiet/one", b"x"))
+        await asyncio.sleep(1.0)
+        assert quiet.seen == [store.revision] and quiet.turns < 30_000 / 200
+        quiet.watch.close()
+        await task
+
+    run(play())
