@@ -21,10 +21,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WITH_FACADES = ("engine", "explain", "scheduler", "apiserver", "node", "cel")
-TESTS_OF = {"dra": "engine", "golden": "engine"}
+TESTS_OF = {"dra": "engine", "golden": "engine", "growth": "scheduler"}
 """Folders of tests that are not named after the package which they test."""
-DOCUMENTED = frozenset({"_asdict", "_current_frames", "_exit", "_fields", "_hash", "_make", "_replace"})
-"""Names with an underscore that Python documents: of named tuples, of `os`, of `collections.abc.Set`."""
+DOCUMENTED = frozenset({"_asdict", "_current_frames", "_exit", "_fields", "_getframe", "_hash", "_make", "_replace"})
+"""Names with an underscore that Python documents: of named tuples, of `os` and `sys`, of `collections.abc.Set`."""
 HELD_BY_A_TEST = {
     "src/haru/cli/main.py": frozenset({"_SubParsersAction", "_actions"}),
     "src/haru/apiserver/request/protocol.py": frozenset({"_sslobj"}),
