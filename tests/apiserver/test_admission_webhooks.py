@@ -23,6 +23,7 @@ from webhook_server import (
     mutating,
     patch,
     rule,
+    server_pair,
     validating,
 )
 
@@ -221,6 +222,14 @@ async def test_unreachable_or_untrusted_webhook_fails(api: Caller, hooks: Webhoo
     assert answer.json["message"].endswith("dial tcp 127.0.0.1:1: connect: connection refused")
     await api("DELETE", f"{VALIDATING}/nobody")
     assert (await api("POST", MAPS, config_map("m"))).status == 201
+
+
+async def test_webhook_is_trusted_by_a_bundle_that_holds_its_own_certificate(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    # As envtest writes it: the server's certificate, which no authority signed by itself, and two slashes.
+    await validating(api, hook({"url": hooks.url("//v"), "caBundle": bundle(server_pair())}))
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+    assert len(hooks.asked["/v"]) == 1
 
 
 async def test_webhook_service_resolves_to_its_endpoints(api: Caller, hooks: WebhookServer) -> None:

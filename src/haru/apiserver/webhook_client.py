@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import errno
+import posixpath
 import ssl
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
+from haru.tls import client_context
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of an answer: enough for a patch of the largest object."""
@@ -113,7 +115,9 @@ class WebhookClient:
 def _shown_url(config: Obj) -> str:
     """The URL of a client configuration."""
     if config.get("url"):
-        return str(config["url"])
+        parts = urlsplit(config["url"])
+        # As Go's client does: envtest, for one, writes two slashes.
+        return f"{parts.scheme}://{parts.netloc}{posixpath.normpath('/' + parts.path.lstrip('/'))}"
     service = config["service"]
     host, port = f"{service['name']}.{service['namespace']}.svc", service.get("port") or 443
     return f"https://{host}:{port}{service.get('path') or ''}"
@@ -123,10 +127,10 @@ def _shown_url(config: Obj) -> str:
 def _tls_context(bundle: str) -> ssl.SSLContext:
     """Whose certificates are believed: those of the bundle (PEM, in base64), or what the machine believes."""
     if not bundle:
-        return ssl.create_default_context()
+        return client_context()
     try:
         pem = base64.b64decode(bundle, validate=True).decode("ascii")
-        return ssl.create_default_context(cadata=pem)
+        return client_context(pem)
     except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
         raise ValueError(f"unable to load root certificates: unable to parse bytes as PEM block ({error})") from None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.client.http_connections import Exchange, HttpConnections
 from haru.client.transport import Request, Response, Stream
+from haru.tls import client_context
 
 if TYPE_CHECKING:
     import aiohttp
@@ -25,17 +24,7 @@ def tls_context(
     ca_pem: bytes | None = None, cert: tuple[bytes, bytes] | None = None, insecure: bool = False
 ) -> ssl.SSLContext:
     """A client's TLS settings: own authorities instead of the system's, a client certificate and its key (both PEM)."""
-    context = ssl.create_default_context(cadata=ca_pem.decode("ascii") if ca_pem else None)
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert is not None:
-        with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
-            path = Path(folder, "client.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(cert[0] + b"\n" + cert[1])
-            context.load_cert_chain(path)
-    return context
+    return client_context(ca_pem.decode("ascii") if ca_pem else "", cert, insecure)
 
 
 class HttpTransport:

@@ -11,9 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
@@ -25,6 +23,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
 from haru.kube.meta import Obj
+from haru.tls import client_context, present_certificate
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 CONNECT_SECONDS = 10.0
@@ -111,11 +110,9 @@ class ExtensionClient:
 def _context(bundle: str, insecure: bool, options: AggregationOptions) -> ssl.SSLContext:
     try:
         pem = base64.b64decode(bundle, validate=True).decode("ascii")
-        context = ssl.create_default_context(cadata=pem or None)
+        context = client_context(pem, insecure=insecure)
     except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
         raise ValueError(f"unable to load root certificates: unable to parse bytes as PEM block ({error})") from None
-    if insecure:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if options.certificate and options.key:
         show_certificate(context, options)
     return context
@@ -123,8 +120,4 @@ def _context(bundle: str, insecure: bool, options: AggregationOptions) -> ssl.SS
 
 def show_certificate(context: ssl.SSLContext, options: AggregationOptions) -> None:
     """Have the server's own certificate shown. Raises ssl.SSLError for what is no pair."""
-    with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
-        path = Path(folder, "proxy.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(options.certificate + b"\n" + options.key)
-        context.load_cert_chain(path)
+    present_certificate(context, options.certificate, options.key)

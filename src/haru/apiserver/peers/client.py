@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -22,6 +20,7 @@ from haru.apiserver.peers.endpoints import Address, url_of
 from haru.apiserver.peers.options import SERVER_NAME, PeerOptions
 from haru.apiserver.upstream_session import passing_session
 from haru.kube.discovery_merge import Groups, served_resources
+from haru.tls import client_context
 
 CONNECT_SECONDS = 5.0
 DISCOVERY_SECONDS = 10.0
@@ -126,10 +125,4 @@ def _items(data: bytes, path: str) -> Groups:
 
 def peer_tls(options: PeerOptions) -> ssl.SSLContext:
     """Whose certificates are believed, and the one that is shown. Raises ssl.SSLError, ValueError."""
-    context = ssl.create_default_context(cadata=options.authority.decode("ascii"))
-    with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
-        path = Path(folder, "peer.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(options.certificate + b"\n" + options.key)
-        context.load_cert_chain(path)
-    return context
+    return client_context(options.authority.decode("ascii"), (options.certificate, options.key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
 from haru.proto import cri_pb2 as cri
 from haru.secure_serving.http import HttpError
+from haru.tls import client_context
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 
@@ -164,8 +164,7 @@ async def _open(url: str, asked: StreamRequest) -> UpgradeResponse:
     host, tls = parts.hostname or "", None
     if parts.scheme == "https":
         # The runtime told where over its own socket; its certificate is one it made itself.
-        tls = ssl.create_default_context()
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        tls = client_context(insecure=True)
     port = parts.port or (443 if tls else 80)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     headers = [("host", parts.netloc), *asked.headers]

@@ -7,10 +7,8 @@ such a port has no kubelet: it is simulated. Source: kube-apiserver's connection
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,6 +17,7 @@ from yarl import URL
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.kubelets.options import KubeletOptions
 from haru.kube.errors import StatusError
+from haru.tls import client_context, present_certificate
 from haru.upgrade_proxy import Headers, UpgradeError, UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
 
@@ -111,15 +110,11 @@ class Kubelets:
 
 def _tls(options: KubeletOptions, authority: bytes) -> ssl.SSLContext:
     if authority:
-        context = ssl.create_default_context(cadata=authority.decode("ascii"))
+        context = client_context(authority.decode("ascii"))
     else:
         # Without the system's authorities: nothing is checked, and reading them takes its time at every start.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if options.certificate:
-        with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
-            path = Path(folder, "kubelet-client.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(options.certificate + b"\n" + options.key)
-            context.load_cert_chain(path)
+        present_certificate(context, options.certificate, options.key)
     return context
