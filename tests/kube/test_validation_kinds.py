@@ -88,6 +88,8 @@ GOOD = [
     BINDING,
     BUDGET,
     LEASE,
+    # What a leader writes as it leaves: nobody holds the Lease.
+    thing("coordination.k8s.io/v1", "Lease", "free", spec={"holderIdentity": "", "leaseDurationSeconds": 1}),
     SCALER,
     EVENT,
     NEW_EVENT,
@@ -290,6 +292,14 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
     (BUDGET, "spec.maxUnavailable", 1, "minAvailable and maxUnavailable cannot be both set"),
     (BUDGET, "spec.minAvailable", "half", "a valid percent string must be a numeric string"),
     (LEASE, "spec.leaseDurationSeconds", 0, "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"),
+    (LEASE, "spec.preferredHolder", "b", "spec.preferredHolder: Forbidden: may only be specified if `strategy`"),
+    (
+        LEASE,
+        "spec.strategy",
+        "Newest",
+        'spec.strategy: Unsupported value: "Newest": supported values: "OldestEmulationVersion"',
+    ),
+    (LEASE, "spec.strategy", "lab.example.com/-", 'spec.strategy: Invalid value: "lab.example.com/-"'),
     (SCALER, "spec.maxReplicas", 0, "spec.maxReplicas: Invalid value: 0"),
     (SCALER, "spec.scaleTargetRef.kind", "", "spec.scaleTargetRef.kind: Required value"),
     (

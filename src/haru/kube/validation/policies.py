@@ -9,6 +9,7 @@ from haru.kube.validation.common import (
     each_message,
     immutable,
     items,
+    label_key,
     one_of,
     part,
     path_segment,
@@ -120,11 +121,16 @@ def validate_lease(lease: Obj) -> list[FieldError]:
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
         found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-    if spec.get("holderIdentity") == "":
-        found.append(invalid("spec.holderIdentity", "", "must not be empty"))
-    if spec.get("preferredHolder") is not None and not spec.get("strategy"):
-        found.append(forbidden("spec.preferredHolder", "may not be set when strategy is not set"))
+    if (strategy := spec.get("strategy")) is not None:
+        found += _lease_strategy("spec.strategy", strategy)
+    if spec.get("preferredHolder") and not strategy:
+        found.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
     return found
+
+
+def _lease_strategy(field: str, strategy: str) -> list[FieldError]:
+    """A strategy of coordinated leader election: Kubernetes' own, or a name with a domain before it."""
+    return label_key(field, strategy) if "/" in strategy else one_of(field, strategy, ("OldestEmulationVersion",))
 
 
 def validate_autoscaler(autoscaler: Obj) -> list[FieldError]:
