@@ -3,9 +3,11 @@
 import pytest
 from controller_cluster import pod_body
 
+from haru.client.discovery import served_kinds
 from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from haru.kube import kinds
 
+DEFINITIONS = kinds.known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 CONFIG_MAPS = kinds.lookup("", "v1", "configmaps")
 GC = "garbage-collector-controller"
 
@@ -256,6 +258,20 @@ async def test_dependent_of_unknown_kind_is_not_deleted(cluster):
         return await names(cluster) == {"child"}
 
     await cluster.always(stays)
+
+
+async def test_owner_of_kind_that_is_defined_later_is_known_at_once(cluster):
+    await cluster.start(GC)
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {"group": "lab.example.com", "scope": "Namespaced", "versions": [version]}
+    spec["names"] = {"plural": "trainers", "kind": "Trainer"}
+    await cluster.create(DEFINITIONS, {"metadata": {"name": "trainers.lab.example.com"}, "spec": spec})
+    (trainers,) = [kind for kind in await served_kinds(cluster.client) if kind.kind == "Trainer"]
+    owner = await cluster.create(trainers, {"metadata": {"name": "t"}})
+    await config_map(cluster, "child", reference(owner))
+    await config_map(cluster, "grandchild", reference(await config_map(cluster, "other", reference(owner))))
+    await cluster.client.delete(trainers, "t", "ns")
+    await become(cluster, set())
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------

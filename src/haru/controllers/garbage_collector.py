@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from cachetools import FIFOCache
 
+from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import served_kinds
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller, log
@@ -27,7 +28,7 @@ from haru.kube.meta import Obj, has_finalizer, is_being_deleted, name_of, namesp
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-_DISCOVERY_SECONDS = 60.0
+_UNKNOWN_KIND_SECONDS = 30.0
 _SYNC_SECONDS = 30.0
 _REMEMBERED_ABSENT = 1000
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
@@ -62,6 +63,10 @@ def _reached(start: str, neighbours: Callable[[str], Iterable[str]]) -> set[str]
     return found
 
 
+class _UnknownKind(LookupError):
+    """The kind of an owner is not served."""
+
+
 class _Owners(NamedTuple):
     solid: list[Obj]
     waiting: list[Obj]
@@ -79,6 +84,8 @@ class GarbageCollectorController(Controller):
         self._informers: dict[tuple[str, str], Informer] = {}
         self._known: dict[str, tuple[Informer, str]] = {}
         self._absent: FIFOCache[str, None] = FIFOCache(_REMEMBERED_ABSENT)
+        self._definitions = DefinitionWatch(self.client)
+        self._with_unknown_owner: set[str] = set()
 
     async def run(self) -> None:
         """Learn what is served, then work until cancelled."""
@@ -87,11 +94,11 @@ class GarbageCollectorController(Controller):
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Custom resources come and go."""
-        return (self._keep_watching_kinds,)
+        return (self._definitions.run, self._keep_watching_kinds)
 
     async def _keep_watching_kinds(self) -> None:
         while True:
-            await asyncio.sleep(_DISCOVERY_SECONDS)
+            await self._definitions.changed()
             try:
                 await self._watch_kinds()
             except (StatusError, OSError) as error:
@@ -116,6 +123,10 @@ class GarbageCollectorController(Controller):
         except TimeoutError:
             late = ", ".join(informer.kind.plural for informer in fresh if not informer.has_synced)
             log.warning("%s: goes on without a list of %s", self.name, late)
+        if fresh:
+            for uid in self._with_unknown_owner:
+                self.queue.add(uid)
+            self._with_unknown_owner.clear()
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -170,9 +181,15 @@ class GarbageCollectorController(Controller):
             return None
         if not owners_of(obj):
             return None
-        owners = await self._classify(informer.kind, obj)
-        if owners.gone or owners.waiting:
-            await self._act(informer, obj)
+        try:
+            owners = await self._classify(informer.kind, obj)
+            if owners.gone or owners.waiting:
+                await self._act(informer, obj)
+        except _UnknownKind as error:
+            # Nothing may be deleted in the name of a kind that is not served, or not yet.
+            log.debug("%s: %s", self.name, error)
+            self._with_unknown_owner.add(key)
+            return _UNKNOWN_KIND_SECONDS
         return None
 
     async def _act(self, informer: Informer, cached: Obj) -> None:
@@ -230,7 +247,7 @@ class GarbageCollectorController(Controller):
         for informer in self._informers.values():
             if (informer.kind.group, informer.kind.kind) == (group, kind):
                 return informer.kind
-        raise LookupError(f"owner {kind} {reference['name']}: the server has no kind {kind} of {api_version}")
+        raise _UnknownKind(f"owner {kind} {reference['name']}: the server has no kind {kind} of {api_version}")
 
     # -- owners -------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ Source: Kubernetes `resourcequota-controller`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import served_kinds
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller, log
@@ -28,7 +28,6 @@ from haru.kube.quota.volumes import changes_quota
 _GATHER_SECONDS = 0.1
 """So long is waited after something was given back: more often is, and one look counts all of it."""
 _FULL_SECONDS = 300.0
-_DISCOVERY_SECONDS = 60.0
 _WHOLE = (PODS, CLAIMS, VOLUME_CLAIMS, SERVICES)
 """Kinds of which more than the number counts."""
 
@@ -47,6 +46,7 @@ class ResourceQuotaController(Controller):
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._heard: set[tuple[str, str]] = set()
+        self._definitions = DefinitionWatch(self.client)
         self.classes = self.informer(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
         for kind, changed in ((PODS, _gives_back), (VOLUME_CLAIMS, changes_quota), (SERVICES, _ports_differ)):
             self.informer(kind).add_handler(on_update=self._on_update(changed), on_delete=self._given_back)
@@ -54,7 +54,7 @@ class ResourceQuotaController(Controller):
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Custom resources come and go."""
-        return (self._keep_learning,)
+        return (self._definitions.run, self._keep_learning)
 
     async def run(self) -> None:
         """Learn what is served, then work until cancelled."""
@@ -63,7 +63,7 @@ class ResourceQuotaController(Controller):
 
     async def _keep_learning(self) -> None:
         while True:
-            await asyncio.sleep(_DISCOVERY_SECONDS)
+            await self._definitions.changed()
             try:
                 await self._learn()
             except (StatusError, OSError) as error:
