@@ -1,0 +1,93 @@
+"""Clients of other languages, unmodified, against `haru up`: each folder beside this file holds programs of one.
+
+client-go with controller-runtime, the official JavaScript client. What they are built from is
+fetched at run time; where a language or its modules cannot be had, the test skips and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from haru_process import Up
+
+HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "clients"
+PASSED = re.compile(r"^\s*(?:--- PASS: (\S+)|ok \d+ - (.+)|ok (\S+))", re.M)
+FAILED = re.compile(r"^\s*(?:--- FAIL: (\S+)|not ok .+)", re.M)
+FETCH_SECONDS, RUN_SECONDS = 600, 300
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    up = Up(
+        tmp_path_factory.mktemp("clients"),
+        "--ephemeral",
+        "--profile",
+        "dgx-h100:2",
+        "--no-dashboard",
+        "--no-explain-api",
+        "--ephemeral",
+        "--profile",
+        "dgx-h100:2",
+        "--no-dashboard",
+        "--no-explain-api",
+    )
+    yield up
+    assert up.stop() == 0
+
+
+def command(folder: Path, *arguments: str, seconds: float, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments,
+        cwd=folder,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=seconds,
+    )
+
+
+def fetched(folder: Path, *arguments: str) -> None:
+    """Fetches what the programs need, or skips."""
+    if shutil.which(arguments[0]) is None:
+        pytest.skip(f"{arguments[0]} is not installed")
+    answer = command(folder, *arguments, seconds=FETCH_SECONDS)
+    if answer.returncode:
+        pytest.skip(f"{' '.join(arguments)}: {answer.stdout[-500:]}")
+
+
+def run(cluster: Up, folder: Path, arguments: Sequence[str], least: int) -> None:
+    """Runs programs, of which at least so many have to pass and none may fail."""
+    answer = command(folder, *arguments, seconds=RUN_SECONDS, KUBECONFIG=str(cluster.kubeconfig))
+    passed, failed = PASSED.findall(answer.stdout), FAILED.findall(answer.stdout)
+    assert answer.returncode == 0, answer.stdout[-8000:]
+    assert not failed, answer.stdout[-8000:]
+    assert len(passed) >= least, answer.stdout[-8000:]
+
+
+def test_programs_of_client_go_and_controller_runtime_pass(cluster: Up) -> None:
+    fetched(HERE / "golang", "go", "mod", "download")
+    binary = BUILD / "golang" / "clients.test"
+    built = command(HERE / "golang", "go", "test", "-c", "-vet=off", "-o", str(binary), ".", seconds=FETCH_SECONDS)
+    assert built.returncode == 0, built.stdout[-8000:]
+    run(cluster, HERE / "golang", [str(binary), "-test.v"], least=12)
+
+
+def test_programs_of_the_javascript_client_pass(cluster: Up) -> None:
+    folder = BUILD / "javascript"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (HERE / "javascript").glob("*.js*"):
+        shutil.copy(file, folder)
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    fetched(folder, "npm", "ci", "--no-audit", "--no-fund")
+    run(cluster, folder, ["node", "--test", "--test-reporter=tap", "clients.test.js"], least=8)
