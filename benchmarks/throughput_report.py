@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -47,6 +48,7 @@ class Run:
             "p50Seconds": round(one.p50, 4),
             "p99Seconds": round(one.p99, 4),
             "processes": used,
+            "requestsPerPod": {name: round(count, 3) for name, count in sorted(one.requests.items())},
         }
 
 
@@ -59,6 +61,8 @@ class Comparison:
     rate: float
     p50: float
     p99: float
+    cpu: float
+    """Processor time of all processes but the client, a pod."""
 
     def missed(self, bar: float | None) -> list[str]:
         """Names of the bars that are missed."""
@@ -83,12 +87,15 @@ def compare(runs: Sequence[Run], baseline: str) -> list[Comparison]:
                 if own == load and name == scheduler != baseline and (load, baseline, number) in by_turn
             ]
             if pairs:
-                rate, p50, p99 = (
-                    median(ratio)
-                    for ratio in zip(*((a.rate / b.rate, a.p50 / b.p50, a.p99 / b.p99) for a, b in pairs), strict=True)
-                )
-                found.append(Comparison(load, scheduler, rate, p50, p99))
+                rate, p50, p99, cpu = map(median, zip(*(_quotients(*pair) for pair in pairs), strict=True))
+                found.append(Comparison(load, scheduler, rate, p50, p99, cpu))
     return found
+
+
+def _quotients(one: Measured, other: Measured) -> tuple[float, float, float, float]:
+    cpu = [sum(used.cpu_seconds for name, used in of.used.items() if name != "client") for of in (one, other)]
+    of_pod = cpu[0] / one.bound / (cpu[1] / other.bound) if all(cpu) else math.nan
+    return one.rate / other.rate, one.p50 / other.p50, one.p99 / other.p99, of_pod
 
 
 def table(runs: Sequence[Run], in_markdown: bool = False) -> str:
@@ -127,11 +134,18 @@ def _medians(own: Sequence[Measured], processes: Sequence[str]) -> list[str]:
 
 def ratios(comparisons: Sequence[Comparison], bars: dict[Load, float], baseline: str, in_markdown: bool = False) -> str:
     """Ratios to the baseline with their bars, and what is missed."""
-    heads = ["load", "scheduler", f"pods/s of {baseline}'s", "bar", "p50", "p99", "misses"]
+    heads = ["load", "scheduler", f"pods/s of {baseline}'s", "bar", "p50", "p99", "processor time", "misses"]
     lines = []
     for one in comparisons:
         bar = bars.get(one.load)
         shown = "" if bar is None else f"≥ {bar:g}"
-        values = [f"{one.rate:.2f}", shown, f"{one.p50:.2f}", f"{one.p99:.2f}", ", ".join(one.missed(bar))]
+        values = [
+            f"{one.rate:.2f}",
+            shown,
+            f"{one.p50:.2f}",
+            f"{one.p99:.2f}",
+            f"{one.cpu:.2f}",
+            ", ".join(one.missed(bar)),
+        ]
         lines.append([one.load.describe(), one.scheduler, *values])
-    return (markdown if in_markdown else plain)(heads, lines, frozenset((0, 1, 6)))
+    return (markdown if in_markdown else plain)(heads, lines, frozenset((0, 1, 7)))

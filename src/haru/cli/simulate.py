@@ -53,6 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,…",
         help="policies to compare (default: first-fit, fgd and haru for a trace, default and haru for manifests)",
     )
+    parser.add_argument(
+        "--partitions",
+        action="append",
+        metavar="N,…",
+        help="trace: split the nodes into N partitions with a scheduler each; several numbers are compared",
+    )
+    parser.add_argument(
+        "--route",
+        metavar="NAME",
+        help="with --partitions: random, least-requested (default; the partition with the least share of its GPUs "
+        "requested) or any (least-requested, then the others until the pod fits)",
+    )
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=int, metavar="N", help="seed of one run (default 42)")
     seeds.add_argument("--seeds", metavar="A-B,…", help="several seeds, one run each: 42-51, or 1,2,5")
@@ -80,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
         from haru.cli.simulate_trace import run_trace
 
         return run_trace(options)
+    if options.partitions is not None or options.route is not None:
+        raise UsageError("--partitions and --route are for a trace: leave them out with manifests")
     if not options.filename:
         raise UsageError("say what is replayed: openb --data DIR, or -f FILE with manifests")
     from haru.cli.simulate_manifests import run_manifests

@@ -8,8 +8,9 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -17,8 +18,9 @@ from haru.cli.main import UsageError
 from haru.cli.progress import Progress
 from haru.cli.simulate_options import chosen, chosen_seeds
 from haru.simulate.openb import NODES, PODS, TABULATED, TraceError, Workload, read_machines, read_pods
+from haru.simulate.partitions import DEFAULT_ROUTE, ROUTES, Partitioning
 from haru.simulate.policies import POLICIES, make_policy
-from haru.simulate.replay import play
+from haru.simulate.replay import play, play_partitioned
 from haru.simulate.table import Row, mean_curve, to_json, to_text
 
 DEFAULT_POLICIES = ("first-fit", "fgd", "haru")
@@ -34,30 +36,39 @@ def run_trace(options: argparse.Namespace) -> int:
     for name in policies:
         if name not in POLICIES:
             raise UsageError(f"--policy: {name}: there are {', '.join(POLICIES)}")
+    partitionings = _partitionings(options)
     seeds = chosen_seeds(options)
     workloads = [read_workload(options.data, name) for name in _workloads(options)]
     rows: list[Row] = []
-    steps = len(workloads) * len(policies) * len(seeds)
+    steps = len(workloads) * len(policies) * len(partitionings or (1,)) * len(seeds)
     with Progress(steps, sys.stderr, shown=not options.no_progress) as progress:
-        for row in run_all(workloads, policies, seeds, progress):
-            rows.append(row)
+        for workload in workloads:
+            for name in policies:
+                rows += run_all(workload, name, partitionings, seeds, progress)
     print(json.dumps(to_json(rows), indent=2) if options.output == "json" else to_text(rows))
     _draw(options, rows)
     return 0
 
 
-def run_all(workloads: list[Workload], policies: list[str], seeds: list[int], progress: Progress) -> Iterator[Row]:
-    """Every policy on every workload with every seed, timed in seconds of this process's processor time."""
-    for workload in workloads:
-        demand = workload.demand
-        for name in policies:
-            policy = make_policy(name, demand, workload.machines)
-            for seed in seeds:
-                progress.begin(f"{workload.name} {name} {seed}")
-                began = time.process_time()
+def run_all(
+    workload: Workload, name: str, partitionings: Sequence[Partitioning], seeds: Sequence[int], progress: Progress
+) -> Iterator[Row]:
+    """A policy on a workload with every seed, timed in seconds of this process's processor time."""
+    demand = workload.demand
+    policy = make_policy(name, demand, workload.machines)
+    for partitioning in partitionings or (None,):
+        for seed in seeds:
+            parts = partitioning.count if partitioning else 1
+            progress.begin(f"{workload.name} {name} {seed}" + (f" in {parts}" if parts > 1 else ""))
+            began = time.process_time()
+            if partitioning is None:
                 run = play(workload, policy, seed, progress.part)
-                yield Row(workload.name, name, seed, run, run.pods / max(time.process_time() - began, 1e-9))
-                progress.done()
+            else:
+                make = partial(make_policy, name, demand)
+                run = play_partitioned(workload, make, partitioning, seed, progress.part)
+            speed = run.pods / max(time.process_time() - began, 1e-9)
+            yield Row(workload.name, name, seed, run, speed, parts, partitioning.route if partitioning else "")
+            progress.done()
 
 
 def read_workload(directory: Path, name: str) -> Workload:
@@ -92,6 +103,20 @@ def _nearest(directory: Path, name: str) -> str:
     )
 
 
+def _partitionings(options: argparse.Namespace) -> list[Partitioning]:
+    """One for each number of --partitions; none without."""
+    if options.route is not None and options.partitions is None:
+        raise UsageError("--route: says how pods get to partitions: give --partitions, too")
+    route = options.route or DEFAULT_ROUTE
+    if route not in ROUTES:
+        raise UsageError(f"--route: {route}: there are {', '.join(ROUTES)}")
+    counts = chosen(options.partitions, ()) if options.partitions is not None else []
+    for text in counts:
+        if not text.isdecimal() or not int(text):
+            raise UsageError(f"--partitions: {text}: write a whole number from 1 on")
+    return [Partitioning(int(text), route) for text in counts]
+
+
 def _workloads(options: argparse.Namespace) -> list[str]:
     names = chosen(options.workload, ("default",))
     return [name for asked in names for name in (TABULATED if asked == "all" else (asked,))]
@@ -103,9 +128,11 @@ def _draw(options: argparse.Namespace, rows: list[Row]) -> None:
     curves: dict[str, dict[str, tuple[float, ...]]] = {}
     for row in rows:
         of_workload = curves.setdefault(row.workload, {})
-        if row.policy not in of_workload:
-            of_workload[row.policy] = mean_curve(
-                [other for other in rows if (other.workload, other.policy) == (row.workload, row.policy)]
+        name = row.policy + (f", {row.partitions} partitions" if row.route else "")
+        if name not in of_workload:
+            key = row.workload, row.policy, row.partitions
+            of_workload[name] = mean_curve(
+                [other for other in rows if (other.workload, other.policy, other.partitions) == key]
             )
     from haru.cli.simulate_charts import draw_png, write_page
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from haru.simulate.draws import Draws
 from haru.simulate.openb import FULL, Workload, arrivals, ordered
 from haru.simulate.packing import CARD, Machine, Packer, Policy, Shape
+from haru.simulate.partitions import PartitionedPacker, Partitioning, split
 
 Progress = Callable[[int, int], None]
 """Told how many pods of how many have been tried."""
@@ -35,6 +36,22 @@ def play(workload: Workload, policy: Policy, seed: int, progress: Progress | Non
     return fill(ordered(workload.machines, draws), pods, policy, demand, progress)
 
 
+def play_partitioned(
+    workload: Workload,
+    policy: Callable[[Sequence[Machine]], Policy],
+    partitioning: Partitioning,
+    seed: int,
+    progress: Progress | None = None,
+    demand: float = FULL,
+) -> Run:
+    """Replay a workload in partitions; pods and nodes come in the order that `play` has for the seed."""
+    draws = Draws(seed)
+    pods = arrivals(workload, draws, demand)
+    parts = split(ordered(workload.machines, draws), partitioning.count)
+    packer = PartitionedPacker(parts, policy, partitioning.route, draws)
+    return _fill(packer.place, workload.cards * CARD, pods, demand, progress)
+
+
 def fill(
     machines: Sequence[Machine],
     pods: Sequence[Shape],
@@ -44,7 +61,16 @@ def fill(
 ) -> Run:
     """Place pods one after another; those that do not fit are dropped."""
     total = sum(machine.cards for machine in machines) * CARD
-    packer = Packer(machines, policy)
+    return _fill(Packer(machines, policy).place, total, pods, demand, progress)
+
+
+def _fill(
+    place: Callable[[Shape], int | None],
+    total: int,
+    pods: Sequence[Shape],
+    demand: float,
+    progress: Progress | None,
+) -> Run:
     levels = round(demand * 100)
     allocated: list[float] = []
     arrived = got = placed = 0
@@ -54,7 +80,7 @@ def fill(
         while len(allocated) < levels and arrived * 100 >= (len(allocated) + 1) * total:
             allocated.append(got * 100 / total)
         arrived += pod.amount
-        if packer.place(pod) is not None:
+        if place(pod) is not None:
             got += pod.amount
             placed += 1
     allocated += [got * 100 / total] * (levels - len(allocated))

@@ -21,6 +21,8 @@ class Row:
     seed: int
     run: Run
     pods_per_second: float
+    partitions: int = 1
+    route: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The documented JSON."""
@@ -32,6 +34,7 @@ class Row:
             "pods": self.run.pods,
             "placed": self.run.placed,
             "placementsPerSecond": round(self.pods_per_second, 1),
+            **({"partitions": self.partitions, "route": self.route} if self.route else {}),
         }
 
 
@@ -45,19 +48,21 @@ class Summary:
     means: tuple[float, ...]
     spreads: tuple[float, ...]
     pods_per_second: float
+    partitions: int = 1
 
 
 def summaries(rows: Iterable[Row]) -> list[Summary]:
-    """One summary for each workload and policy, in the order in which they first come."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    """One summary for each workload, policy and number of partitions, in the order in which they first come."""
+    groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.workload, row.policy), []).append(row)
+        groups.setdefault((row.workload, row.policy, row.partitions), []).append(row)
     found = []
-    for (workload, policy), members in groups.items():
+    for (workload, policy, partitions), members in groups.items():
         values = [[member.run.at(level) for member in members] for level in LEVELS]
         speed = sum(member.pods_per_second for member in members) / len(members)
         means = tuple(_mean(column) for column in values)
-        found.append(Summary(workload, policy, len(members), means, tuple(_spread(column) for column in values), speed))
+        spreads = tuple(_spread(column) for column in values)
+        found.append(Summary(workload, policy, len(members), means, spreads, speed, partitions))
     return found
 
 
@@ -73,13 +78,16 @@ def to_json(rows: Sequence[Row]) -> dict[str, Any]:
 
 def to_text(rows: Sequence[Row]) -> str:
     """A table: for each workload and policy the cards allocated in percent, and the spread where seeds are several."""
-    lines = [("WORKLOAD", "POLICY", "SEEDS", *(f"AT {level} %" for level in LEVELS), "PODS/S")]
+    partitioned = any(row.route for row in rows)
+    titles = ("POLICY", "PARTITIONS") if partitioned else ("POLICY",)
+    lines = [("WORKLOAD", *titles, "SEEDS", *(f"AT {level} %" for level in LEVELS), "PODS/S")]
     for item in summaries(rows):
         cells = [
             f"{mean:.2f}" + (f" ±{spread:.2f}" if item.seeds > 1 else "")
             for mean, spread in zip(item.means, item.spreads, strict=True)
         ]
-        lines.append((item.workload, item.policy, str(item.seeds), *cells, f"{item.pods_per_second:.0f}"))
+        names = (item.policy, str(item.partitions)) if partitioned else (item.policy,)
+        lines.append((item.workload, *names, str(item.seeds), *cells, f"{item.pods_per_second:.0f}"))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
