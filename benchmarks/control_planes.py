@@ -93,10 +93,11 @@ def _comparable(program: str) -> list[str]:
     common = ["--kubeconfig={kubeconfig}", "--leader-elect=false", f"--feature-gates={GANG_GATES}"]
     if Path(program).name == "kube-scheduler":
         return [program, *common, f"--kube-api-qps={QPS}", f"--kube-api-burst={QPS}", "--secure-port=0"]
-    return [*_haru(program), "scheduler", *common, "--scheduler-name=default-scheduler", "--health-port=0"]
+    return [*haru_program(program), "scheduler", *common, "--scheduler-name=default-scheduler", "--health-port=0"]
 
 
-def _haru(program: str) -> list[str]:
+def haru_program(program: str) -> list[str]:
+    """The words that start Haru: of this environment, or a program of another one."""
     return [sys.executable, "-m", "haru"] if program == "haru" else [program]
 
 
@@ -113,7 +114,14 @@ def serving(program: str, flags: Sequence[str] = (), controllers: str = "") -> I
 def _haru_up(program: str, directory: Path, flags: Sequence[str], controllers: str) -> Iterator[Server]:
     compile_package()
     kubeconfig, log = directory / "kubeconfig", directory / "log"
-    command = [*_haru(program), "up", "--listen=127.0.0.1:0", "--profile=cpu:0", "--no-dashboard", "--no-usage-history"]
+    command = [
+        *haru_program(program),
+        "up",
+        "--listen=127.0.0.1:0",
+        "--profile=cpu:0",
+        "--no-dashboard",
+        "--no-usage-history",
+    ]
     command += ["--no-scheduler", f"--controllers={controllers}", f"--data-dir={directory / 'data'}"]
     with started([*command, f"--write-kubeconfig={kubeconfig}", *flags], log) as process:
         _until(lambda: kubeconfig.exists() and b"ready" in log.read_bytes(), process, log)
@@ -124,32 +132,38 @@ def _haru_up(program: str, directory: Path, flags: Sequence[str], controllers: s
 def _kube_apiserver(program: str, directory: Path, flags: Sequence[str], controllers: str) -> Iterator[Server]:
     if controllers:
         raise ValueError("kube-apiserver has no controllers: start kube-controller-manager and use --kubeconfig")
-    token, key, url = secrets.token_hex(16), directory / "account.key", f"http://127.0.0.1:{_free_port()}"
+    token, key = secrets.token_hex(16), directory / "account.key"
     (directory / "tokens.csv").write_text(f'{token},benchmark,1,"system:masters"\n')
-    _make_key(key)
-    log, port = directory / "log", _free_port()
-    kubeconfig = _write_kubeconfig(directory / "kubeconfig", f"https://127.0.0.1:{port}", token)
-    command = [program, f"--etcd-servers={url}", f"--secure-port={port}", f"--cert-dir={directory / 'certificates'}"]
+    make_key(key)
+    log, port = directory / "log", free_port()
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", f"https://127.0.0.1:{port}", token)
+    command = [program, f"--secure-port={port}", f"--cert-dir={directory / 'certificates'}"]
     command += [f"--token-auth-file={directory / 'tokens.csv'}", "--authorization-mode=RBAC"]
     command += [f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"]
     command += ["--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/24"]
     command += [f"--runtime-config={_RUNTIME}", f"--feature-gates={GANG_GATES}"]
-    with started(_etcd(directory / "etcd", url), log) as etcd, started([*command, *flags], log) as process:
-        _until(lambda: _answers(f"https://127.0.0.1:{port}/readyz", token), process, log)
-        yield Server("kube-apiserver", kubeconfig, {"apiserver": process.pid, "etcd": etcd.pid})
+    with started_etcd(directory) as (etcd, url), started([*command, f"--etcd-servers={url}", *flags], log) as process:
+        until_serving(f"https://127.0.0.1:{port}", token, process, log)
+        yield Server("kube-apiserver", kubeconfig, {"apiserver": process.pid, "etcd": etcd})
 
 
-def _etcd(directory: Path, url: str) -> list[str]:
+@contextlib.contextmanager
+def started_etcd(directory: Path) -> Iterator[tuple[int, str]]:
+    """An etcd of one member with its data in this folder: its process and URL."""
     program = shutil.which("etcd")
     if program is None:
-        raise FileNotFoundError("kube-apiserver needs etcd: no program of that name is on PATH")
-    peer = f"http://127.0.0.1:{_free_port()}"
-    command = [program, f"--data-dir={directory}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}"]
-    command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
-    return [*command, f"--initial-cluster=default={peer}", "--log-level=warn"]
+        raise FileNotFoundError("an etcd is needed: no program of that name is on PATH")
+    url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    command = [program, f"--data-dir={directory / 'etcd'}", f"--listen-client-urls={url}"]
+    command += [f"--advertise-client-urls={url}", f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
+    with started(
+        [*command, f"--initial-cluster=default={peer}", "--log-level=warn"], directory / "etcd.log"
+    ) as process:
+        yield process.pid, url
 
 
-def _make_key(path: Path) -> None:
+def make_key(path: Path) -> None:
+    """Write a new key that signs ServiceAccount tokens."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -158,7 +172,8 @@ def _make_key(path: Path) -> None:
     path.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
 
 
-def _write_kubeconfig(path: Path, server: str, token: str) -> Path:
+def write_kubeconfig(path: Path, server: str, token: str) -> Path:
+    """Write a kubeconfig that trusts the server as it is, for a user with a token."""
     cluster = {"server": server, "insecure-skip-tls-verify": True}
     document = {
         "apiVersion": "v1",
@@ -172,7 +187,8 @@ def _write_kubeconfig(path: Path, server: str, token: str) -> Path:
     return path
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -188,6 +204,11 @@ def _answers(url: str, token: str) -> bool:
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+def until_serving(address: str, token: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers that it is ready. RuntimeError with the last lines of its log if it does not."""
+    _until(lambda: _answers(f"{address}/readyz", token), process, log)
 
 
 def _until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:

@@ -13,7 +13,7 @@ import itertools
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,9 +33,12 @@ CREATED_AT_ONCE = 16
 PATIENCE_SECONDS = 600
 LIMIT_SECONDS = 600.0
 SETTLE_SECONDS = 3.0
+CLIENT_SECONDS = 600.0
+"""For an answer: to delete thousands of pods in one request takes a server a while."""
 DRIVER = "gpu.example.com"
 CLASS_NAME = "gpu.example.com"
 FIRST = "first"
+SHARD = "benchmark.haru.dev/shard"
 
 POD, NODE, CLASS = kind("", "pods"), kind("", "nodes"), kind("resource.k8s.io", "deviceclasses")
 SLICE, TEMPLATE = kind("resource.k8s.io", "resourceslices"), kind("resource.k8s.io", "resourceclaimtemplates")
@@ -125,13 +128,17 @@ async def each(count: int, work: Callable[[int], Awaitable[Any]], at_once: int =
             group.create_task(worker())
 
 
-async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "node") -> None:
-    """Create the nodes, ready and without taints, with devices if there are any, and their DeviceClass."""
+async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "node", shards: int = 0) -> None:
+    """Create the nodes, ready and without taints, with devices if there are any, and their DeviceClass.
+
+    With shards every node has the label `SHARD`, a number below that.
+    """
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110"}
 
     async def add(number: int) -> None:
         name = f"{prefix}-{number:05}"
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        labels |= {SHARD: str(number % shards)} if shards else {}
         await client.create(NODE, {"metadata": {"name": name, "labels": labels}})
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
@@ -291,21 +298,24 @@ async def drive(
     client: ApiClient,
     load: Load,
     processes: dict[str, int],
-    scheduler: str = "",
+    schedulers: Sequence[str] = ("",),
     settle: float = SETTLE_SECONDS,
     limit: float = LIMIT_SECONDS,
 ) -> Measured:
-    """Create the load's pods and wait until all are bound, or the limit has passed. The nodes are there already."""
+    """Create the load's pods and wait until all are bound, or the limit has passed. The nodes are there already.
+
+    The pods go to these schedulerNames in turn, the one before them to the first.
+    """
     async with _namespace(client, load) as namespace:
         since = await _revision(client, namespace)
-        await client.create(POD, _pod_of(load, load.pods, scheduler), namespace)
+        await client.create(POD, _pod_of(load, load.pods, schedulers[0]), namespace)
         try:
             await asyncio.wait_for(bound(client, 1, since, namespace), PATIENCE_SECONDS)
         except TimeoutError as error:
             raise TimeoutError(f"{load.name}: the first pod is not bound after {PATIENCE_SECONDS} s") from error
         await asyncio.sleep(settle)
         since = await _revision(client, namespace)
-        return await _timed(client, load, namespace, since, processes, scheduler, limit)
+        return await _timed(client, load, namespace, since, processes, schedulers, limit)
 
 
 async def _revision(client: ApiClient, namespace: str) -> str:
@@ -318,13 +328,13 @@ async def _timed(
     namespace: str,
     since: str,
     processes: dict[str, int],
-    scheduler: str,
+    schedulers: Sequence[str],
     limit: float,
 ) -> Measured:
     bindings, created = Bindings(FIRST), dict[str, float]()
 
     async def create(number: int) -> None:
-        body = _pod_of(load, number, scheduler)
+        body = _pod_of(load, number, schedulers[number % len(schedulers)])
         created[body["metadata"]["name"]] = time.perf_counter()
         await client.create(POD, body, namespace)
 

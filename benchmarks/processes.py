@@ -38,11 +38,20 @@ def cpu_seconds(pid: int) -> float:
 
 def high_water_mib(pid: int) -> float:
     """The most resident memory of process and children since `reset_high_water`; what they share counts for each."""
+    return _status_mib(pid, "VmHWM:")
+
+
+def resident_mib(pid: int) -> float:
+    """The resident memory of process and children now."""
+    return _status_mib(pid, "VmRSS:")
+
+
+def _status_mib(pid: int, row: str) -> float:
     total = 0
     for member in descendants(pid):
         with contextlib.suppress(OSError):
-            rows = Path(f"/proc/{member}/status").read_text().splitlines()
-            total += sum(int(row.split()[1]) for row in rows if row.startswith("VmHWM:"))
+            lines = Path(f"/proc/{member}/status").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(row))
     return total / 1024
 
 

@@ -30,7 +30,7 @@ from benchmarks.calibrate import calibrate
 from benchmarks.cluster import running
 from benchmarks.control_planes import Scheduler, Server, serving
 from benchmarks.heartbeats import busy_processes
-from benchmarks.load import SCENARIOS, SETTLE_SECONDS, Load, Measured, drive, furnish, remove_nodes
+from benchmarks.load import CLIENT_SECONDS, SCENARIOS, SETTLE_SECONDS, Load, Measured, drive, furnish, remove_nodes
 from benchmarks.plots import growth
 from benchmarks.results import CALIBRATION_SECONDS, Result, commit
 from benchmarks.tables import write_section
@@ -88,7 +88,9 @@ async def _nodes(client: ApiClient, load: Load) -> AsyncIterator[None]:
 
 async def _turns(server: Server, loads: Sequence[Load], options: Options) -> AsyncGenerator[Run, None]:
     """Every load, every round, every scheduler."""
-    async with ApiClient.from_kubeconfig(server.kubeconfig, user_agent="haru-benchmark") as client:
+    async with ApiClient.from_kubeconfig(
+        server.kubeconfig, user_agent="haru-benchmark", timeout=CLIENT_SECONDS
+    ) as client:
         for load in loads:
             async with _nodes(client, load):
                 for number in range(options.rounds):
@@ -108,7 +110,7 @@ async def _turn(
             watched = stack.enter_context(scheduler.running(server.kubeconfig, log))
             processes = {"scheduler": watched.process.pid, **processes}
         stack.enter_context(busy_processes(load.beside))
-        driven = drive(client, load, processes, options.scheduler_name, options.settle, options.limit)
+        driven = drive(client, load, processes, [options.scheduler_name], options.settle, options.limit)
         return await (driven if watched is None else _unless(watched.ended(), driven))
 
 
@@ -252,6 +254,8 @@ def _plot(name: str, runs: Sequence[Run]) -> Path:
     series: dict[str, list[tuple[float, float]]] = {}
     for one in runs:
         for process, used in one.measured.used.items():
+            if process == "client":
+                continue
             point = one.load.nodes, used.cpu_seconds * 1e3 / one.measured.bound
             series.setdefault(f"{one.load.scenario}: {one.scheduler}, {process}", []).append(point)
     return growth(name, "nodes", "processor time per pod, ms", series)
