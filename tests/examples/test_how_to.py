@@ -20,6 +20,7 @@ LONG = {"rehearse-an-upgrade"}
 SHOWN = {
     "find-out-why-a-pod-is-pending": ("FitsLater", "1 short"),
     "replay-a-workload": ("default  42    3     3",),
+    "run-scheduler-shards": ("shard-a", "shard-b"),
     "rehearse-an-upgrade": ('"PodGroupList"', "404"),
 }
 """What the text of a page says that its commands print."""
