@@ -193,32 +193,39 @@ class ApiClient:
         field_selector: str = "",
         limit: int = 0,
         resource_version: str = "",
+        transform: Callable[[Obj], Obj] | None = None,
     ) -> Obj:
         """All objects as one list; it is read in pages of `limit` (default 500) of one revision.
 
-        When the pages' revision is compacted under way the list is read again in one piece.
+        When the pages' revision is compacted under way the list is read again in one piece. `transform` is applied to
+        each object of a page before the next page is read.
         """
         selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
         query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
         path = self._path(kind, namespace)
         # A list "from any cached state" is answered whole, never in pages.
         paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
-        page = await self._json("GET", path, [*query, *paging], of_list=True)
-        items: list[Any] = list(page.get("items") or ())
+
+        async def read(query: Sequence[tuple[str, str]]) -> tuple[Obj, list[Obj]]:
+            page = self.version.incoming_list(kind, await self._json("GET", path, query, of_list=True))
+            found = page.get("items") or ()
+            return page, list(found) if transform is None else [transform(item) for item in found]
+
+        page, items = await read([*query, *paging])
         while token := (page.get("metadata") or {}).get("continue"):
             following = [(k, v) for k, v in query if k != "resourceVersion"]
             try:
-                page = await self._json("GET", path, [*following, *paging, ("continue", token)], of_list=True)
+                page, more = await read([*following, *paging, ("continue", token)])
             except StatusError as error:
                 if error.code != 410:
                     raise
-                page = await self._json("GET", path, query, of_list=True)
-                items = []
-            items += page.get("items") or ()
+                items.clear()
+                page, more = await read(query)
+            items += more
         metadata = dict(page.get("metadata") or {})
         metadata.pop("continue", None)
         metadata.pop("remainingItemCount", None)
-        return self.version.incoming_list(kind, {**page, "metadata": metadata, "items": items})
+        return {**page, "metadata": metadata, "items": items}
 
     async def create(
         self, kind: Kind, obj: Obj, namespace: str = "", dry_run: bool = False, field_manager: str = ""

@@ -119,12 +119,15 @@ class Informer:
         selection: Selection = EVERYTHING,
         *,
         transform: Callable[[Obj], Obj] = strip_managed_fields,
+        transform_pages: bool = False,
         backoff: Backoff | None = None,
     ) -> None:
+        """`transform_pages`: `transform` may be applied more than once, so a list is at no time known whole."""
         self.kind = kind
         self._client = client
         self._selection = selection
         self._transform = transform
+        self._transform_pages = transform_pages
         self._backoff = backoff or Backoff(rng=random.Random())
         self._store: dict[str, Obj] = {}
         self._indexes: dict[str, _Index] = {}
@@ -255,7 +258,8 @@ class Informer:
             self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
-        listed = await self._client.list(self.kind, *self._selection)
+        early: dict[str, Any] = {"transform": self._taken_from_page} if self._transform_pages else {}
+        listed = await self._client.list(self.kind, *self._selection, **early)
         # Not optional: an answer without it is no list, and must not be taken for an empty one.
         revision = str(listed["metadata"]["resourceVersion"])
         horizon = int(revision) if revision.isdigit() else 0
@@ -280,6 +284,9 @@ class Informer:
         self.lists += 1
         self._synced.set()
         self._tell_waiting()
+
+    def _taken_from_page(self, item: Obj) -> Obj:
+        return self._transform(self._named(item))
 
     def _named(self, item: Obj) -> Obj:
         """Items of a list need not carry their kind."""

@@ -20,6 +20,7 @@ from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.scheduler.events.event_labels import event_labels
 from haru.scheduler.events.foreign_gangs import ForeignGangs
+from haru.scheduler.events.kept_fields import KeptFields
 from haru.scheduler.metrics import WITHOUT_EVENT, QueueMetrics
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.settings import SchedulerConfig
@@ -137,10 +138,15 @@ class Watchers:
         self._context = context
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
+        kept = KeptFields()
+        transforms = {**_TRANSFORMS, "Pod": kept.pod, "ResourceClaim": kept.claim}
         for name, kind in kinds.items():
-            transform = self._take_slice if name == "ResourceSlice" else _TRANSFORMS.get(name, strip_managed_fields)
+            # The engine takes a slice in as it is transformed, which is only to be done to the newest.
+            whole = name == "ResourceSlice"
+            transform = self._take_slice if whole else transforms.get(name, strip_managed_fields)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
-            informer = Informer(client, kind, Selection(field_selector=selector), transform=transform)
+            selection = Selection(field_selector=selector)
+            informer = Informer(client, kind, selection, transform=transform, transform_pages=not whole)
             self.informers[name] = informer
             self._connect(name, informer)
         if "PodGroup" in kinds or config.gang_adapters:

@@ -24,6 +24,8 @@ _NAMES = ("labels", "annotations", "ownerReferences")
 
 def _slim(pod: Obj) -> Obj:
     """Nothing but who the pod is and which group it belongs to: there may be many that have ended."""
+    if _PLACE in pod:
+        return pod
     metadata = {name: pod["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
     group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""
     slim = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, _PLACE: group}
@@ -37,7 +39,8 @@ class FinishedMembers:
     """How many members of each group have succeeded; `changed` hears the path of a group whose number changed."""
 
     def __init__(self, client: ApiClient, pods: Kind, changed: Callable[[str], None]) -> None:
-        self.informer = Informer(client, pods, Selection(field_selector="status.phase=Succeeded"), transform=_slim)
+        ended = Selection(field_selector="status.phase=Succeeded")
+        self.informer = Informer(client, pods, ended, transform=_slim, transform_pages=True)
         self._by_group: dict[str, set[str]] = {}
         self._changed = changed
         self.informer.add_handler(self._add, on_delete=self._remove)
