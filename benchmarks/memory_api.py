@@ -65,7 +65,7 @@ class MemoryApi:
         self._stored: dict[str, dict[tuple[str, str], Obj]] = {}
         self._watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._fixed = dict(_discovery())
-        self._bound = self._events = 0
+        self.bound = self.events = 0
         self._progress = asyncio.Condition()
         for obj in objects:
             obj["metadata"].setdefault("resourceVersion", "1")
@@ -86,14 +86,14 @@ class MemoryApi:
         if path == "/wait":
             async with self._progress:
                 bound, events = int(query["bound"]), int(query["events"])
-                await self._progress.wait_for(lambda: self._bound >= bound and self._events >= events)
+                await self._progress.wait_for(lambda: self.bound >= bound and self.events >= events)
         status, answer = await self._answer(scope["method"], path, query, body)
         await send({"type": "http.response.start", "status": status, "headers": _JSON})
         await send({"type": "http.response.body", "body": answer})
 
     async def _answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         if path == "/load":
-            self._load(int(query["pods"]), int(query["cards"]), int(query["first"]))
+            self.load(int(query["pods"]), int(query["cards"]), int(query["first"]))
         if path in ("/load", "/wait"):
             return 200, b"{}"
         if path in self._fixed:
@@ -127,9 +127,9 @@ class MemoryApi:
         if subresource == "binding":
             pod = self._stored["Pod"][key]
             self._store("MODIFIED", {**pod, "spec": {**pod["spec"], "nodeName": body["target"]["name"]}})
-            self._bound += 1
+            self.bound += 1
         elif kind.kind == "Event":
-            self._events += 1
+            self.events += 1
         async with self._progress:
             self._progress.notify_all()
         return orjson.dumps(body)
@@ -142,7 +142,8 @@ class MemoryApi:
             watcher.put_nowait(event)
         return obj
 
-    def _load(self, pods: int, cards: int, first: int) -> None:
+    def load(self, pods: int, cards: int, first: int) -> None:
+        """Make pods that wait, each with a claim for so many devices."""
         made = [member(f"pod-{number:06}", "", cards, cpu="100m") for number in range(first, first + pods)]
         for objects in made:
             for obj in reversed(objects):
