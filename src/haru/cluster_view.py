@@ -17,7 +17,7 @@ from typing import Any
 from haru.client.api import ApiClient, path_of
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import adapt_to_server
-from haru.client.informer import EVERYTHING, Informer, Selection, strip_managed_fields
+from haru.client.informer import EVERYTHING, Informer, Selection, object_key, strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
 from haru.engine.state import WATCHED_KINDS, PodInfo, differing
@@ -88,6 +88,8 @@ class WatchedObjects:
         self._counted: Mapping[str, PodInfo] = {}
         """The pods among which succeeded members were counted."""
         self._succeeded: Counter[str] = Counter()
+        self._changed_groups: set[str] = set()
+        """The PodGroups that have come or changed since."""
         self.refused: list[str] = []
 
     def view(self) -> ClusterView:
@@ -133,6 +135,8 @@ class WatchedObjects:
     def _tell(self, told: Translated) -> None:
         for obj in told.changed:
             self._cache.apply(obj)
+            if obj["kind"] == "PodGroup":
+                self._changed_groups.add(object_key(obj))
         for obj in told.removed:
             self._cache.remove(obj)
 
@@ -144,14 +148,18 @@ class WatchedObjects:
         """Count the members of PodGroups that have succeeded, as gang scheduling does."""
         snapshot = self._cache.snapshot()
         pods, before = snapshot.pods, self._counted
-        changed, looked_at = differing(pods, before), set(self._succeeded)
+        changed, looked_at = differing(pods, before), self._changed_groups
+        self._changed_groups = set()
         for step, moment in ((-1, before), (1, pods)):
             for path in changed:
                 pod = moment.get(path)
                 if pod is not None and pod.group and pod.status.get("phase") == "Succeeded":
                     self._succeeded[pod.group.path] += step
-        self._counted, self._succeeded = pods, +self._succeeded
-        for path in looked_at | self._succeeded.keys():
+                    looked_at.add(pod.group.path)
+        self._counted = pods
+        for path in looked_at:
+            if not self._succeeded[path]:
+                del self._succeeded[path]
             group = self._groups.store.get(path) if self._groups is not None else None
             if group is not None and (seen := as_needed(group, self._succeeded[path])) != snapshot.pod_groups.get(path):
                 self._cache.apply(seen)

@@ -11,20 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from haru.cluster_view import ClusterView, ClusterWatch
 from haru.dashboard.access import Access
-from haru.dashboard.explanations import ExplanationCache, now_text
+from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.pages.frame import Heading, message_page, page
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.usage_page import no_usage, usage_content
 from haru.dashboard.pages.workload_page import workload_content
-from haru.dashboard.views.device_map import device_map
-from haru.dashboard.views.queue import waiting_work
-from haru.dashboard.views.story import story
+from haru.dashboard.views.device_map import KnownPlaces, device_map
+from haru.dashboard.views.queue import KnownPods, waiting_work
 from haru.dashboard.views.usage import PERIODS, USUAL, Measured, allocation
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.markup import Child, Html, joined
@@ -65,6 +64,21 @@ _PAUSE_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 
 
+class Asked(NamedTuple):
+    """What a page is asked for: the filter, the query, and the parts of the path after the first."""
+
+    chosen: Filter
+    query: Mapping[str, str]
+    parts: tuple[str, ...]
+
+
+class Page(NamedTuple):
+    """A page: its title, which may name parts of the path, and what makes its content (None: nothing is there)."""
+
+    title: str
+    make: Callable[[ClusterView, Asked], Awaitable[Child]]
+
+
 class Dashboard:
     """Serves one cluster to one browser, which `access` recognizes."""
 
@@ -74,7 +88,16 @@ class Dashboard:
         self._measured = measured
         self._explanations = ExplanationCache(watch.changes.add)
         self._renderer = ThreadPoolExecutor(1, "dashboard pages")
+        # What is known of the last snapshot; only the renderer's one thread may use it.
+        self._places, self._pods = KnownPlaces(), KnownPods()
         self._stopping = asyncio.Event()
+        self.pages: Mapping[tuple[str, int], Page] = {
+            ("/", 0): Page("Map", self._map),
+            ("/queue", 0): Page("Queue", self._queue),
+            ("/allocation", 0): Page("Allocation", self._allocation),
+            ("/workload", 3): Page("{0}/{1}/{2}", self._workload),
+        }
+        """By the first part of the path, and how many follow."""
 
     async def stop(self) -> None:
         """End the streams and the watches."""
@@ -110,25 +133,16 @@ class Dashboard:
 
     async def _page(self, path: str, query: Mapping[str, str], reply: _Reply) -> None:
         chosen = Filter.of(query)
-        made: Callable[[ClusterView], Awaitable[Child]]
-        if path == "/":
-            title, made = "Map", lambda view: self._map(view, chosen)
-        elif path == "/queue":
-            title, made = "Queue", lambda view: self._queue(view, chosen)
-        elif path == "/allocation":
-            period = query["since"] if query.get("since") in PERIODS else USUAL
-            title, made = "Allocation", lambda view: self._allocation(period, chosen)
-        elif path.startswith("/workload/") and path.count("/") == 4 and path[-1] != "/":
-            _, _, namespace, kind, name = path.split("/")
-            work = Workload(namespace, f"{kind}/{name}")
-            title, made = f"{namespace}/{work.name}", lambda view: self._workload(view, work)
-        else:
+        first, *rest = path.removeprefix("/").split("/")
+        page_of = self.pages.get((f"/{first}", len(rest)))
+        if page_of is None or (rest and not rest[-1]):
             await reply.html(404, message_page("Not found", "There is no such page."))
             return
+        title = page_of.title.format(*rest)
         try:
             async with self._watch.viewing():
                 view = self._watch.view()
-                content = await made(view)
+                content = await page_of.make(view, Asked(chosen, query, tuple(rest)))
         except OSError as error:
             await reply.html(503, message_page("The API server cannot be reached", str(error)))
             return
@@ -137,20 +151,27 @@ class Dashboard:
         notes = [f"Not allowed to read {', '.join(view.refused)}: the page is without them."] if view.refused else []
         await reply.html(status, page(Heading(title, path, chosen, view.version, notes), content))
 
-    async def _map(self, view: ClusterView, chosen: Filter) -> Child:
-        return await self._render(lambda: joined(map_content(device_map(view.snapshot, view.layouts, chosen), chosen)))
+    async def _map(self, view: ClusterView, asked: Asked) -> Child:
+        chosen = asked.chosen
+        return await self._render(
+            lambda: joined(map_content(device_map(view.snapshot, view.layouts, chosen, self._places), chosen))
+        )
 
-    async def _queue(self, view: ClusterView, chosen: Filter) -> Child:
-        found = await self._render(lambda: waiting_work(view.snapshot, chosen))
+    async def _queue(self, view: ClusterView, asked: Asked) -> Child:
+        chosen = asked.chosen
+        found = await self._render(lambda: waiting_work(view.snapshot, chosen, self._pods))
         shown = await self._explanations.of(view.snapshot, found)
         return await self._render(lambda: joined(queue_content(found, shown, chosen)))
 
-    async def _workload(self, view: ClusterView, work: Workload) -> Child:
-        found = await self._explanations.run(lambda: story(view.snapshot, work, view.events, now_text()))
+    async def _workload(self, view: ClusterView, asked: Asked) -> Child:
+        namespace, kind, name = asked.parts
+        work = Workload(namespace, f"{kind}/{name}")
+        found = await self._explanations.story(view, work)
         return workload_content(found) if found is not None else None
 
-    async def _allocation(self, period: str, chosen: Filter) -> Child:
-        measured = self._measured
+    async def _allocation(self, view: ClusterView, asked: Asked) -> Child:
+        measured, chosen, since_when = self._measured, asked.chosen, asked.query.get("since", "")
+        period = since_when if since_when in PERIODS else USUAL
         if measured is None:
             return no_usage(_NO_HISTORY, period, chosen)
         until = int(time.time() * 1000)

@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload, pods_of, subject
+from haru.cluster_view import ClusterView
+from haru.dashboard.views.queue import KnownPods, ShownExplanation, WaitingWorkload, pods_of, subject
+from haru.dashboard.views.story import Story, story
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
 from haru.explain.entry import explain
@@ -62,12 +64,18 @@ class ExplanationCache:
         self._made: dict[Workload, _Made] = {}
         self._wanted: tuple[Snapshot, Sequence[WaitingWorkload]] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pods = KnownPods()
+        """Only the worker's thread may use it."""
         self._viewed = 0.0
         self._waiting = 0
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run other work that explains: the engine's caches allow one thread."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    async def story(self, view: ClusterView, work: Workload) -> Story | None:
+        """Make the story of a workload."""
+        return await self.run(lambda: story(view.snapshot, work, view.events, now_text(), self._pods))
 
     async def of(self, snapshot: Snapshot, queue: Sequence[WaitingWorkload]) -> Mapping[Workload, ShownExplanation]:
         """Return the explanations for a queue that are there after a moment."""
@@ -102,7 +110,7 @@ class ExplanationCache:
                 continue
             assert self._wanted is not None
             snapshot, began = self._wanted[0], time.monotonic()
-            explanation = await self.run(partial(_explained, snapshot, work))
+            explanation = await self.run(partial(_explained, snapshot, work, self._pods))
             ended = time.monotonic()
             self._made[work] = _Made(explanation, snapshot, ended, ended - began, now_text())
             if not self._waiting:
@@ -126,8 +134,8 @@ class ExplanationCache:
         return (min(dues)[1], min(dues)[0]) if dues else None
 
 
-def _explained(snapshot: Snapshot, work: Workload) -> Explanation | None:
-    about = subject(snapshot, work, pods_of(snapshot, work))
+def _explained(snapshot: Snapshot, work: Workload, known: KnownPods) -> Explanation | None:
+    about = subject(snapshot, work, pods_of(snapshot, work, known))
     try:
         return explain(snapshot, *about, now=now_text()) if about is not None else None
     except Exception:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from haru.engine import Options, Snapshot
@@ -53,7 +53,14 @@ class CardCounts:
         return self.free + self.reserved + self.held + self.unavailable
 
     def __add__(self, other: CardCounts) -> CardCounts:
-        return CardCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return CardCounts(
+            self.free + other.free,
+            self.reserved + other.reserved,
+            self.idle + other.idle,
+            self.in_use + other.in_use,
+            self.unmeasured + other.unmeasured,
+            self.unavailable + other.unavailable,
+        )
 
     @classmethod
     def of(cls, amounts: Mapping[Word, int]) -> CardCounts:
@@ -131,7 +138,7 @@ class CardPartition:
 
     def __init__(self, snapshot: Snapshot, options: Options | None = None) -> None:
         self._snapshot = snapshot
-        self._reserved = _reserved(snapshot, hypothetical_options(options))
+        self.reserved = _reserved(snapshot, hypothetical_options(options))
         self._closed: dict[str, bool] = {}
         self._percents: dict[tuple[str, DeviceId], float | None] = {}
 
@@ -141,7 +148,7 @@ class CardPartition:
         if not known.whole or (card.node and self._is_closed(card.node)) or not _is_allocatable(card, use):
             return "unavailable"
         ids = (DeviceId(key.driver, key.pool, device.name) for device in card.devices)
-        return "reserved" if self._reserved and any(device in self._reserved for device in ids) else "free"
+        return "reserved" if self.reserved and any(device in self.reserved for device in ids) else "free"
 
     def counts(self, card: Layout, known: PoolLayout) -> CardCounts:
         """The counts of one card: its words are 1000 together."""

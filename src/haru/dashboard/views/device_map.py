@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import is_
+from typing import Self
 
 from haru.dashboard.views.cards import ONE_FREE, Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
 from haru.engine import Snapshot
-from haru.engine.state import NodeInfo
+from haru.engine.dra import DeviceId
+from haru.engine.state import NodeInfo, PodInfo, consumer_key, differing
 from haru.explain.card_counts import WHOLE, CardCounts, CardPartition
 from haru.explain.cards import Layouts, PoolLayout
-from haru.kube.meta import get_condition
+from haru.kube.meta import Obj, get_condition
 
 _MOST_COUNTED = 64
 
@@ -51,6 +55,15 @@ class Totals:
     tainted: int = 0
     counts: CardCounts = NO_CARDS
 
+    def __add__(self, other: Totals) -> Totals:
+        """Both together."""
+        return Totals(
+            self.nodes + other.nodes,
+            self.cards + other.cards,
+            self.tainted + other.tainted,
+            self.counts + other.counts,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceMap:
@@ -61,43 +74,144 @@ class DeviceMap:
     holders: tuple[tuple[Workload, int], ...]
 
 
-def device_map(snapshot: Snapshot, layouts: Layouts, chosen: Filter = EVERYTHING) -> DeviceMap:
-    """Make the map of what a filter selects."""
-    owners = Owners(snapshot)
-    places = [_seen(place, chosen) for place in _places(snapshot, layouts, owners) if chosen.takes_node(place.names[0])]
-    if chosen.chooses_work:
-        places = [place for place in places if any(_is_chosen(part) for card in place.cards for part in card.parts)]
-    held = Counter(
-        owner
-        for place in places
-        for card in place.cards
-        for part in card.parts
-        for owner in part.owners
-        if owner != OTHER
-    )
-    holders = sorted(held.items(), key=lambda item: (-item[1], item[0]))
-    return DeviceMap(_grouped(places), _totals(places), tuple(holders))
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A place with what is computed of it alone."""
+
+    place: Place
+    look: tuple[object, ...]
+    order: tuple[tuple[str, int], ...]
+    holders: Counter[Workload]
+    totals: Totals
+
+    @classmethod
+    def of(cls, place: Place) -> Self:
+        """Compute it."""
+        parts = [part for card in place.cards for part in card.parts]
+        holders = Counter(owner for part in parts for owner in part.owners if owner != OTHER)
+        return cls(place, place.look, _natural(place.names[0]), holders, _totals(place))
 
 
-def _places(snapshot: Snapshot, layouts: Layouts, owners: Owners) -> Iterator[Place]:
-    cards: dict[str, list[Card]] = {}
-    partition = CardPartition(snapshot)
-    incomplete: set[str] = set()
-    for pool in layouts.of(snapshot.devices.pools):
-        elsewhere: list[Card] = []
-        for node, card in _cards_of(snapshot, pool, owners, partition):
-            (cards.setdefault(node, []) if node else elsewhere).append(card)
+class KnownPlaces:
+    """The places of one snapshot, kept for the next: only those are made anew that have changed. For one thread."""
+
+    def __init__(self) -> None:
+        self._before: Snapshot | None = None
+        self._reserved: frozenset[DeviceId] = frozenset()
+        self._cards: dict[str, tuple[PoolLayout, list[tuple[str, Card]]]] = {}
+        self._rows: dict[tuple[str, bool], tuple[tuple[object, ...], _Row]] = {}
+
+    def rows(self, snapshot: Snapshot, layouts: Layouts) -> list[_Row]:
+        """The places of a snapshot."""
+        cards: dict[str, list[list[tuple[str, Card]]]] = {}
+        rows: dict[tuple[str, bool], tuple[tuple[object, ...], _Row]] = {}
+        incomplete: set[str] = set()
+
+        def keep(name: str, is_node: bool, key: tuple[object, ...], make: Callable[[], Place]) -> None:
+            known = self._rows.get((name, is_node))
+            same = known is not None and len(known[0]) == len(key) and all(map(is_, known[0], key))
+            rows[name, is_node] = known if known is not None and same else (key, _Row.of(make()))
+
+        for pool, found in self._cards_of_pools(snapshot, layouts):
+            nodes = dict.fromkeys(node for node, _ in found)
+            for node in filter(None, nodes):
+                cards.setdefault(node, []).append(found)
             if not pool.whole:
-                incomplete.add(node)
-        if elsewhere:
-            state = "" if pool.whole else "its pool is being published"
-            yield Place((f"pool {pool.pool.key}",), _in_order(elsewhere), state, is_node=False)
-    for name, info in snapshot.nodes.items():
-        own = _in_order([*cards.pop(name, ()), *_counted(info)])
-        state = _state(info) or ("its pool is being published" if name in incomplete else "")
-        yield Place((name,), own, state, info.spec.unschedulable, _taints(info))
-    for name, left in cards.items():
-        yield Place((name,), _in_order(left), "no such node")
+                incomplete |= nodes.keys() - {""}
+            if "" in nodes:
+                keep(f"pool {pool.pool.key}", False, (pool, found), partial(_elsewhere, pool, found))
+        for name, info in snapshot.nodes.items():
+            own, whole = cards.pop(name, []), name not in incomplete
+            keep(name, True, (info, whole, *own), partial(_node_place, name, info, own, whole))
+        for name, own in cards.items():
+            keep(name, True, (None, True, *own), partial(_node_place, name, None, own, True))
+        self._rows = rows
+        return [row for _, row in rows.values()]
+
+    def _cards_of_pools(
+        self, snapshot: Snapshot, layouts: Layouts
+    ) -> Iterator[tuple[PoolLayout, list[tuple[str, Card]]]]:
+        owners, partition = Owners(snapshot), CardPartition(snapshot)
+        stale = self._stale(snapshot, frozenset(partition.reserved))
+        made: dict[str, tuple[PoolLayout, list[tuple[str, Card]]]] = {}
+        for pool in layouts.of(snapshot.devices.pools):
+            name = str(pool.pool.key)
+            known = self._cards.get(name)
+            if known is None or known[0] is not pool or name in stale:
+                known = pool, list(_cards_of(snapshot, pool, owners, partition))
+            made[name] = known
+        self._before, self._reserved, self._cards = snapshot, frozenset(partition.reserved), made
+        return iter(made.values())
+
+    def _stale(self, snapshot: Snapshot, reserved: frozenset[DeviceId]) -> set[str]:
+        """The pools whose cards may look otherwise than before: by what is taken or kept, by holders, by nodes."""
+        before = self._before
+        if before is None:
+            return set()
+        moments = (before, snapshot)
+        nodes = differing(snapshot.nodes, before.nodes)
+        pods = dict.fromkeys(differing(snapshot.pods, before.pods))
+        for moment in moments:
+            on_nodes = (info for name in nodes if (info := moment.nodes.get(name)) is not None)
+            pods.update((pod.key.path, None) for info in on_nodes for pod in info.pods.values())
+        claims = set(differing(snapshot.claims, before.claims))
+        for moment in moments:
+            for pod in (found for path in pods if (found := moment.pods.get(path)) is not None):
+                claims |= _claims_of(moment, pod)
+        stale = {str(key) for key in snapshot.allocated.changed(before.allocated)}
+        stale |= {f"{device.driver}/{device.pool}" for device in reserved ^ self._reserved}
+        for moment in moments:
+            stale.update(name for node in nodes for name in moment.devices.by_node.get(node) or ())
+            stale.update(name for path in claims for name in _pools_of(moment.claims.get(path)))
+        return stale
+
+
+def _claims_of(snapshot: Snapshot, pod: PodInfo) -> set[str]:
+    """The claims that a pod or its group has reserved."""
+    by_consumer = snapshot.claim_index.by_consumer
+    keys = [consumer_key("pods", pod.key.namespace, pod.key.name)]
+    keys += [consumer_key("podgroups", *pod.group)] if pod.group is not None else []
+    return {path for key in keys for path in by_consumer.get(key) or ()}
+
+
+def _pools_of(claim: Obj | None) -> Iterator[str]:
+    """The pools in which a claim has devices, as `driver/pool`."""
+    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        yield f"{result['driver']}/{result['pool']}"
+
+
+def device_map(
+    snapshot: Snapshot, layouts: Layouts, chosen: Filter = EVERYTHING, known: KnownPlaces | None = None
+) -> DeviceMap:
+    """Make the map of what a filter selects; what is `known` of an earlier snapshot is not computed again."""
+    found = (known or KnownPlaces()).rows(snapshot, layouts)
+    rows = [row for row in found if chosen.takes_node(row.place.names[0])]
+    if chosen.chooses_work:
+        seen = (_seen(row.place, chosen) for row in rows)
+        rows = [
+            _Row.of(place) for place in seen if any(_is_chosen(part) for card in place.cards for part in card.parts)
+        ]
+    held: Counter[Workload] = Counter()
+    for row in rows:
+        held.update(row.holders)
+    holders = sorted(held.items(), key=lambda item: (-item[1], item[0]))
+    return DeviceMap(_grouped(rows), sum((row.totals for row in rows), Totals()), tuple(holders))
+
+
+def _elsewhere(pool: PoolLayout, found: Sequence[tuple[str, Card]]) -> Place:
+    """The cards of a pool that are on no single node."""
+    state = "" if pool.whole else "its pool is being published"
+    cards = _in_order([card for node, card in found if not node])
+    return Place((f"pool {pool.pool.key}",), cards, state, is_node=False)
+
+
+def _node_place(name: str, info: NodeInfo | None, pools: Sequence[Sequence[tuple[str, Card]]], whole: bool) -> Place:
+    cards = [card for found in pools for node, card in found if node == name]
+    if info is None:
+        return Place((name,), _in_order(cards), "no such node")
+    state = _state(info) or ("" if whole else "its pool is being published")
+    return Place((name,), _in_order([*cards, *_counted(info)]), state, info.spec.unschedulable, _taints(info))
 
 
 def _cards_of(
@@ -150,11 +264,14 @@ def _is_chosen(part: Part) -> bool:
     return part.owners != (OTHER,)
 
 
-def _grouped(places: Iterable[Place]) -> tuple[Place, ...]:
+def _grouped(rows: Iterable[_Row]) -> tuple[Place, ...]:
     groups: dict[object, list[Place]] = {}
-    for place in sorted(places, key=lambda place: _natural(place.names[0])):
-        groups.setdefault(place.look, []).append(place)
-    return tuple(replace(group[0], names=tuple(place.names[0] for place in group)) for group in groups.values())
+    for row in sorted(rows, key=lambda row: row.order):
+        groups.setdefault(row.look, []).append(row.place)
+    return tuple(
+        replace(group[0], names=tuple(place.names[0] for place in group)) if len(group) > 1 else group[0]
+        for group in groups.values()
+    )
 
 
 def _in_order(cards: Sequence[Card]) -> tuple[Card, ...]:
@@ -166,11 +283,7 @@ def _natural(name: str) -> tuple[tuple[str, int], ...]:
     return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name))
 
 
-def _totals(places: Sequence[Place]) -> Totals:
-    cards = [card for place in places for card in place.cards]
-    return Totals(
-        nodes=sum(place.is_node for place in places),
-        cards=len(cards),
-        tainted=sum(bool(card.taints) for card in cards),
-        counts=sum((card.counts for card in cards), CardCounts()),
-    )
+def _totals(place: Place) -> Totals:
+    tainted = sum(bool(card.taints) for card in place.cards)
+    counts = sum((card.counts for card in place.cards), CardCounts())
+    return Totals(int(place.is_node), len(place.cards), tainted, counts)

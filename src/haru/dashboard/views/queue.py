@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
-from haru.engine.state import PodInfo
+from haru.engine.state import PodInfo, differing
 from haru.explain.entry import SubjectKind
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
@@ -34,13 +35,65 @@ class ShownExplanation:
     as_of: str = ""
 
 
-def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[WaitingWorkload, ...]:
+class KnownPods:
+    """The pods of one snapshot by workload, by PodGroup and as they wait, kept for the next. For one thread."""
+
+    def __init__(self) -> None:
+        self._pods: Mapping[str, PodInfo] = {}
+        self._of: dict[tuple[str, Workload | str], dict[str, PodInfo]] = {}
+        self._waiting: dict[Workload, WaitingWorkload] = {}
+
+    def at(self, snapshot: Snapshot) -> Self:
+        """Go on to a snapshot; only the pods that differ are looked at."""
+        before, now = self._pods, snapshot.pods
+        touched: set[Workload] = set()
+        for path in differing(now, before):
+            for pod, is_new in ((before.get(path), False), (now.get(path), True)):
+                if pod is None:
+                    continue
+                touched.add(workload(pod))
+                for key in _keys(pod):
+                    self._note(key, path, pod if is_new else None)
+        self._pods = now
+        for work in touched:
+            if waiting := list(self.of("waiting", work)):
+                self._waiting[work] = _waiting(work, waiting)
+            else:
+                self._waiting.pop(work, None)
+        return self
+
+    def _note(self, key: tuple[str, Workload | str], path: str, pod: PodInfo | None) -> None:
+        known = self._of.setdefault(key, {})
+        if pod is not None:
+            known[path] = pod
+            return
+        known.pop(path, None)
+        if not known:
+            del self._of[key]
+
+    def of(self, what: str, which: Workload | str) -> Iterable[PodInfo]:
+        """The pods of a `workload`, of a PodGroup (`group`, by its path), or those of a workload that are `waiting`."""
+        return self._of.get((what, which), {}).values()
+
+    def waiting(self) -> Iterable[WaitingWorkload]:
+        """All pending work."""
+        return self._waiting.values()
+
+
+def _keys(pod: PodInfo) -> Iterator[tuple[str, Workload | str]]:
+    work = workload(pod)
+    yield "workload", work
+    if is_waiting(pod):
+        yield "waiting", work
+    if pod.group is not None:
+        yield "group", pod.group.path
+
+
+def waiting_work(
+    snapshot: Snapshot, chosen: Filter = EVERYTHING, known: KnownPods | None = None
+) -> tuple[WaitingWorkload, ...]:
     """List pending work in the order of scheduling: by priority, then by age."""
-    groups: dict[Workload, list[PodInfo]] = {}
-    for pod in snapshot.pods.values():
-        if is_waiting(pod) and chosen.takes(work := workload(pod)):
-            groups.setdefault(work, []).append(pod)
-    found = [_waiting(work, pods) for work, pods in groups.items()]
+    found = (each for each in (known or KnownPods()).at(snapshot).waiting() if chosen.takes(each.workload))
     return tuple(sorted(found, key=lambda w: (-w.priority, w.since, w.workload)))
 
 
@@ -82,16 +135,13 @@ def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subj
     return ("pod", first.obj) if first is not None else None
 
 
-def pods_of(snapshot: Snapshot, work: Workload) -> tuple[PodInfo, ...]:
+def pods_of(snapshot: Snapshot, work: Workload, known: KnownPods | None = None) -> tuple[PodInfo, ...]:
     """List the pods of a workload, by name. `pod/NAME` is that pod, whatever its owner."""
     kind, _, name = work.name.partition("/")
     if kind == "pod":
         pod = snapshot.pods.get(f"{work.namespace}/{name}")
         return (pod,) if pod is not None else ()
-    if kind == "podgroup":
-        found = [
-            p for p in snapshot.pods.values() if p.group is not None and p.group.path == f"{work.namespace}/{name}"
-        ]
-    else:
-        found = [pod for pod in snapshot.pods.values() if pod.key.namespace == work.namespace and workload(pod) == work]
+    index = (known or KnownPods()).at(snapshot)
+    which: Workload | str = f"{work.namespace}/{name}" if kind == "podgroup" else work
+    found = index.of("group" if kind == "podgroup" else "workload", which)
     return tuple(sorted(found, key=lambda pod: pod.key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from haru.dashboard.views.queue import created_at, is_waiting, pods_of, subject
+from haru.dashboard.views.queue import KnownPods, created_at, is_waiting, pods_of, subject
 from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
@@ -44,9 +44,11 @@ class Story:
     entries: tuple[Entry, ...]
 
 
-def story(snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str) -> Story | None:
+def story(
+    snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str, known: KnownPods | None = None
+) -> Story | None:
     """Make the story of a workload at a time (RFC 3339); None if there is none. `events` may be about anything."""
-    pods = pods_of(snapshot, work)
+    pods = pods_of(snapshot, work, known)
     found = subject(snapshot, work, pods)
     if found is None:
         return None

@@ -1,0 +1,217 @@
+"""What an update takes the view of the cluster, and what a live page takes, by the size of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+from counted_calls import SIZES, Steps, assert_all_flat, growth
+from engine_objects import pod
+from fake_api import FakeApi
+from growing_scheduler import MAKERS, changed, named
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer
+from haru.cluster_view import KINDS, ChangeCounter, ClusterView, WatchedObjects
+from haru.dashboard.access import Access
+from haru.dashboard.app import Dashboard
+from haru.dashboard.views import story as story_module
+from haru.dashboard.views.usage import Span, Use
+from haru.dashboard.views.workloads import Workload
+from haru.explain.entry import explain
+from haru.gangs import ADAPTERS
+from haru.gangs import KINDS as FOREIGN
+from haru.kube.kinds import known_kind
+
+Obj = dict[str, Any]
+LEASE = ("coordination.k8s.io/v1", "Lease")
+
+
+def event(n: int) -> Obj:
+    about = {"kind": "Pod", "name": f"running-{n}", "namespace": "default", "uid": f"uid-running-{n}"}
+    return named("v1", "Event", f"event-{n}", "default", involvedObject=about, reason="Told", message="x")
+
+
+def lease(n: int) -> Obj:
+    return named(*LEASE, f"lease-{n}", "kube-system", spec={"holderIdentity": f"{n}"})
+
+
+def template(n: int) -> Obj:
+    return named("resource.k8s.io/v1", "ResourceClaimTemplate", f"template-{n}", "default", spec={"spec": {}})
+
+
+def workload(n: int) -> Obj:
+    return named("scheduling.k8s.io/v1alpha2", "Workload", f"workload-{n}", "default", spec={"podGroupTemplates": []})
+
+
+MORE = {"Event": event, "Lease": lease, "ResourceClaimTemplate": template, "Workload": workload}
+
+
+def maker(kind: str) -> Callable[[int], Obj]:
+    return MORE[kind] if kind in MORE else MAKERS[kind]
+
+
+class GrownView:
+    """A watched cluster with `size` objects of each kind that the dashboard watches."""
+
+    def __init__(self, size: int) -> None:
+        client = ApiClient.in_process(FakeApi())
+        self.objects, self.size, self._revision = WatchedObjects(ChangeCounter()), size, 0
+        self.informers: dict[str, Informer] = {}
+        for api_version, kind in KINDS:
+            self.informers[kind] = self.objects.informer(client, known_kind(api_version, kind))
+        self.objects.use([kind for name in ADAPTERS for kind in FOREIGN if name])
+        for kind in self.informers:
+            for number in range(size):
+                self.hear(kind, "ADDED", maker(kind)(number))
+        for number in range(size):
+            self.hear("Pod", "ADDED", MAKERS["Pod that has succeeded"](number))
+        self.hear("Pod", "ADDED", pod("waits", cpu="1000"))
+        self.objects.view()
+
+    def hear(self, kind: str, type_: str, obj: Obj) -> None:
+        self._revision += 1
+        obj["metadata"]["resourceVersion"] = str(self._revision)
+        obj["metadata"].setdefault("uid", f"uid-{kind}-{obj['metadata']['name']}")
+        self.informers[kind]._hear(type_, obj)
+
+    def costs(self, kind: str) -> dict[str, Steps]:
+        """The second of two: the first may fill a cache."""
+        for number in (self.size + 1, self.size + 2):
+            obj = maker(kind)(number)
+            found: dict[str, Steps] = {}
+            for type_, each in (("ADDED", obj), ("MODIFIED", changed(obj)), ("DELETED", changed(obj))):
+                with Steps() as found[f"{type_} {kind}"]:
+                    self.hear(kind, type_, each)
+                    self.objects.view()
+        return found
+
+
+def test_every_kind_that_the_dashboard_watches_has_a_growth_case() -> None:
+    assert {kind for _, kind in KINDS} <= MAKERS.keys() | MORE.keys()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_update_of_the_view_takes_as_much_in_a_large_cluster(sizes: tuple[int, ...]) -> None:
+    by_size: dict[int, dict[str, Steps]] = {}
+    for size in sizes:
+        grown = GrownView(size)
+        by_size[size] = {name: cost for kind in grown.informers for name, cost in grown.costs(kind).items()}
+    assert_all_flat(by_size)
+
+
+# -- pages
+
+
+class Inline(Executor):
+    """Runs what it is given at once, on this thread, where it is counted."""
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        done: Future[Any] = Future()
+        done.set_result(work(*args, **kwargs))
+        return done
+
+
+class Watch:
+    """A watch that always runs."""
+
+    def __init__(self, grown: GrownView) -> None:
+        self.grown, self.changes = grown, ChangeCounter()
+
+    def viewing(self) -> Any:
+        return self
+
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
+    async def stop(self) -> None: ...
+
+    def view(self) -> ClusterView:
+        return self.grown.objects.view()
+
+
+def usage(since: int, until: int) -> list[Span]:
+    return [Span(since, until, until - since, {Use("held", Workload("default", "job/a")): 1.0})]
+
+
+class Browser:
+    """One browser with a dashboard of which nothing runs on other threads."""
+
+    def __init__(self, grown: GrownView) -> None:
+        self.grown, self.access = grown, Access(8080)
+        self.dashboard = Dashboard(Watch(grown), self.access, usage)  # type: ignore[arg-type]
+        self.dashboard._renderer = self.dashboard._explanations._worker = Inline()  # type: ignore[assignment]
+        self.cookie = (self.access.enter(self.access.code) or "").partition(";")[0]
+
+    async def get(self, path: str) -> bytes:
+        sent: list[Any] = []
+        headers = [(b"host", b"127.0.0.1:8080"), (b"cookie", self.cookie.encode())]
+        waiting = iter([{"type": "http.disconnect"}])
+
+        async def receive() -> Any:
+            return next(waiting)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b""}
+        await self.dashboard(scope, receive, send)
+        assert sent[0]["status"] == 200, path
+        return b"".join(message.get("body", b"") for message in sent[1:])
+
+
+PAGES = {
+    ("/", 0): "/",
+    ("/queue", 0): "/queue",
+    ("/allocation", 0): "/allocation",
+    ("/workload", 3): "/workload/default/pod/running-1",
+}
+OTHERS = ("/changes", "/static/dashboard.css", "/static/dashboard.js")
+MAY_GROW = {
+    # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
+    "/": ("node, which the map counts, groups and shows", 2000),
+    "/workload/default/pod/running-1": ("event of the cluster, among which its own are looked for", 60),
+}
+"""What a page's cost may grow with, and by how many steps for one of them; that of all others is flat."""
+
+
+async def test_every_page_has_a_growth_case() -> None:
+    browser = Browser(GrownView(1))
+    assert browser.dashboard.pages.keys() == PAGES.keys()
+    await browser.dashboard.stop()
+
+
+async def costs_of_pages(size: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Steps]:
+    """Each page asked for again after an update. What explaining takes is the affair of its own tests."""
+    grown = GrownView(size)
+    browser, found = Browser(grown), dict[str, Steps]()
+    snapshot = grown.objects.view().snapshot
+    told = explain(snapshot, "pod", snapshot.pods["default/waits"].obj, remedies=False)
+    monkeypatch.setattr(story_module, "explain", lambda *_, **__: told)
+    monkeypatch.setattr("haru.dashboard.explanations.explain", lambda *_, **__: told)
+    monkeypatch.setattr(browser.dashboard._explanations, "_tell", lambda: None)
+    for path in (*PAGES.values(), *OTHERS):
+        await browser.get(path)
+        grown.hear("Pod", "ADDED", pod(f"new-for-{path.replace('/', '-')}", node="node-1"))
+        with Steps() as found[path]:
+            body = await browser.get(path)
+        assert body
+    await browser.dashboard.stop()
+    return found
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_live_page_takes_no_more_in_a_large_cluster_than_what_it_shows(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_size = {size: await costs_of_pages(size, monkeypatch) for size in sizes}
+    few, many = min(sizes), max(sizes)
+    for path in by_size[few]:
+        costs = {size: found[path] for size, found in by_size.items()}
+        if path not in MAY_GROW:
+            assert not (told := growth(costs, path)), told
+            continue
+        what, most = MAY_GROW[path]
+        each = (costs[many].count - costs[few].count) / (many - few)
+        assert each <= most, f"{each:.0f} steps for each {what}; {growth(costs, path)}"
