@@ -13,12 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Self
 
+from haru.event_loop import cancelled
 from haru.exposition import HistogramOf, head
 
 _PERIOD_SECONDS = 0.05
@@ -109,19 +110,23 @@ class LoopLag:
         self._samples: list[tuple[Place, ...]] = []
         self._collecting, self._collection_began = 0.0, 0.0
         self._queue_file = -1
+        self._thread = 0
 
     async def run(self) -> None:
         """Measure until cancelled."""
         stopped = threading.Event()
-        looked_at = (threading.get_ident(), _depth(sys._getframe()), stopped)
+        self._thread = threading.get_ident()
+        looked_at = (self._thread, _depth(sys._getframe()), stopped)
         look = threading.Thread(target=self._look, args=looked_at, name="loop lag", daemon=True)
         gc.callbacks.append(self._collect)
         with suppress(OSError):
             self._queue_file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         look.start()
+        _running.append(self)
         try:
             await self._measure()
         finally:
+            _running.remove(self)
             stopped.set()
             gc.callbacks.remove(self._collect)
             if self._queue_file >= 0:
@@ -172,15 +177,35 @@ class LoopLag:
         return int(os.pread(self._queue_file, 100, 0).split()[1]) / 1e9
 
     def _collect(self, phase: str, _: Mapping[str, int]) -> None:
+        if threading.get_ident() != self._thread:
+            return
         if phase == "start":
-            self._collection_began = time.perf_counter()
+            self._collection_began = time.thread_time()
         else:
-            self._collecting += time.perf_counter() - self._collection_began
+            self._collecting += time.thread_time() - self._collection_began
 
     def _look(self, thread: int, depth: int, stopped: threading.Event) -> None:
         while not stopped.wait(_LOOK_SECONDS):
             if self.since_tick() > self._period + _HELD_UP_SECONDS / 2 and len(self._samples) < _MOST_SAMPLES:
                 self._samples.append(_place(sys._current_frames().get(thread), depth))
+
+
+_running: list[LoopLag] = []
+
+
+def lag_lines() -> list[str]:
+    """Return the metrics of this process's loop in the text format; none where it is not measured."""
+    return _running[0].lines() if _running else []
+
+
+@asynccontextmanager
+async def measured_loop() -> AsyncIterator[None]:
+    """Measure the running loop meanwhile."""
+    measuring = asyncio.create_task(LoopLag().run(), name="loop lag")
+    try:
+        yield
+    finally:
+        await cancelled(measuring)
 
 
 def blocking(samples: Sequence[tuple[Place, ...]]) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from haru.event_loop import TimeSlice
 from haru.garbage import postpone_collection, resume_collection
-from haru.loop_lag import HoldUp, LoopLag, Spent, blocking
+from haru.loop_lag import HoldUp, LoopLag, Spent, blocking, lag_lines, measured_loop
 
 
 def keep_busy(seconds: float) -> None:
@@ -144,3 +144,11 @@ def test_garbage_collection_is_postponed_and_startup_objects_frozen() -> None:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+async def test_lines_are_those_of_the_loop_that_is_measured() -> None:
+    assert lag_lines() == []
+    async with measured_loop():
+        await asyncio.sleep(0)
+        assert [line for line in lag_lines() if line.startswith("haru_event_loop_lag_seconds_count")]
+    assert lag_lines() == []

@@ -14,6 +14,7 @@ from haru.cli.connection import connect
 from haru.cli.main import UsageError
 from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
+from haru.loop_lag import measured_loop
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -155,7 +156,7 @@ async def _serve(
     from haru.explain_server import ExplainServer
 
     stop = stop_event()
-    async with connect(options, "haru-explain-server") as client:
+    async with measured_loop(), connect(options, "haru-explain-server") as client:
         server = ExplainServer(
             client,
             serving,

@@ -21,6 +21,7 @@ from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.node_api_flags import add_server_arguments, server_options
 from haru.event_loop import cancelled, stop_event
+from haru.loop_lag import measured_loop
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -138,7 +139,7 @@ async def _run(flags: argparse.Namespace) -> int:
 
     options, own_api = node_options(flags), server_options(flags)
     stop = stop_event()
-    async with connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
+    async with measured_loop(), connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
         pods = AgentPods()
         device_options = DeviceOptions(with_health=options.gates.enabled("ResourceHealthStatus"))
         devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods, device_options)

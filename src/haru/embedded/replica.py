@@ -34,6 +34,7 @@ from haru.files import write_whole
 from haru.garbage import postpone_collection, resume_collection
 from haru.http2 import MAX_STREAMS
 from haru.kube.gates import FeatureGates
+from haru.loop_lag import measured_loop
 from haru.storage.etcd import EtcdStore, EtcdStoreOptions, read_credentials
 
 
@@ -102,15 +103,16 @@ def run_replica(options: ReplicaOptions) -> int:
 async def _run(options: ReplicaOptions) -> int:
     stop = stop_event()
     replica = Replica(options)
-    try:
-        if not await first(replica.start(), stop):
+    async with measured_loop():
+        try:
+            if not await first(replica.start(), stop):
+                return 0
+            resume_collection()
+            print(f"haru apiserver is ready after {seconds_since_start():.1f} s at {replica.url}", flush=True)
+            await stop.wait()
             return 0
-        resume_collection()
-        print(f"haru apiserver is ready after {seconds_since_start():.1f} s at {replica.url}", flush=True)
-        await stop.wait()
-        return 0
-    finally:
-        await replica.stop()
+        finally:
+            await replica.stop()
 
 
 class Replica:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from haru.engine import Snapshot
 from haru.explain_server.questions import parse_path
 from haru.exposition import CounterOf, GaugeOf, HistogramOf, Labels
+from haru.loop_lag import lag_lines
 
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 """Those of kube-apiserver."""
@@ -42,7 +43,8 @@ class Metrics:
     def text(self) -> bytes:
         """All of them in the text format of Prometheus."""
         every = (self._requests, self._durations, self._terminated, self._depth, self._objects)
-        return "".join(f"{line}\n" for metric in every for line in metric.lines()).encode()
+        lines = (line for metric in every for line in metric.lines())
+        return "".join(f"{line}\n" for line in (*lines, *lag_lines())).encode()
 
 
 def _counted(snapshot: Snapshot) -> dict[Labels, float]:

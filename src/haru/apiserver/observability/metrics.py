@@ -9,6 +9,7 @@ from functools import lru_cache
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.request.http import Request
 from haru.exposition import HistogramOf
+from haru.loop_lag import lag_lines
 
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _VERBS = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE", "HEAD": "GET", "GET": "GET"}
@@ -64,7 +65,7 @@ class Metrics:
             count = len(page.records) + page.remaining
             if count:
                 lines.append(f'apiserver_storage_objects{{resource="{bucket}"}} {count}')
-        lines += self.gates.exposition()
+        lines += [*self.gates.exposition(), *lag_lines()]
         for counters in self.more:
             lines += counters()
         return "\n".join(lines) + "\n"

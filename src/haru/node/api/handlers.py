@@ -13,6 +13,7 @@ from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
+from haru.loop_lag import lag_lines
 from haru.node.api import node_logs
 from haru.node.api.metrics import Counters
 from haru.node.api.options import ServerOptions
@@ -177,7 +178,7 @@ class Handlers:
         shown = self._shown
         match request.parts[1:]:
             case []:
-                lines = [*self._counters.lines(), *shown.gates.exposition()]
+                lines = [*self._counters.lines(), *shown.gates.exposition(), *lag_lines()]
                 for counters in shown.more:
                     lines += counters()
                 text = "\n".join([*lines, ""])
