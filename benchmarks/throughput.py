@@ -243,7 +243,7 @@ def _write(path: Path, server: str, runs: Sequence[Run], baseline: str) -> None:
     text = f"On {server}, {rounds} {'round' if rounds == 1 else 'rounds'}, commit {commit()}:\n\n"
     if comparisons := compare(runs, baseline):
         text += ratios(comparisons, _bars(runs), baseline, in_markdown=True) + "\n\n"
-    write_section(path, name, text + table(runs, in_markdown=True))
+    write_section(path, name, text + table(runs, in_markdown=True, without=("client", "cores")))
 
 
 def _bars(runs: Sequence[Run]) -> dict[Load, float]:

@@ -98,8 +98,11 @@ def _quotients(one: Measured, other: Measured) -> tuple[float, float, float, flo
     return one.rate / other.rate, one.p50 / other.p50, one.p99 / other.p99, of_pod
 
 
-def table(runs: Sequence[Run], in_markdown: bool = False) -> str:
-    """Medians of each load and scheduler: rate, times, processor time and cores in use, memory of each process."""
+def table(runs: Sequence[Run], in_markdown: bool = False, without: Sequence[str] = ()) -> str:
+    """Medians of each load and scheduler: rate, times, processor time and cores in use, memory of each process.
+
+    Columns whose titles have one of the words in `without` are left out.
+    """
     processes = list(dict.fromkeys(name for run in runs for name in run.measured.used))
     heads = ["load", "scheduler", "bound", "pods/s", "p50 s", "p99 s"]
     heads += [f"{name} ms/pod" for name in processes] + [f"{name} cores" for name in processes]
@@ -110,6 +113,8 @@ def table(runs: Sequence[Run], in_markdown: bool = False) -> str:
             own = [run.measured for run in runs if run.load == load and run.scheduler == scheduler]
             if own:
                 lines.append([load.describe(), scheduler, *_medians(own, processes)])
+    kept = [number for number, head in enumerate(heads) if not set(head.split()) & set(without)]
+    heads, *lines = ([line[number] for number in kept] for line in (heads, *lines))
     return (markdown if in_markdown else plain)(heads, lines, frozenset((0, 1)))
 
 

@@ -184,7 +184,7 @@ def test_check_of_histories_finds_two_holders_where_nobody_confirms() -> None:
 
 
 @pytest.mark.nightly
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.booleans().flatmap(lambda overlap: st.tuples(st.just(overlap), loads(overlap))))
 def test_shards_over_many_histories(drawn: tuple[bool, Load]) -> None:
     overlap, load = drawn

@@ -64,6 +64,12 @@ def test_table_leaves_cells_of_unmeasured_processes_empty() -> None:
     assert by_name["other"]["apiserver ms/pod"] == "4.00"
 
 
+def test_table_leaves_out_columns_by_word() -> None:
+    head = table([a_run("haru", 0, 2.0)], in_markdown=True, without=("cores", "p99")).splitlines()[0]
+    shown = [cell.strip() for cell in head.split("|")[1:-1]]
+    assert shown == ["load", "scheduler", "bound", "pods/s", "p50 s", "scheduler ms/pod", "scheduler MiB"]
+
+
 @pytest.mark.parametrize("scenario", ["plain", "gangs"])
 def test_scheduler_binds_a_load_on_a_server_of_its_own(scenario: str) -> None:
     command = [sys.executable, "-m", "benchmarks.throughput", scenario, "-o", "json", "--settle", "0"]
