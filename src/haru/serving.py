@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.upgrade_proxy import HIJACK, take_over
@@ -53,6 +54,19 @@ def listening_socket(host: str, port: int, flag: str) -> socket.socket:
         raise OSError(
             error.errno, f"{host}:{port} can not be served: {error.strerror}; choose another {flag}"
         ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def local_socket(path: str) -> socket.socket:
+    """Bind a Unix socket that only this user may connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        Path(path).chmod(0o600)
+    except OSError:
+        listener.close()
+        raise
     listener.setblocking(False)
     return listener
 

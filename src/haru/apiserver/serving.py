@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from haru.apiserver.request.protocol import protocol_class
 from haru.http2 import MAX_STREAMS
 from haru.http2.alpn import offer_protocols
-from haru.serving import listening_socket, server_class, settings
+from haru.serving import listening_socket, local_socket, server_class, settings
 
 if TYPE_CHECKING:
     from haru.apiserver.server import ApiServer
@@ -65,6 +65,7 @@ class HttpServer:
         self._http2_streams = http2_streams if tls is not None else 0
         self._server: Any = None
         self._socket: socket.socket | None = None
+        self._local: asyncio.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -96,10 +97,23 @@ class HttpServer:
             await asyncio.sleep(0.001)
         await self._app.serve_on((self._socket.getsockname()[0], self.port))
 
+    async def serve_locally(self, path: str) -> None:
+        """Serve on a Unix socket too, without TLS: in a directory that only this user may enter. Call after `start`."""
+        server = self._server
+        protocol = protocol_class(0)
+        listener = local_socket(path)
+        self._local = await asyncio.get_running_loop().create_unix_server(
+            lambda: protocol(config=server.config, server_state=server.server_state, app_state=server.lifespan.state),
+            sock=listener,
+            backlog=BACKLOG,
+        )
+
     async def stop(self) -> None:
         """End watches, finish what is in flight, close."""
         if self._server is None or self._task is None:
             return
+        if self._local is not None:
+            self._local.close()
         if self._app.peers is not None:
             await self._app.peers.stop()
         self._app.streams.stop()

@@ -1,4 +1,4 @@
-"""Run a whole cluster in this process: API server, controllers, scheduler and simulated GPU nodes.
+"""Run a whole cluster by one command: API server, controllers, scheduler and simulated GPU nodes.
 
 When the cluster is ready, the command prints one line: the time taken, the address and the path of the kubeconfig.
 Ctrl-C or SIGTERM stops it. The data directory keeps the state for the next start, except with --ephemeral.
@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any free port)"
+    )
+    parser.add_argument(
+        "--processes",
+        choices=("auto", "one", "split"),
+        help="one: everything in one process; split: the scheduler, the controllers with the simulated nodes, and the "
+        "web page with the usage history have processes of their own; auto (default): split if there are two cores",
     )
     page = parser.add_mutually_exclusive_group()
     page.add_argument(
@@ -164,6 +170,7 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
     if flags.no_simulated_nodes:
         given["simulated_nodes"] = False
     take("listen", "listen", parse_listen)
+    take("processes", "processes")
     take("dashboard", "dashboard", parse_dashboard)
     if flags.no_dashboard:
         given["dashboard"] = None

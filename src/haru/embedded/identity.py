@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from haru.apiserver.auth import (
     Pair,
@@ -29,35 +29,16 @@ from haru.apiserver.bootstrap import KUBELET_CLIENT
 from haru.apiserver.config import UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
-from haru.controllers.accounts import NAMESPACE, user_of
+from haru.client.asgi import Message
 from haru.embedded.errors import OptionError
+from haru.embedded.users import ADMIN as ADMIN
+from haru.embedded.users import FRONT_PROXY as FRONT_PROXY
+from haru.embedded.users import USERS as USERS
+from haru.embedded.users import controller_user as controller_user
+from haru.embedded.users import node_user as node_user
 from haru.files import write_whole
 
 T = TypeVar("T")
-ADMIN = "admin"
-FRONT_PROXY = "front-proxy-client"
-"""Whom the API server is to extension API servers."""
-USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    ADMIN: ("haru-admin", ("system:masters",)),
-    "scheduler": ("system:kube-scheduler", ()),
-    "controllers": ("system:kube-controller-manager", ()),
-    "fleet": ("system:haru-fleet", ()),
-    "driver": ("system:haru-driver", ()),
-    "provisioner": ("system:haru-provisioner", ()),
-    "dashboard": ("system:haru-dashboard", ()),
-    "accounting": ("system:haru-accounting", ()),
-    "explain": ("system:haru-explain", ()),
-}
-
-
-def controller_user(controller: str) -> tuple[str, tuple[str, ...]]:
-    """User and groups of a controller: its ServiceAccount in kube-system."""
-    return user_of(controller), ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}")
-
-
-def node_user(node: str) -> tuple[str, tuple[str, ...]]:
-    """User and groups of a node, as its kubelet has them."""
-    return f"system:node:{node}", ("system:nodes",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,30 +141,52 @@ def _read_tokens(path: Path) -> dict[str, str]:
 
 
 class ComponentClients:
-    """Clients in process, each with the identity and the rights of one component."""
+    """Clients in process, each with the identity and the rights of one component; until they are `closed`."""
 
     def __init__(self, server: ApiServer, tokens: Mapping[str, str]) -> None:
         self._server = server
-        self._tokens = tokens
-        self._minted: dict[str, ApiClient] = {}
+        self.tokens = tokens
+        self._minted: dict[str, str] = {}
+        self._clients: dict[str, ApiClient] = {}
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let no more requests through: whatever still writes then, as events are written, writes too late."""
+        self._is_open = False
 
     def component(self, name: str) -> ApiClient:
         """The client of a component, or of the administrator."""
-        return ApiClient.in_process(self._server, self._tokens[name], f"haru-{name}")
+        return self._client(self.tokens[name], f"haru-{name}")
 
     def controller(self, name: str) -> ApiClient:
         """The client of a controller, with the identity of its ServiceAccount."""
-        return self._with_new_token(*controller_user(name), "haru-controllers")
+        return self._client(self.token("controller", name), "haru-controllers")
 
     def node(self, name: str) -> ApiClient:
         """The client of a node, with the identity of its kubelet."""
-        return self._with_new_token(*node_user(name), "haru-fleet")
+        return self._client(self.token("node", name), "haru-fleet")
 
-    def _with_new_token(self, user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
-        """The client of a user with a token that is only in memory and ends with the process."""
-        client = self._minted.get(user)
-        if client is None:
-            token = secrets.token_urlsafe(32)
+    def token(self, kind: str, name: str) -> str:
+        """The token of a controller or a node, which is only in memory and ends with the process."""
+        user, groups = {"controller": controller_user, "node": node_user}[kind](name)
+        token = self._minted.get(user)
+        if token is None:
+            token = self._minted[user] = secrets.token_urlsafe(32)
             self._server.admit(token, UserInfo(user, groups))
-            client = self._minted[user] = ApiClient.in_process(self._server, token, agent)
+        return token
+
+    def _client(self, token: str, agent: str) -> ApiClient:
+        client = self._clients.get(token)
+        if client is None:
+            client = self._clients[token] = ApiClient.in_process(self._serve, token, agent)
         return client
+
+    async def _serve(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        if not self._is_open:
+            raise ConnectionResetError("the API server stops")
+        await self._server(scope, receive, send)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.errors import OptionError as OptionError
@@ -22,6 +22,7 @@ from haru.http2 import MAX_STREAMS
 from haru.scheduler.settings import PublishedNames
 
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
+Processes = Literal["auto", "one", "split"]
 CONFIG_API_VERSION = "haru.dev/v1alpha1"
 CONFIG_KIND = "UpConfiguration"
 
@@ -102,6 +103,11 @@ class UpOptions:
     """Whether there are simulated nodes at all: without them nodes come from elsewhere."""
     listen: tuple[str, int] = ("127.0.0.1", 6443)
     """Host and port of the API."""
+    processes: Processes = "auto"
+    """Whether the API server and the other parts share one process, or are split; auto: split on two cores or more.
+
+    For the command `haru up` only: a cluster of `haru.testing` is in one process.
+    """
     http2_streams: int = MAX_STREAMS
     """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
     state: StateOptions = field(default_factory=StateOptions)
@@ -323,12 +329,19 @@ def _published_names(value: str, where: str) -> str:
     return value
 
 
+def _known_processes(value: str, where: str) -> str:
+    if value not in get_args(Processes):
+        raise OptionError(f'{where}: Invalid value: "{value}": must be auto, one or split')
+    return value
+
+
 _TRUE_OR_FALSE = "be true or false"
 _PATH = "be a path"
 _FIELDS: Final[Mapping[str, _Field]] = {
     "profiles": _Field("profiles", list, "be a list of {name, count} or NAME:COUNT", _profile_list),
     "simulatedNodes": _Field("simulated_nodes", bool, _TRUE_OR_FALSE),
     "listen": _Field("listen", str, "be HOST:PORT", parse_listen),
+    "processes": _Field("processes", str, "be auto, one or split", _known_processes),
     "dashboard": _Field("dashboard", str, "be HOST:PORT on loopback, or false for none", _dashboard),
     "explainApi": _Field("explain_api", bool, _TRUE_OR_FALSE),
     "usageHistory": _Field("usage.history", bool, _TRUE_OR_FALSE),

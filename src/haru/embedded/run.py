@@ -9,21 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.errors import OptionError
+from haru.embedded.launching import Lifeline, fork_all
 from haru.embedded.lock import DirectoryLock
-from haru.embedded.options import UpOptions, default_data_dir
+from haru.embedded.options import Processes, UpOptions, default_data_dir
+from haru.embedded.part import needed_parts
 from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.embedded.supervised import SupervisedParts
 from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import LoopLag
-from haru.scheduler.debugger import dump_on_signal
 
+if TYPE_CHECKING:
+    from haru.embedded.cluster import EmbeddedCluster
+
+GROUPS: Final = (("scheduler",), ("controllers", "nodes"), ("pages",))
+"""The parts that have processes of their own, if any have; those of a group share one."""
 _log = logging.getLogger(__name__)
 
 
@@ -31,8 +41,38 @@ def run_cluster(options: UpOptions) -> int:
     """Runs the cluster until SIGINT or SIGTERM; returns the exit status."""
     # What a start allocates lives until the end: looking for garbage in it again and again only costs time.
     postpone_collection()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_run(options))
+    lifeline = Lifeline()
+    try:
+        supervised = _supervised(options, lifeline)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_run(options, supervised))
+    finally:
+        lifeline.close()
+
+
+def _supervised(options: UpOptions, lifeline: Lifeline) -> list[SupervisedParts]:
+    """Start the processes of the parts, before this one imports the API server."""
+    if not has_processes(options.processes, usable_cores()):
+        return []
+    needed = needed_parts(options)
+    groups = [names for group in GROUPS if (names := [name for name in group if name in needed])]
+    children = fork_all(groups, lifeline)
+    return [SupervisedParts(names, options, lifeline, child) for names, child in zip(groups, children, strict=True)]
+
+
+def has_processes(processes: Processes, cores: float) -> bool:
+    """Whether the parts have processes of their own: if there is more than one core, unless the options say."""
+    return processes == "split" or (processes == "auto" and cores >= 2)
+
+
+def usable_cores() -> float:
+    """The cores that this process may use: those that it may run on, and what its cgroup gives it of them."""
+    cores = float(len(os.sched_getaffinity(0)))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return min(cores, int(quota) / int(period))
+    except (OSError, ValueError):  # no cgroup of version 2, or no quota
+        return cores
 
 
 def _data_directory(options: UpOptions) -> Path:
@@ -57,7 +97,7 @@ def _not_writable(directory: Path, error: OSError) -> OptionError:
     return OptionError(f"--data-dir: {directory}: {error.strerror}; name a directory that can be written")
 
 
-async def _run(options: UpOptions) -> int:
+async def _run(options: UpOptions, supervised: Sequence[SupervisedParts]) -> int:
     # Signals first: whatever is made from here on is also put away.
     stop = stop_event()
     measuring = asyncio.create_task(LoopLag().run())
@@ -65,7 +105,7 @@ async def _run(options: UpOptions) -> int:
     lock = DirectoryLock(directory)
     try:
         _hold(lock, directory)
-        return await _serve(options, directory, lock, stop)
+        return await _serve(options, directory, lock, stop, supervised)
     finally:
         await cancelled(measuring)
         lock.release()
@@ -73,9 +113,17 @@ async def _run(options: UpOptions) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _serve(options: UpOptions, directory: Path, lock: DirectoryLock, stop: asyncio.Event) -> int:
-    cluster = EmbeddedCluster(options, directory)
-    dump_on_signal(lambda: cluster.scheduler.dump() if cluster.scheduler is not None else None)
+async def _serve(
+    options: UpOptions,
+    directory: Path,
+    lock: DirectoryLock,
+    stop: asyncio.Event,
+    supervised: Sequence[SupervisedParts],
+) -> int:
+    from haru.embedded.cluster import EmbeddedCluster
+
+    cluster = EmbeddedCluster(options, directory, supervised=supervised)
+    _dump_on_signal(cluster, supervised)
     try:
         # A signal during the start ends it too.
         if not await first(cluster.start(), stop):
@@ -91,3 +139,13 @@ async def _serve(options: UpOptions, directory: Path, lock: DirectoryLock, stop:
         return 0
     finally:
         await cluster.stop()
+
+
+def _dump_on_signal(cluster: EmbeddedCluster, supervised: Sequence[SupervisedParts]) -> None:
+    for parts in supervised:
+        if "scheduler" in parts.names:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, parts.dump)
+            return
+    from haru.scheduler.debugger import dump_on_signal
+
+    dump_on_signal(cluster.dump)

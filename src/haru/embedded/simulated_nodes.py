@@ -90,12 +90,24 @@ async def _record(client: ApiClient) -> Obj | None:
 def _remembered(record: Obj) -> Nodes:
     where = f"ConfigMap {NAMESPACE}/{NAME}"
     try:
-        entries = orjson.loads((record.get("data") or {})[_KEY])
-        return _nodes((_profile(entry, where), int(entry["count"])) for entry in entries)
+        return nodes_described_by(orjson.loads((record.get("data") or {})[_KEY]), where)
     except (LookupError, TypeError, ValueError) as error:  # a ProfileError is a ValueError
         raise OptionError(
             f"{where}: the profiles of the last start cannot be read ({error}): say which with --profile"
         ) from error
+
+
+def described_nodes(nodes: Nodes) -> list[Obj]:
+    """The nodes as values: profiles by their names or descriptions, with counts."""
+    return [
+        {"name": profile.name, "count": count, **({"spec": profile.source} if profile.source else {})}
+        for profile, count in _counted(nodes)
+    ]
+
+
+def nodes_described_by(entries: list[Obj], where: str) -> Nodes:
+    """The nodes that `described_nodes` described; LookupError, TypeError or ValueError for anything else."""
+    return _nodes((_profile(entry, where), int(entry["count"])) for entry in entries)
 
 
 def _profile(entry: Obj, where: str) -> Profile:
@@ -112,11 +124,7 @@ def _known(record: Obj | None) -> set[str]:
 
 
 async def _remember(client: ApiClient, record: Obj | None, nodes: Nodes) -> None:
-    entries = [
-        {"name": profile.name, "count": count, **({"spec": profile.source} if profile.source else {})}
-        for profile, count in _counted(nodes)
-    ]
-    data = {_KEY: orjson.dumps(entries).decode()}
+    data = {_KEY: orjson.dumps(described_nodes(nodes)).decode()}
     if record is None:
         await client.create(CONFIG_MAPS, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": data})
     elif record.get("data") != data:

@@ -1,0 +1,38 @@
+"""The simulated nodes of `haru up`, the driver of their devices, and the provisioner of their volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from haru.drivers.simulated.driver import SimulatedDriver
+from haru.embedded.options import UpOptions
+from haru.embedded.part import Setting, Tasks
+from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.provisioner import SimulatedProvisioner
+
+
+class NodesPart(Tasks):
+    """Runs also where no nodes are asked for: whoever creates a Node with a profile's label has one."""
+
+    def __init__(self, options: UpOptions) -> None:
+        super().__init__()
+        self._revisions: dict[str, int] = {}
+
+    async def start(self, setting: Setting) -> None:
+        """Start them; they are ready when all nodes are up and all devices published."""
+        clients, clock = setting.clients, setting.clock
+        fleet = Fleet(clients.component("fleet"), setting.nodes, clock, clients=clients.node)
+        driver = SimulatedDriver(clients.component("driver"), setting.nodes, clock=clock)
+        provisioner = SimulatedProvisioner(clients.component("provisioner"), clock)
+        self._run("provisioner", provisioner.run())
+        self._run("fleet", fleet.run())
+        self._run("driver", driver.run())
+        await self._until_ready([provisioner.ready.wait, fleet.ready.wait, driver.ready.wait])
+        self._revisions = {"Node": fleet.revision, "ResourceSlice": driver.revision}
+
+    def revisions(self) -> Mapping[str, int]:
+        """The newest node and the newest slice."""
+        return self._revisions
+
+
+part = NodesPart

@@ -1,0 +1,82 @@
+"""What `haru up` shows and answers about the cluster: the web page, the history of usage, and `explain.haru.dev`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from haru.accounting.server import AccountingServer
+from haru.dashboard.server import DashboardServer
+from haru.embedded.errors import OptionError
+from haru.embedded.explain_api import EmbeddedExplainApi
+from haru.embedded.gates import gates_of
+from haru.embedded.options import UpOptions
+from haru.embedded.part import Setting, Tasks
+from haru.embedded.usage import measured_by
+from haru.embedded.users import ADMIN
+from haru.engine import Features
+
+
+class PagesPart(Tasks):
+    """Servers that only read the cluster."""
+
+    def __init__(self, options: UpOptions) -> None:
+        super().__init__()
+        self._options = options
+        self._servers: list[DashboardServer | AccountingServer | EmbeddedExplainApi] = []
+        self._notes: list[str] = []
+
+    async def start(self, setting: Setting) -> None:
+        """Start the servers."""
+        if self._options.dashboard is not None:
+            await self._start_dashboard(setting, *self._options.dashboard)
+        if self._options.usage.history or self._options.usage.metrics is not None:
+            await self._start_accounting(setting)
+        if self._options.explain_api:
+            clients = setting.clients
+            explaining = EmbeddedExplainApi(clients.component("explain"), clients.component(ADMIN), setting.clock.now)
+            self._servers.append(explaining)
+            await explaining.start()
+
+    async def stop(self) -> None:
+        """Stop the servers."""
+        for server in self._servers:
+            await server.stop()
+
+    def notes(self) -> Sequence[str]:
+        """The addresses."""
+        return self._notes
+
+    async def _start_dashboard(self, setting: Setting, host: str, port: int) -> None:
+        measured = measured_by(_history(setting.directory)) if self._options.usage.history else None
+        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured)
+        self._servers.append(dashboard)
+        try:
+            await dashboard.start()
+        except OSError as error:
+            remedy = "take another port, 0 for any that is free, or --no-dashboard"
+            raise OptionError(f"--dashboard: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        self._notes.append(f"dashboard, for one browser: {dashboard.url}")
+
+    async def _start_accounting(self, setting: Setting) -> None:
+        usage, client = self._options.usage, setting.clients.component("accounting")
+        file = _history(setting.directory) if usage.history else None
+        features = Features.from_gates(gates_of(self._options).all())
+        accounting = AccountingServer(client, file, usage.metrics, features, setting.clock.now)
+        self._servers.append(accounting)
+        try:
+            await accounting.start()
+        except OSError as error:
+            host, port = usage.metrics or ("", 0)
+            remedy = "take another port, or 0 for any that is free"
+            raise OptionError(f"--usage-metrics: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        if accounting.url:
+            self._notes.append(f"usage metrics: {accounting.url}")
+
+
+part = PagesPart
+
+
+def _history(directory: Path) -> Path:
+    return directory / "usage.db"
