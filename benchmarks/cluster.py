@@ -50,8 +50,13 @@ class Running:
 
 
 def _cpu_seconds(process: int) -> float:
+    """The processor time of a process and of those that it has started."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    started = [
+        int(pid) for task in Path(f"/proc/{process}/task").glob("*/children") for pid in task.read_text().split()
+    ]
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_cpu_seconds(pid) for pid in started)
 
 
 def compile_package() -> None:

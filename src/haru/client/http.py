@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.client.http_connections import Exchange, HttpConnections
@@ -37,9 +38,10 @@ class HttpTransport:
         tls: ssl.SSLContext | None = None,
         server_hostname: str = "",
         proxy: str = "",
+        unix_socket: Path | None = None,
     ) -> None:
         self._through_proxy = ProxiedTransport(base_url, proxy, tls, server_hostname) if proxy else None
-        self._connections = HttpConnections(base_url, tls, server_hostname)
+        self._connections = HttpConnections(base_url, tls, server_hostname, unix_socket)
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""

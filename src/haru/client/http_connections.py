@@ -8,9 +8,11 @@ Source: RFC 9112.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +25,15 @@ _CONNECT_SECONDS: Final = 10.0
 _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
+_LONGEST_ADDRESS: Final = 100
+
+
+def socket_address(path: Path) -> str:
+    """The address of a socket file, which the kernel wants short: a longer one is reached by its open directory."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        return str(path)
+    # The descriptor stays open: the address is good as long as this process lives.
+    return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}/{path.name}"
 
 
 class Exchange:
@@ -228,7 +239,15 @@ class HttpConnection(asyncio.Protocol):
 class HttpConnections:
     """The connections to one server that are kept open; as many more as there are requests at once."""
 
-    def __init__(self, base_url: str, tls: ssl.SSLContext | None = None, server_hostname: str = "") -> None:
+    def __init__(
+        self,
+        base_url: str,
+        tls: ssl.SSLContext | None = None,
+        server_hostname: str = "",
+        unix_socket: Path | None = None,
+    ) -> None:
+        """`unix_socket`: the server listens there, and not at the host of the URL."""
+        self._address = socket_address(unix_socket) if unix_socket is not None else ""
         parts = urlsplit(base_url)
         secure = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port or (443 if secure else 80)
@@ -246,7 +265,7 @@ class HttpConnections:
             if "\n" in value or "\r" in value:
                 raise ValueError(f"the header {name} has several lines")
             lines.append(f"{name}: {value}\r\n")
-        if request.method == "GET":
+        if request.method == "GET" and not self._address:  # to compress costs more than to copy
             lines.append("accept-encoding: gzip\r\n")
         if body or request.method not in ("GET", "DELETE"):
             lines.append(f"content-length: {len(body)}\r\n")
@@ -289,6 +308,9 @@ class HttpConnections:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
+                if self._address:
+                    _, connection = await loop.create_unix_connection(HttpConnection, self._address)
+                    return connection
                 _, connection = await loop.create_connection(
                     HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=self._server_hostname
                 )

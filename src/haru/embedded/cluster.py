@@ -18,7 +18,7 @@ from haru.apiserver.proxy import KubeletOptions
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.client.api import ApiClient
-from haru.client.unix import socket_address
+from haru.client.http_connections import socket_address
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.driver import install_device_classes
 from haru.drivers.simulated.profiles import Profile

@@ -22,7 +22,7 @@ _SHARED: Final = (
     "haru.client.api",
     "haru.client.events",
     "haru.client.informer",
-    "haru.client.unix",
+    "haru.client.http",
     "haru.client.workqueue",
     "haru.kube.kinds",
     "haru.kube.quantity",

@@ -24,15 +24,16 @@ from typing import Any, NoReturn
 
 from haru.client.api import ApiClient
 from haru.client.credentials import BearerToken
-from haru.client.unix import UnixTransport
+from haru.client.http import HttpTransport
 from haru.embedded.channel import Channel
 from haru.embedded.errors import OptionError
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Part, Setting, load_part
 from haru.embedded.process import loop_factory
 from haru.embedded.simulated_nodes import nodes_described_by
-from haru.event_loop import LoopLag, cancelled
+from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
+from haru.loop_lag import LoopLag
 
 _log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class _Clients:
     def __init__(self, channel: Channel, path: Path, tokens: dict[str, str]) -> None:
         self._channel = channel
         self._tokens = tokens
-        self._transport = UnixTransport(path)
+        self._transport = HttpTransport("http://haru.local", unix_socket=path)
         self._known: dict[tuple[str, str], _AskedToken] = {}
 
     def component(self, name: str) -> ApiClient:
