@@ -20,9 +20,12 @@ async def test_server_on_a_unix_socket_answers_over_one_kept_connection(tmp_path
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         served.add(asyncio.current_task())
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            heads.append(head)
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                heads.append(head)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        finally:
+            writer.close()
 
     (tmp_path / folder).mkdir()
     server = await asyncio.start_unix_server(serve, tmp_path / "s")
