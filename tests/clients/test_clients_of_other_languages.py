@@ -1,6 +1,6 @@
 """Clients of other languages, unmodified, against `haru up`: each folder beside this file holds programs of one.
 
-client-go with controller-runtime, the official JavaScript client. What they are built from is
+client-go with controller-runtime, the official JavaScript client, fabric8's Java client. What they are built from is
 fetched at run time; where a language or its modules cannot be had, the test skips and says so.
 """
 
@@ -91,3 +91,9 @@ def test_programs_of_the_javascript_client_pass(cluster: Up) -> None:
         pytest.skip("node is not installed")
     fetched(folder, "npm", "ci", "--no-audit", "--no-fund")
     run(cluster, folder, ["node", "--test", "--test-reporter=tap", "clients.test.js"], least=8)
+
+
+def test_programs_of_fabric8s_java_client_pass(cluster: Up) -> None:
+    jars = BUILD / "java"
+    fetched(HERE / "java", "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
+    run(cluster, jars, ["java", "-cp", f"{jars}/*", str(HERE / "java" / "Clients.java")], least=6)

@@ -7,6 +7,8 @@ Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 12
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import logging
@@ -24,10 +26,13 @@ from haru.apiserver.config import AuthenticationOptions
 from haru.apiserver.peers.request_header import Authorities
 from haru.apiserver.request.http import Request
 from haru.kube.errors import bad_request_error, forbidden_error, unauthorized_error
+from haru.upgrade_proxy import wants_upgrade
 
 _LOG = logging.getLogger("haru.apiserver")
 PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports a verified client certificate: whom it names, who signed it."""
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+"""What a subprotocol of a WebSocket that is a bearer token begins with."""
 _OPEN = (["healthz"], ["livez"], ["readyz"])
 
 
@@ -87,6 +92,8 @@ class Authenticator:
             request.user = spoken_for
         elif header is not None:
             request.user = await self._user_of_token(request, bearer(header))
+        elif token := websocket_token(request):
+            request.user = await self._user_of_token(request, token)
         elif peer and not self._authorities.is_user(peer):
             raise unauthorized_error()
         elif (certified := user_of_certificate(request.scope)) is not None:
@@ -140,6 +147,31 @@ def bearer(header: bytes) -> str:
     if scheme.lower() != "bearer" or not token.strip():
         raise unauthorized_error()
     return token.strip()
+
+
+def websocket_token(request: Request) -> str:
+    """The token that a WebSocket names as a subprotocol, as pages in a browser do; 401 for one that is malformed.
+
+    It is taken out of the subprotocols, of which one more has to be there.
+    """
+    asked = request.headers.get(b"sec-websocket-protocol")
+    if asked is None or not wants_upgrade(request.scope["headers"]):
+        return ""
+    protocols = [part.strip() for part in asked.decode("latin-1").split(",")]
+    tokens = [part.removeprefix(TOKEN_PROTOCOL) for part in protocols if part.startswith(TOKEN_PROTOCOL)]
+    others = [part for part in protocols if not part.startswith(TOKEN_PROTOCOL)]
+    if not any(tokens):
+        return ""
+    if len(tokens) > 1 or not others:
+        raise unauthorized_error()
+    headers = request.scope["headers"]
+    kept = [(name, value) for name, value in headers if name.lower() != b"sec-websocket-protocol"]
+    request.scope["headers"] = [*kept, (b"sec-websocket-protocol", ", ".join(others).encode("latin-1"))]
+    try:
+        padded = tokens[0] + "=" * (-len(tokens[0]) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise unauthorized_error() from None
 
 
 def user_of_certificate(scope: Any) -> UserInfo | None:

@@ -20,6 +20,7 @@ from haru.apiserver.encoding.objects import Selection, partial_bytes, with_revis
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.apiserver.registry.list import revision_of, selection_of, wait_for_revision
 from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
+from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_websocket
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
@@ -147,7 +148,7 @@ class WatchStream:
 
     # --- the stream
 
-    async def run(self, request: Request) -> None:
+    async def run(self, request: Request, socket: WebSocketWriter | None = None) -> None:
         """Write lines until the time is over, the client is gone, the history is, or the server stops.
 
         TimeoutError for a client that does not read.
@@ -155,8 +156,8 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         seconds = self._seconds or Random().randrange(1800, 3600)
         deadline = loop.time() + seconds
-        gone = asyncio.create_task(close_when_gone(request, self._watch))
-        outlet = WatchWriter(request)
+        gone = asyncio.create_task(close_when_gone(request if socket is None else socket, self._watch))
+        outlet = WatchWriter(request) if socket is None else socket
         try:
             await self._send_initial(outlet)
             next_bookmark = loop.time() + BOOKMARK_SECONDS
@@ -179,7 +180,7 @@ class WatchStream:
             self._watch.close()
             gone.cancel()
 
-    async def _send_initial(self, outlet: WatchWriter) -> None:
+    async def _send_initial(self, outlet: WatchWriter | WebSocketWriter) -> None:
         records = await in_version(self._initial, self._resource)
         self._initial = ()
         await outlet.send(pieces_of(self._line("ADDED", record, record.revision) for record in records))
@@ -187,10 +188,13 @@ class WatchStream:
             await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
 
 
-async def close_when_gone(request: Request, watch: Watch) -> None:
+async def close_when_gone(client: Request | WebSocketWriter, watch: Watch) -> None:
     """Close a watch when its client goes."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    if isinstance(client, WebSocketWriter):
+        await client.gone()
+    else:
+        while (await client.receive())["type"] != "http.disconnect":
+            pass
     watch.close()
 
 
@@ -211,6 +215,7 @@ class WatchHandler:
         selection = selection_of(call)
         revision = revision_of(request)
         prefix = call.resource.prefix(call.namespace)
+        socket = WebSocketWriter(request, binary=representation.protobuf) if wants_websocket(request) else None
         initial: Sequence[Record] = ()
         if revision:
             await wait_for_revision(call, revision)
@@ -233,6 +238,17 @@ class WatchHandler:
             finally:
                 self._streams.watches.discard(watch)
 
+        async def run_on_socket(request: Request) -> None:
+            assert socket is not None
+            try:
+                socket.open()
+                await stream.run(request, socket)
+            finally:
+                self._streams.watches.discard(watch)
+                await socket.close()
+
+        if socket is not None:
+            return Response(101, tunnel=run_on_socket)
         return Response(200, b"", content_type, [], run)
 
 

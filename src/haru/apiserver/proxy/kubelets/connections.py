@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
+from haru.apiserver.auth.authentication import TOKEN_PROTOCOL
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.proxy import AnswerStream
@@ -33,7 +34,6 @@ _OURS = frozenset({"host", "authorization", "content-length", "transfer-encoding
 _HOPS = frozenset({"connection", "keep-alive", "te", "trailer", "upgrade", "proxy-authorization", "proxy-connection"})
 ANSWER_DROPPED = _HOPS | {"transfer-encoding", "date"}
 """Headers of an answer that are about its own connection."""
-_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 HEAD_SECONDS = 60.0
 
 
@@ -155,7 +155,7 @@ def passed_headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, 
         if name in dropped or name.startswith(("x-remote-", "impersonate-")):
             continue
         if name == "sec-websocket-protocol":
-            parts = [part for part in map(str.strip, value.split(",")) if not part.startswith(_TOKEN_PROTOCOL)]
+            parts = [part for part in map(str.strip, value.split(",")) if not part.startswith(TOKEN_PROTOCOL)]
             value = ", ".join(parts)
         kept.append((name, value))
     return kept
