@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -93,7 +93,7 @@ class _Index:
         self._values = values
         self.by_value: dict[str, dict[str, None]] = {}
 
-    def keys(self, value: str) -> Iterable[str]:
+    def keys(self, value: str) -> Collection[str]:
         return self.by_value.get(value, ())
 
     def add(self, key: str, obj: Obj) -> None:
@@ -179,6 +179,14 @@ class Informer:
     def by_index(self, name: str, value: str) -> list[Obj]:
         """The objects that have `value` in the index, in the order in which they came."""
         return [self._store[key] for key in self._indexes[name].keys(value)]
+
+    def among(self, name: str, value: str) -> Iterator[Obj]:
+        """The objects that have `value` in the index, one by one; the store must not change meanwhile."""
+        return map(self._store.__getitem__, self._indexes[name].keys(value))
+
+    def count(self, name: str, value: str) -> int:
+        """How many objects have `value` in the index."""
+        return len(self._indexes[name].keys(value))
 
     def add_handler(
         self, on_add: OnAdd | None = None, on_update: OnUpdate | None = None, on_delete: OnDelete | None = None

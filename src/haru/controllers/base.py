@@ -29,6 +29,9 @@ from haru.kube.names import format_time
 
 log = logging.getLogger("haru.controllers")
 T = TypeVar("T")
+_SMALL = 50
+_PAUSE_PER_OBJECT = 0.001
+_LONGEST_PAUSE = 2.0
 
 
 @dataclass(slots=True)
@@ -84,6 +87,14 @@ class Controller:
     def enqueue(self, obj: Obj) -> None:
         """Have the object brought into line."""
         self.queue.add(object_key(obj))
+
+    def gather(self, key: str, size: int) -> None:
+        """Have brought into line, after a pause that gathers further changes, what takes `size` objects to look at.
+
+        One look costs as much as there are objects: with a pause as long in proportion a change costs the same however
+        many there are. kube-controller-manager gathers the changes of a Job's pods for one second.
+        """
+        self.queue.add_after(key, gathering_pause(size))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -181,6 +192,11 @@ class Controller:
         with suppress_status(404):
             return await self.client.get(kind, name, namespace)
         return None
+
+
+def gathering_pause(size: int) -> float:
+    """Seconds to gather changes before so many objects are looked at."""
+    return min(size * _PAUSE_PER_OBJECT, _LONGEST_PAUSE) if size >= _SMALL else 0.0
 
 
 async def slow_start(count: int, action: Callable[[int], Awaitable[None]], first: int = 1) -> int:

@@ -44,7 +44,11 @@ class DaemonSetController(PodOwnerController):
 
     def _all(self, _: Obj) -> None:
         for daemon_set in self.sets.store.values():
-            self.enqueue(daemon_set)
+            self.gather(object_key(daemon_set), len(self.nodes.store))
+
+    def size_of(self, uid: str) -> int:
+        """How many objects a look at a DaemonSet has to look at: every node."""
+        return len(self.nodes.store)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         """Heartbeats change nothing about where pods belong."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple
 
+from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import (
     DEPLOYMENTS,
@@ -67,9 +68,11 @@ class DisruptionController(Controller):
     def _pod_changed(self, pod: Obj) -> None:
         for budget in self.budgets.by_index("namespace", namespace_of(pod)):
             if _selector(budget).matches(labels_of(pod)):
-                self.enqueue(budget)
+                self.gather(object_key(budget), self.pods.count("namespace", namespace_of(pod)))
 
     def _pod_updated(self, old: Obj, new: Obj) -> None:
+        if _counted(old) == _counted(new):
+            return
         if labels_of(old) != labels_of(new):
             self._pod_changed(old)
         self._pod_changed(new)
@@ -171,6 +174,11 @@ class DisruptionController(Controller):
         if disrupted:
             status["disruptedPods"] = dict(disrupted)
         await self.update_status(self.budgets, budget, status)
+
+
+def _counted(pod: Obj) -> tuple[object, ...]:
+    """What of a pod matters to budgets."""
+    return is_ready(pod), is_terminal(pod), is_being_deleted(pod), controller_of(pod), labels_of(pod)
 
 
 def _selector(budget: Mapping[str, Any]) -> Any:

@@ -59,9 +59,10 @@ class EndpointsController(ServiceFollower):
         if _is_ours(endpoints):
             self.queue.add(object_key(endpoints))
 
-    def _gone(self, service: Obj) -> None:
+    def service_gone(self, service: Obj) -> None:
+        """A Service was deleted, and what is written down of it is nobody's."""
         self._orphaned.add(object_key(service))
-        super()._gone(service)
+        super().service_gone(service)
 
     async def sync(self, key: str) -> float | None:
         """Bring the Endpoints of one Service into line; they go with it, whoever has written them."""

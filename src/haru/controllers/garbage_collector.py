@@ -86,6 +86,8 @@ class GarbageCollectorController(Controller):
         self._absent: FIFOCache[str, None] = FIFOCache(_REMEMBERED_ABSENT)
         self._definitions = DefinitionWatch(self.client)
         self._with_unknown_owner: set[str] = set()
+        self._descended: set[str] = set()
+        """Owners that wait for dependents, all of which were told to go."""
 
     async def run(self) -> None:
         """Learn what is served, then work until cancelled."""
@@ -150,6 +152,7 @@ class GarbageCollectorController(Controller):
     def _deleted(self, obj: Obj) -> None:
         uid = uid_of(obj)
         self._known.pop(uid, None)
+        self._descended.discard(uid)
         self._absent[uid] = None
         for dependent in self._dependents(uid):
             self.queue.add(uid_of(dependent))
@@ -158,6 +161,10 @@ class GarbageCollectorController(Controller):
 
     def _dependents(self, uid: str) -> list[Obj]:
         return [obj for informer in self._informers.values() for obj in informer.by_index("owner", uid)]
+
+    def _is_blocked(self, uid: str) -> bool:
+        """Whether a dependent blocks the deletion of an owner."""
+        return any(uid in _blocked_by(d) for informer in self._informers.values() for d in informer.among("owner", uid))
 
     def _cached(self, uid: str) -> tuple[Informer, Obj] | None:
         """An object as it was last heard of, and where."""
@@ -253,13 +260,15 @@ class GarbageCollectorController(Controller):
 
     async def _delete_dependents(self, informer: Informer, owner: Obj) -> None:
         uid = uid_of(owner)
-        dependents = self._dependents(uid)
-        if not any(uid in _blocked_by(dependent) for dependent in dependents):
+        if not self._is_blocked(uid):
             await self.remove_finalizer(informer, owner, FOREGROUND)
             return
-        for dependent in dependents:
-            if not is_being_deleted(dependent):
-                self.queue.add(uid_of(dependent))
+        if uid not in self._descended:
+            # Once: dependents that come later are looked at when they come.
+            self._descended.add(uid)
+            for dependent in self._dependents(uid):
+                if not is_being_deleted(dependent):
+                    self.queue.add(uid_of(dependent))
         if circle := self._circle(uid):
             await self._break(informer, owner, circle)
 
@@ -274,8 +283,8 @@ class GarbageCollectorController(Controller):
             owners = [self._cached(owner) for owner in _blocked_by(found[1])] if found is not None else []
             return (uid_of(owner[1]) for owner in owners if owner is not None and _waits_for_dependents(owner[1]))
 
-        above = _reached(uid, waiting_owners)  # few, as a rule: who has none is on no circle
-        return above & _reached(uid, waiting_dependents) if above else above
+        above = _reached(uid, waiting_owners)  # few, as a rule: who is not among them is on no circle
+        return above & _reached(uid, waiting_dependents) if uid in above else set()
 
     async def _break(self, informer: Informer, obj: Obj, circle: set[str]) -> None:
         """One member stops to block its owners in the circle, always the same one; the others look what is left."""

@@ -134,7 +134,11 @@ class NodeLifecycleController(Controller):
         longest = max(2 * self.period, self.grace / 5)
         self.observed = ObservedTime(context.monotonic, longest, self._can_see)
         self._heard: dict[str, float] = {}
-        self._not_ready: set[str] = set()
+        self._held_back: set[str] = set()
+        """Nodes that were judged while none spoke."""
+        self._speaker = ""
+        """A node that spoke when one was last looked for."""
+        self._nobody_speaks = False
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         self.leases.add_handler(self._lease_renewed, self._lease_changed)
 
@@ -152,13 +156,12 @@ class NodeLifecycleController(Controller):
         self._node_changed(new)
 
     def _node_changed(self, node: Obj) -> None:
-        name = name_of(node)
-        (self._not_ready.discard if ready_status(node) == "True" else self._not_ready.add)(name)
-        self.queue.add(name)
+        self._nobody_speaks = False
+        self.queue.add(name_of(node))
 
     def _node_deleted(self, node: Obj) -> None:
         self._heard.pop(name_of(node), None)
-        self._not_ready.discard(name_of(node))
+        self._held_back.discard(name_of(node))
 
     def _lease_changed(self, old: Obj, new: Obj) -> None:
         if _renewed_at(old) != _renewed_at(new):
@@ -166,6 +169,7 @@ class NodeLifecycleController(Controller):
 
     def _lease_renewed(self, lease: Obj) -> None:
         if lease["metadata"].get("namespace") == LEASE_NAMESPACE:
+            self._nobody_speaks = False
             self._heard[name_of(lease)] = self.observed()
 
     def _can_see(self) -> bool:
@@ -195,7 +199,7 @@ class NodeLifecycleController(Controller):
         if self._is_silent(key):
             node = await self._silence(node)
         ready = ready_status(node)
-        evict = any(self._speaks(name) for name in self.nodes.store)
+        evict = self._some_node_speaks()
         taints = retainted(node, evict, self.timestamp())
         if taints is not None:
             metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -203,15 +207,26 @@ class NodeLifecycleController(Controller):
         if ready != "True":
             if has_spoken(node):
                 await bounded(self.pods.by_index("node", key), self._mark_not_ready)
-        else:  # others may have waited for one node to speak again
-            for name in self._not_ready:
-                other = self.nodes.get(name)
-                if other is not None and retainted(other, True, self.timestamp()) is not None:
-                    self.queue.add(name)
+            if not evict:
+                self._held_back.add(key)
+        if evict:  # others may have waited for one node to speak again
+            for name in self._held_back:
+                self.queue.add(name)
+            self._held_back.clear()
         return None
 
+    def _some_node_speaks(self) -> bool:
+        """Whether any node is ready and heard from; all are looked at only if one was heard since the last time."""
+        if self._speaks(self._speaker):
+            return True
+        if not self._nobody_speaks:
+            self._speaker = next(filter(self._speaks, self.nodes.store), "")
+            self._nobody_speaks = not self._speaker
+        return not self._nobody_speaks
+
     def _speaks(self, name: str) -> bool:
-        return ready_status(self.nodes.store[name]) == "True" and not self._is_silent(name)
+        node = self.nodes.get(name)
+        return node is not None and ready_status(node) == "True" and not self._is_silent(name)
 
     async def _read_lease(self, name: str) -> None:
         with suppress_status(404):

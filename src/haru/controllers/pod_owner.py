@@ -30,6 +30,10 @@ class PodOwnerController(Controller):
         """Let changes of what these objects own wake them."""
         informer.add_handler(self._dependent_changed, self._dependent_updated, self._dependent_changed)
 
+    def size_of(self, uid: str) -> int:
+        """How many objects a look at an owner has to look at."""
+        return self.pods.count("controller", uid)
+
     def selector_of(self, owner: Obj) -> LabelSelector:
         """Which pods an object looks after."""
         return label_selector_from(owner["spec"].get("selector"))
@@ -38,7 +42,7 @@ class PodOwnerController(Controller):
         owner = controller_of(obj)
         if owner is not None:
             if owner.get("kind") == self.sets.kind.kind:
-                self.queue.add(f"{namespace_of(obj)}/{owner['name']}")
+                self.gather(f"{namespace_of(obj)}/{owner['name']}", self.size_of(owner["uid"]))
             return
         for candidate in self.sets.by_index("namespace", namespace_of(obj)):
             selector = self.selector_of(candidate)

@@ -59,6 +59,6 @@ class PodGroupProtectionController(Controller):
         group = self.groups.store.get(key)
         if group is None or not is_being_deleted(group) or not has_finalizer(group, POD_GROUP_PROTECTION):
             return None
-        if not self.pods.by_index("running-in-group", key):
+        if not self.pods.count("running-in-group", key):
             await self.remove_finalizer(self.groups, group, POD_GROUP_PROTECTION)
         return None

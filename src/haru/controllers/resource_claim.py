@@ -34,6 +34,17 @@ def is_done(pod: Mapping[str, Any]) -> bool:
     return is_terminal(pod) or (is_being_deleted(pod) and not node_of(pod))
 
 
+def _needs_of(obj: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of a pod or group decides about its claims."""
+    status = obj.get("status") or {}
+    return claim_names.entries_of(obj), status.get("resourceClaimStatuses"), node_of(obj), is_done(obj)
+
+
+def _reservable(claim: Mapping[str, Any]) -> bool:
+    """Whether a pod on a node could have itself entered as a consumer."""
+    return claim_names.is_allocated(claim) and len(claim_names.reserved_for(claim)) < MAX_RESERVED
+
+
 def _templates_of(obj: Mapping[str, Any]) -> Iterable[str]:
     names = (entry.get("resourceClaimTemplateName") for entry in claim_names.entries_of(obj))
     return [f"{namespace_of(obj)}/{name}" for name in names if name]
@@ -72,14 +83,14 @@ class ResourceClaimController(Controller):
         self.pods.add_index("claim-template", _templates_of)
         self.claims.add_index("consumer", _consumers_of)
         self.claims.add_index("controller", _owner_of)
-        self.pods.add_handler(self._pod_changed, lambda _, pod: self._pod_changed(pod), self._pod_deleted)
-        self.claims.add_handler(self._claim_changed, lambda _, claim: self._claim_changed(claim), self._claim_deleted)
+        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_deleted)
+        self.claims.add_handler(self._claim_changed, self._claim_updated, self._claim_deleted)
         self.templates.add_handler(self._template_added)
         if context.gates.enabled("DRAWorkloadResourceClaims") and context.serves(POD_GROUPS):
             self.groups = self.informer(POD_GROUPS)
             self.groups.add_index("claim-template", _templates_of)
             self.pods.add_index("claims-of-group", _group_of)
-            self.groups.add_handler(self._group_changed, lambda _, new: self._group_changed(new), self._consumer_gone)
+            self.groups.add_handler(self._group_changed, self._group_updated, self._consumer_gone)
 
     def metrics(self) -> Iterable[Metric]:
         """How many claims were made, and which there are."""
@@ -104,6 +115,10 @@ class ResourceClaimController(Controller):
         if is_done(pod):
             self._consumer_gone(pod)
 
+    def _pod_updated(self, old: Obj, new: Obj) -> None:
+        if _needs_of(old) != _needs_of(new):
+            self._pod_changed(new)
+
     def _pod_deleted(self, pod: Obj) -> None:
         self._deleted_pods[uid_of(pod)] = None
         self._consumer_gone(pod)
@@ -118,6 +133,12 @@ class ResourceClaimController(Controller):
         for pod in self.pods.by_index("claim", object_key(claim)):
             if node_of(pod):  # it may wait for its reservation
                 self.queue.add(f"pod:{object_key(pod)}")
+
+    def _claim_updated(self, old: Obj, new: Obj) -> None:
+        if is_being_deleted(old) != is_being_deleted(new) or _reservable(old) != _reservable(new):
+            self._claim_changed(new)
+        elif claim_names.reserved_for(old) != claim_names.reserved_for(new):
+            self.queue.add(f"claim:{object_key(new)}")
 
     def _claim_deleted(self, claim: Obj) -> None:
         for pod in self.pods.by_index("claim", object_key(claim)):
@@ -139,6 +160,10 @@ class ResourceClaimController(Controller):
         # Members without an equal entry wait for the group too: only now it is known that their claims are their own.
         for pod in self.pods.by_index("claims-of-group", object_key(group)):
             self._pod_changed(pod)
+
+    def _group_updated(self, old: Obj, new: Obj) -> None:
+        if is_being_deleted(old) != is_being_deleted(new) or _needs_of(old) != _needs_of(new):
+            self._group_changed(new)
 
     async def sync(self, key: str) -> float | None:
         """Bring one pod, claim or group into line."""

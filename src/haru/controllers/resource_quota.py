@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import served_kinds
 from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller, log
+from haru.controllers.base import Context, Controller, gathering_pause, log
 from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, is_terminal
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -42,7 +42,9 @@ class ResourceQuotaController(Controller):
         super().__init__(context)
         self.quotas = self.informer(QUOTAS)
         self.quotas.add_index("namespace", lambda quota: [namespace_of(quota)])
-        self.quotas.add_handler(self._quota_added, self._quota_updated)
+        self._sizes: dict[str, int] = {}
+        """By quota, how many objects were listed when it was last counted."""
+        self.quotas.add_handler(self._quota_added, self._quota_updated, self._quota_gone)
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._heard: set[tuple[str, str]] = set()
@@ -81,6 +83,9 @@ class ResourceQuotaController(Controller):
     def _quota_added(self, quota: Obj) -> None:
         self.queue.add(object_key(quota))
 
+    def _quota_gone(self, quota: Obj) -> None:
+        self._sizes.pop(object_key(quota), None)
+
     def _quota_updated(self, old: Obj, new: Obj) -> None:
         if old.get("spec") != new.get("spec"):
             self.queue.add(object_key(new))
@@ -94,7 +99,8 @@ class ResourceQuotaController(Controller):
 
     def _given_back(self, obj: Obj) -> None:
         for quota in self.quotas.by_index("namespace", namespace_of(obj)) if self.quotas.store else ():
-            self.queue.add_after(object_key(quota), _GATHER_SECONDS)
+            key = object_key(quota)
+            self.queue.add_after(key, max(_GATHER_SECONDS, gathering_pause(self._sizes.get(key, 0))))
 
     # -- one quota ----------------------------------------------------------------------------------------------------
 
@@ -142,6 +148,7 @@ class ResourceQuotaController(Controller):
                 pods = await self._all(PODS, namespace)
                 around = Surroundings(around.now, around.classes, True, _pods_of(pods, listed))
             objects.append((evaluator, listed))
+        self._sizes[object_key(quota)] = sum(len(listed) for _, listed in objects)
         return status_of(quota, objects, around)
 
     async def _all(self, kind: Kind, namespace: str) -> list[Obj]:

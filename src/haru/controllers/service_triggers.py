@@ -14,10 +14,6 @@ from haru.controllers.service_pods import face, selects
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, labels_of, namespace_of
 
-_MANY = 500
-_PAUSE = 0.5
-"""Seconds to gather the changes of a Service with many pods."""
-
 
 class ServiceFollower(Controller):
     """Keys of its queue are those of Services."""
@@ -28,25 +24,20 @@ class ServiceFollower(Controller):
         super().__init__(context)
         self.services = self.informer(SERVICES)
         self.pods = self.informer(PODS)
-        self._sizes: dict[str, int] = {}
         for informer in (self.services, self.pods):
             informer.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.services.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self._gone)
+        self.services.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self.service_gone)
         self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
 
-    def _gone(self, service: Obj) -> None:
-        self._sizes.pop(object_key(service), None)
+    def service_gone(self, service: Obj) -> None:
+        """A Service was deleted."""
         self.enqueue(service)
 
     def _pod_changed(self, pod: Obj) -> None:
         labels = labels_of(pod)
         for service in self.services.by_index("namespace", namespace_of(pod)):
             if selects(service, labels):
-                key = object_key(service)
-                if self._sizes.get(key, 0) < _MANY:
-                    self.queue.add(key)
-                else:
-                    self.queue.add_after(key, _PAUSE)
+                self.gather(object_key(service), self.pods.count("namespace", namespace_of(pod)))
 
     def _pod_updated(self, old: Obj, new: Obj) -> None:
         if face(old) == face(new):
@@ -57,8 +48,6 @@ class ServiceFollower(Controller):
 
     def pods_of(self, service: Obj) -> list[Obj]:
         """The pods that a Service selects."""
-        found = [
+        return [
             pod for pod in self.pods.by_index("namespace", namespace_of(service)) if selects(service, labels_of(pod))
         ]
-        self._sizes[object_key(service)] = len(found)
-        return found

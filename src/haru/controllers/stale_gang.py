@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import group_name
-from haru.controllers.objects import POD_GROUPS, PODS
+from haru.controllers.objects import POD_GROUPS, PODS, node_of, phase_of
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.controllers.stale_gang_rules import CONDITION, Members, StalePolicy, look_at, policy_of
 from haru.event_loop import bounded
@@ -33,6 +33,11 @@ def _group_of(pod: Mapping[str, Any]) -> Iterable[str]:
     return [f"{namespace_of(pod)}/{name}"] if name else []
 
 
+def _membership(pod: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of a pod decides whether its gang is stale."""
+    return phase_of(pod), node_of(pod), is_being_deleted(pod), group_name(pod)
+
+
 class StaleGangController(Controller):
     """Watches over gangs that have lost members."""
 
@@ -46,8 +51,8 @@ class StaleGangController(Controller):
         self.pods = self.informer(PODS)
         self.pods.add_index("of-group", _group_of)
         self._below_since: dict[str, datetime] = {}
-        self.groups.add_handler(self.enqueue, lambda _, new: self.enqueue(new), self._group_gone)
-        self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_changed)
+        self.groups.add_handler(self.enqueue, lambda _, new: self._look_at(object_key(new)), self._group_gone)
+        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
 
     @classmethod
     def enabled(cls, context: Context) -> bool:
@@ -59,7 +64,14 @@ class StaleGangController(Controller):
 
     def _pod_changed(self, pod: Obj) -> None:
         for key in _group_of(pod):
-            self.queue.add(key)
+            self._look_at(key)
+
+    def _pod_updated(self, old: Obj, new: Obj) -> None:
+        if _membership(old) != _membership(new):
+            self._pod_changed(new)
+
+    def _look_at(self, key: str) -> None:
+        self.gather(key, self.pods.count("of-group", key))
 
     async def sync(self, key: str) -> float | None:
         """Judge one gang, and say and do what follows."""

@@ -103,7 +103,8 @@ class PodWorkers:
         self._began: dict[str, datetime] = {}
         self._runs: dict[str, containers.PodRuns] = {}
         self._allocations = resize.Allocations()
-        self._deferred: set[str] = set()
+        self._deferred: dict[str, set[str]] = {}
+        """By node, the pods whose resize waits for room."""
         self.prepared = PreparedClaims()
         self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
@@ -150,7 +151,7 @@ class PodWorkers:
         self._began.pop(uid_of(pod), None)
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(pod)
-        self._deferred.discard(key_of(pod))
+        self._defer(pod, defer=False)
         self.prepared.release(uid_of(pod))
         self._retry_resizes(_node_of(pod))
 
@@ -311,7 +312,7 @@ class PodWorkers:
             else:
                 problem = found[1]
         after = before if problem else pod
-        (self._deferred.add if problem else self._deferred.discard)(key_of(pod))
+        self._defer(pod, defer=bool(problem))
         status = resize.resize_status(pod, after, now, problem)
         if status is None:
             return after
@@ -323,9 +324,18 @@ class PodWorkers:
             self._retry_resizes(node.name)
         return written or after
 
+    def _defer(self, pod: Obj, *, defer: bool) -> None:
+        node, key = _node_of(pod), key_of(pod)
+        if defer:
+            self._deferred.setdefault(node, set()).add(key)
+        elif node in self._deferred:
+            self._deferred[node].discard(key)
+            if not self._deferred[node]:
+                del self._deferred[node]
+
     def _retry_resizes(self, node: str) -> None:
         """Room may have come about on the node: have its deferred resizes looked at again, in their turn."""
-        waiting = (pod for key in self._deferred if (pod := self._pods.store.get(key)) and _node_of(pod) == node)
+        waiting = (pod for key in self._deferred.get(node, ()) if (pod := self._pods.store.get(key)))
         for pod in resize.in_turn(waiting):
             self._queue.add(key_of(pod))
 
