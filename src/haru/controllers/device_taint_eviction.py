@@ -27,7 +27,6 @@ from haru.engine.dra import (
     combine,
     decode_taint_rule,
     newest_slices,
-    rule_selects,
 )
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
@@ -37,6 +36,8 @@ _CONDITION = "EvictionInProgress"
 _MESSAGE = "Device Taint manager: deleting due to NoExecute taint"
 _STATUS_SECONDS = 10.0
 _REMEMBERED = 500
+_ANY = "*"
+"""In the index of rules: the rule does not say of which driver, or of which pool."""
 
 
 def _results_of(claim: Mapping[str, Any]) -> list[Obj]:
@@ -51,6 +52,11 @@ def _pools_of_claim(claim: Mapping[str, Any]) -> Iterable[str]:
 def _pool_of_slice(resource_slice: Mapping[str, Any]) -> Iterable[str]:
     spec = resource_slice["spec"]
     return [f"{spec['driver']}/{spec['pool']['name']}"]
+
+
+def _pool_of_rule(rule: Mapping[str, Any]) -> Iterable[str]:
+    selector = rule["spec"].get("deviceSelector")
+    return [] if selector is None else [f"{selector.get('driver') or _ANY}/{selector.get('pool') or _ANY}"]
 
 
 class DeviceTaintEvictionController(Controller):
@@ -84,6 +90,7 @@ class DeviceTaintEvictionController(Controller):
         self.slices.add_handler(self._slice_changed, self._slice_updated, self._slice_changed)
         if context.gates.enabled("DRADeviceTaintRules") and context.serves(TAINT_RULES):
             self.rules = self.informer(TAINT_RULES)
+            self.rules.add_index("pool", _pool_of_rule)
             self.rules.add_handler(self._rule_changed, self._rule_updated, self._rule_changed)
 
     @classmethod
@@ -122,9 +129,17 @@ class DeviceTaintEvictionController(Controller):
 
     def _rule_changed(self, rule: Obj) -> None:
         self.queue.add(f"rule:{name_of(rule)}")
-        for claim in self.claims.store.values():
-            if any(rule_selects(rule, device) for device in _devices_of(claim)):
+        selected = decode_taint_rule(rule)
+        for claim in self._claims_in_reach(rule):
+            if any(selected.selects(device) for device in _devices_of(claim)):
                 self._claim_changed(claim)
+
+    def _claims_in_reach(self, rule: Obj) -> Iterable[Obj]:
+        """The claims that have devices of the pool that a rule names; all, where it names none."""
+        pools = [pool for pool in _pool_of_rule(rule) if _ANY not in pool]
+        if not pools:
+            return self.claims.store.values()
+        return self.claims.by_index("pool", pools[0])
 
     def _rule_updated(self, old: Obj, new: Obj) -> None:
         if old["spec"] != new["spec"]:
@@ -141,7 +156,6 @@ class DeviceTaintEvictionController(Controller):
     def _eviction(self, pod: Obj) -> Eviction | None:
         if not node_of(pod) or is_being_deleted(pod) or is_terminal(pod):
             return None
-        rules = list(self.rules.store.values()) if self.rules is not None else []
         found = []
         for claim in map(self.claims.store.get, claim_names.claim_keys(pod)):
             if claim is None or not self._uses(pod, claim):
@@ -149,12 +163,22 @@ class DeviceTaintEvictionController(Controller):
             due = claim_eviction(
                 _results_of(claim),
                 lambda driver, pool: self.slices.by_index("pool", f"{driver}/{pool}"),
-                rules,
+                self._rules_for(claim),
                 self.now(),
             )
             if due is not None:
                 found.append(due)
         return combine(found)
+
+    def _rules_for(self, claim: Obj) -> list[Obj]:
+        """The rules that may select a device of a claim."""
+        if self.rules is None or not self.rules.store:
+            return []
+        keys: dict[str, None] = {}
+        for result in _results_of(claim):
+            driver, pool = result["driver"], result["pool"]
+            keys.update(dict.fromkeys((f"{driver}/{pool}", f"{driver}/{_ANY}", f"{_ANY}/{pool}", f"{_ANY}/{_ANY}")))
+        return [rule for key in keys for rule in self.rules.by_index("pool", key)]
 
     def _uses(self, pod: Obj, claim: Obj) -> bool:
         owner, group = controller_of(claim), claim_names.group_name(pod)

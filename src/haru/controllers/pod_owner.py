@@ -5,12 +5,12 @@ A pod that changes wakes its owner; one that nobody owns wakes every object of i
 
 from __future__ import annotations
 
-from haru.client.informer import Informer
+from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.controller_refs import add_ownership_indexes
 from haru.controllers.objects import PODS, available_in
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, labels_of, namespace_of
+from haru.kube.meta import Obj, controller_of, labels_of, namespace_of, uid_of
 from haru.kube.selectors import LabelSelector, label_selector_from
 
 
@@ -47,7 +47,7 @@ class PodOwnerController(Controller):
         for candidate in self.sets.by_index("namespace", namespace_of(obj)):
             selector = self.selector_of(candidate)
             if not selector.empty and selector.matches(labels_of(obj)):
-                self.enqueue(candidate)
+                self.gather(object_key(candidate), self.size_of(uid_of(candidate)))
 
     def _dependent_updated(self, old: Obj, new: Obj) -> None:
         if controller_of(old) != controller_of(new):
