@@ -247,7 +247,8 @@ def _write(path: Path, server: str, runs: Sequence[Run], baseline: str) -> None:
 
 
 def _bars(runs: Sequence[Run]) -> dict[Load, float]:
-    return {run.load: BARS[run.load.name] for run in runs if run.load.name in BARS}
+    """The bars of the loads that have the suite's size."""
+    return {run.load: BARS[run.load.name] for run in runs if run.load in SUITE and run.load.name in BARS}
 
 
 def _plot(name: str, runs: Sequence[Run]) -> Path:

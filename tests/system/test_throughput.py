@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks.control_planes import Scheduler
 from benchmarks.load import Load, Measured
 from benchmarks.processes import Used
+from benchmarks.throughput import SUITE, _bars
 from benchmarks.throughput_report import Run, compare, ratios, table
 
 LOAD = Load("claims-200", "claims", 200, 600)
@@ -52,6 +54,13 @@ def test_ratio_is_median_of_rounds_and_not_of_schedulers() -> None:
     assert one.missed(2.5) == ["p50"]
     assert one.missed(4.0) == ["pods/s", "p50"]
     assert "≥ 2.5" in ratios([one], {LOAD: 2.5}, "kube-scheduler")
+
+
+def test_bars_hold_for_loads_of_the_size_of_the_suite_alone() -> None:
+    small = replace(LOAD, nodes=20, pods=60)
+    runs = [replace(a_run("haru", 0, 2.0), load=load) for load in (LOAD, small)]
+    assert LOAD in SUITE
+    assert _bars(runs) == {LOAD: 2.5}
 
 
 def test_table_leaves_cells_of_unmeasured_processes_empty() -> None:
