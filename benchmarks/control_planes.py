@@ -62,8 +62,7 @@ class Scheduler:
     def arguments(self, kubeconfig: Path) -> list[str]:
         """The command for this cluster."""
         words = shlex.split(self.command)
-        if len(words) == 1:
-            words = _comparable(words[0])
+        words = _comparable(words[0]) if len(words) == 1 else [*haru_program(words[0]), *words[1:]]
         return [word.replace("{kubeconfig}", str(kubeconfig)) for word in words]
 
     @contextlib.contextmanager

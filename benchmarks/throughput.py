@@ -289,7 +289,9 @@ def main() -> int:
                 runs.append(one)
                 _tell(one, server.name, flags.output)
         if flags.output == "table":
-            print("", table(runs), ratios(compare(runs, baseline), _bars(runs), baseline), sep="\n")
+            print("", table(runs), sep="\n")
+            if comparisons := compare(runs, baseline):
+                print("", ratios(comparisons, _bars(runs), baseline), sep="\n")
         if flags.document is not None:
             _write(flags.document, server.name, runs, baseline)
         if flags.plot:

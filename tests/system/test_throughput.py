@@ -42,6 +42,8 @@ def test_program_alone_gets_comparable_flags() -> None:
 def test_command_keeps_its_flags_and_gets_the_kubeconfig() -> None:
     own = Scheduler.parse("one=prog --kubeconfig {kubeconfig} -v").arguments(KUBECONFIG)
     assert own == ["prog", "--kubeconfig", str(KUBECONFIG), "-v"]
+    ours = Scheduler.parse("haru scheduler --kubeconfig={kubeconfig}").arguments(KUBECONFIG)
+    assert ours == [sys.executable, "-m", "haru", "scheduler", f"--kubeconfig={KUBECONFIG}"]
 
 
 def test_ratio_is_median_of_rounds_and_not_of_schedulers() -> None:
