@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from haru.engine import decide
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_feasibility import NodeFeasibility
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.state import node_equivalence_classes
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
@@ -126,7 +132,7 @@ def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj],
         assert isinstance(demand, DeviceDemand)
         every = FilterResultCache(overlay, options(), seen.node_names)
         if one_by_one:
-            every._in_lots = lambda board, demand: False  # type: ignore[method-assign]
+            every._can_filter_classes = lambda feasibility, demand: False  # type: ignore[method-assign]
         boards.append(told(seen, every, info, demand))
     (lots, failed), (single, expected) = boards
     assert failed == expected
@@ -138,6 +144,75 @@ def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj],
     if single.ranking:
         assert lots.ranking.totals() == single.ranking.totals()
         assert lots.ranking.choose(1, "p") == single.ranking.choose(1, "p")
+
+
+def changes(name: str) -> list[list[Obj]]:
+    """What may come to a node, and go."""
+    return [
+        [node(name, "2")],
+        [node(name, "4")],
+        [node(name, "2", taints=[TAINT])],
+        [pod(f"cpu-{name}", cpu="500m", node=name)],
+        company(name),
+        holding(name),
+        [resource_slice(name, 2)],
+        [resource_slice(name, 3)],
+    ]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(NODES), st.integers(0, 7), st.booleans()), max_size=8)
+
+
+@given(st.lists(STEPS, min_size=2, max_size=6))
+def test_node_classes_followed_through_changes_equal_those_found_anew(rounds: list[Any]) -> None:
+    cluster = SchedulerCache.of([device_class(), *(made for name in NODES for made in changes(name)[0])])
+    seen: list[tuple[Any, Any]] = []
+    for steps in rounds:
+        for name, number, comes in steps:
+            for obj in changes(name)[number]:
+                (cluster.apply if comes else cluster.remove)(obj)
+        for snapshot in (cluster.snapshot(), replace(cluster.snapshot(), node_device_classes=None)):
+            # On eight nodes every change would be one of all nodes.
+            with patch.object(node_equivalence_classes, "_FEW", 3):
+                followed = tuple(snapshot.node_classes)
+            anew = replace(snapshot, decision_cache=DecisionCache()).node_classes
+            assert followed == tuple(anew)
+            assert all(one.first is snapshot.nodes[one.names[0]] for one in followed)
+            seen.append((followed, [list(one.names) for one in followed]))
+    assert all([one.names for one in followed] == names for followed, names in seen)
+
+
+def test_pod_of_new_shape_looks_at_the_changed_nodes_only() -> None:
+    def calls(nodes: int) -> int:
+        names = [f"n{number:04}" for number in range(nodes)]
+        objects = [made for name in names for made in (node(name), resource_slice(name, 2))]
+        cluster = SchedulerCache.of([device_class(), *objects])
+        counted = 0
+        for number in range(3):
+            waiting = [pod(f"p{number}", cpu=f"{number + 1}", claims=["mine"]), claim("mine", 1)]
+            for obj in waiting:
+                cluster.apply(obj)
+            counted = calls_of(partial(decide, cluster.snapshot(), waiting[:1], group=None, options=options()))
+            cluster.assume_pod(PodInfo.of(waiting[0]).key, names[number])
+        return counted
+
+    assert calls(800) < 1.2 * calls(200)
+
+
+def calls_of(action: Callable[[], Any]) -> int:
+    """How many functions and methods are called."""
+    counted = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return counted
 
 
 LOADS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12)

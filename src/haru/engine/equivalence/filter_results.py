@@ -38,16 +38,18 @@ from haru.engine.podgroup.filter_node import (
     preference,
     unavailable,
 )
+from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import ChangeCursor, Overlay, present_node
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.snapshot import NodeEquivalenceClass
 from haru.kube.meta import Obj
 
 _NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
 """Of all signatures together; the result of one node takes some 130 bytes."""
 _MAX_PROFILES = 4
+_MANY = 500
+"""For so many nodes of a class it pays to look up the devices of all nodes at once."""
 
 
 class FilterResultCache:
@@ -241,10 +243,10 @@ class FilterResultCache:
                 self.filter_node(feasibility, pod, demand, node)
 
     def _filter_all(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
-        if self._devices is not None:
-            self._devices.expect_all_nodes(self._overlay)
         if self._can_filter_classes(feasibility, demand) and self._filter_classes(feasibility, pod, demand):
             return
+        if self._devices is not None:
+            self._devices.expect_all_nodes(self._overlay)
         for _, node in self._overlay.present_nodes():
             if node is not None:
                 self.filter_node(feasibility, pod, demand, node)
@@ -302,6 +304,8 @@ class FilterResultCache:
         query = self._query(demand, demand.pending)
         answer = self._devices.answer(node, query)
         if not self._devices.holds_for_all(names, one.node_device_class, query):
+            if len(names) > _MANY:
+                self._devices.expect_all_nodes(self._overlay)
             for name in names:
                 self._allocate_by_class(feasibility, demand, self._overlay.node(name), demand.pending)
         elif isinstance(answer, DoesNotFit):

@@ -17,6 +17,7 @@ from .decision import ReasonType as ReasonType
 from .decision import VolumeBinding as VolumeBinding
 from .decision import namespaced_name as namespaced_name
 from .decision import object_path as object_path
+from .node_equivalence_classes import NodeEquivalenceClass as NodeEquivalenceClass
 from .node_info import NodeInfo as NodeInfo
 from .node_info import NodeSpec as NodeSpec
 from .overlay import pinned_node as pinned_node
@@ -37,6 +38,5 @@ from .reserved_for import freed as freed
 from .reserved_for import is_user as is_user
 from .reserved_for import used_for as used_for
 from .reserved_for import workload_of as workload_of
-from .snapshot import NodeEquivalenceClass as NodeEquivalenceClass
 from .watched_kinds import HELD_BACK_BY as HELD_BACK_BY
 from .watched_kinds import WATCHED_KINDS as WATCHED_KINDS

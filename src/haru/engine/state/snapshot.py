@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.extended_resources import explicit_classes
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, NodeDeviceClasses, all_of
+from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClasses, all_of
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey
-from haru.engine.state.node_info import ABSENT, NodeInfo
+from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, NodeEquivalenceIndex
+from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.partition import Partition
 from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.reserved_for import OwnedPods, Workload
 from haru.kube.meta import Obj
-
-
-class NodeEquivalenceClass(NamedTuple):
-    """Nodes, in the order of their names, that are equal but for names, labels, and which images they have.
-
-    Every filter that looks at none of these, nor at which pods are on a node, answers alike for them. Their devices are
-    equal, too, unless `node_device_class` is None: then their devices are not classified.
-    """
-
-    first: NodeInfo
-    node_device_class: NodeDeviceClass | None
-    names: list[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,20 +170,10 @@ class Snapshot:
     @cached_property
     def node_classes(self) -> Sequence[NodeEquivalenceClass]:
         """Return the classes of equal nodes, in the order of their first nodes."""
-        found: dict[Hashable, NodeEquivalenceClass] = {}
-        known = self.all_classified_nodes
-        classified = known.values() if known is not None else (None,) * len(self.node_names)
-        for (name, info), device_class in zip(self.all_nodes, classified, strict=True):
-            spec = info.spec if info is not None else ABSENT
-            if info is not None and spec is not ABSENT:
-                node_device_class = device_class.node_device_class if device_class is not None else None
-                key = (spec.kind, info.load, info.affine, not spec.images, node_device_class)
-                node_class = found.get(key)
-                if node_class is None:
-                    found[key] = NodeEquivalenceClass(info, node_device_class, [name])
-                else:
-                    node_class.names.append(name)
-        return tuple(found.values())
+        known = self.classified_nodes
+        # Snapshots with classified devices and hypothetical ones without take turns: each sort has an index.
+        index = self.decision_cache.get_or_compute("node classes", known is None, NodeEquivalenceIndex)
+        return index.of(self.node_names, self.nodes, known)
 
     def confined_to(self, partition: Partition) -> Snapshot:
         """Return the snapshot as the scheduler of a partition sees it."""
