@@ -112,7 +112,8 @@ def _taken(allocation: Obj) -> tuple[_Taken, ...]:
         if result.get("adminAccess"):
             continue
         device = DeviceId(result["driver"], result["pool"], result["device"])
-        found.append(_Taken(device, result.get("shareID"), _amounts(result.get("consumedCapacity") or {})))
+        consumed = result.get("consumedCapacity")
+        found.append(_Taken(device, result.get("shareID"), _amounts(consumed) if consumed else ()))
     return tuple(found)
 
 

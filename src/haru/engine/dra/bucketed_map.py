@@ -6,6 +6,8 @@ Source: our own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import compress
+from operator import is_not
 from typing import Any, Generic, TypeVar
 from zlib import crc32
 
@@ -13,78 +15,90 @@ from haru.engine.dra.model.model import PoolKey
 
 K = TypeVar("K", str, PoolKey)
 V = TypeVar("V")
+T = TypeVar("T")
 
-_BITS = 6
-_ROW = 1 << _BITS
-_MASK = _ROW - 1
+_BITS = 4
+_WIDTH = 1 << _BITS
+_MASK = _WIDTH - 1
+_TOP, _MIDDLE = 2 * _BITS, _BITS
+"""Where the bits of the checksum are that choose a branch, and a row of it; the lowest choose a bucket."""
 _NONE: dict[Any, Any] = {}
-_EMPTY_ROW = (_NONE,) * _ROW
-"""What all rows and buckets share that nobody has written to."""
+_EMPTY_ROW = (_NONE,) * _WIDTH
+_EMPTY_BRANCH = (_EMPTY_ROW,) * _WIDTH
+"""What all branches, rows and buckets share that nobody has written to."""
+
+_Row = tuple[dict[K, V], ...]
+_Branch = tuple[_Row[K, V], ...]
 
 
 class Bucketed(Generic[K, V]):
-    """Entries in rows of buckets by a checksum of their name.
+    """Entries in branches of rows of buckets, sixteen each, by a checksum of their name.
 
-    A change costs a row and a bucket, a comparison those that differ, however many entries there are.
+    A change costs a branch, a row and a bucket, a comparison those that differ, however many entries there are. Gangs
+    keep the map after each member, so narrow levels count: three of 16 take a third of the memory of two of 64.
     """
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_branches",)
 
-    def __init__(self, rows: tuple[tuple[dict[K, V], ...], ...] = (_EMPTY_ROW,) * _ROW) -> None:
-        self._rows: tuple[tuple[dict[K, V], ...], ...] = rows
+    def __init__(self, branches: tuple[_Branch[K, V], ...] = (_EMPTY_BRANCH,) * _WIDTH) -> None:
+        self._branches: tuple[_Branch[K, V], ...] = branches
 
     @classmethod
     def of(cls, entries: Mapping[K, V]) -> Bucketed[K, V]:
         """A map of these entries."""
-        found: dict[int, dict[int, dict[K, V]]] = {}
+        found: list[list[list[dict[K, V]]]] = [[[_NONE] * _WIDTH for _ in range(_WIDTH)] for _ in range(_WIDTH)]
         for key, value in entries.items():
             number = _checksum(key)
-            found.setdefault(number >> _BITS & _MASK, {}).setdefault(number & _MASK, {})[key] = value
-        rows: list[tuple[dict[K, V], ...]] = [_EMPTY_ROW] * _ROW
-        for at, buckets in found.items():
-            row: list[dict[K, V]] = list(_EMPTY_ROW)
-            for place, bucket in buckets.items():
-                row[place] = bucket
-            rows[at] = tuple(row)
-        return cls(tuple(rows))
+            row = found[number >> _TOP & _MASK][number >> _MIDDLE & _MASK]
+            if row[number & _MASK] is _NONE:
+                row[number & _MASK] = {}
+            row[number & _MASK][key] = value
+        return cls(tuple([tuple([tuple(row) for row in branch]) for branch in found]))
 
     def get(self, key: K) -> V | None:
         """The value, or None. Here the checksum is written out: there are millions of look-ups."""
         number = crc32(key.encode() if isinstance(key, str) else key.pool.encode())
-        return self._rows[number >> _BITS & _MASK][number & _MASK].get(key)
+        return self._branches[number >> _TOP & _MASK][number >> _MIDDLE & _MASK][number & _MASK].get(key)
 
     def put(self, changes: Mapping[K, V | None]) -> Bucketed[K, V]:
         """A map with these changes; None removes."""
-        rows = list(self._rows)
+        branches = list(self._branches)
         for key, value in changes.items():
-            number = _checksum(key)
-            row = list(rows[number >> _BITS & _MASK])
+            number = crc32(key.encode() if isinstance(key, str) else key.pool.encode())
+            top, middle = number >> _TOP & _MASK, number >> _MIDDLE & _MASK
+            branch = list(branches[top])
+            row = list(branch[middle])
             bucket = row[number & _MASK] = row[number & _MASK].copy()
             if value is None:
                 bucket.pop(key, None)
             else:
                 bucket[key] = value
-            rows[number >> _BITS & _MASK] = tuple(row)
-        return Bucketed(tuple(rows))
+            branch[middle] = tuple(row)
+            branches[top] = tuple(branch)
+        return Bucketed(tuple(branches))
 
     def items(self) -> Iterator[tuple[K, V]]:
         """All pairs."""
-        for row in self._rows:
-            for bucket in row if row is not _EMPTY_ROW else ():
-                yield from bucket.items()
+        for branch in self._branches:
+            for row in branch if branch is not _EMPTY_BRANCH else ():
+                for bucket in row if row is not _EMPTY_ROW else ():
+                    yield from bucket.items()
 
     def difference(self, other: Bucketed[K, V] | Seen[K, V]) -> set[K]:
         """The keys that have another value there; cheap between maps of one origin."""
         if not isinstance(other, Bucketed):
             return _differing(self, other)
         found: set[K] = set()
-        for row, their_row in zip(self._rows, other._rows, strict=True):
-            if row is their_row:
-                continue
-            for own, their in zip(row, their_row, strict=True):
-                if own is not their:
+        for branch, their_branch in _unlike(self._branches, other._branches):
+            for row, their_row in _unlike(branch, their_branch):
+                for own, their in _unlike(row, their_row):
                     found.update([key for key in own.keys() | their.keys() if own.get(key) is not their.get(key)])
         return found
+
+
+def _unlike(one: tuple[T, ...], other: tuple[T, ...]) -> Iterator[tuple[T, T]]:
+    """Yield the pairs that are not one object."""
+    return compress(zip(one, other, strict=True), map(is_not, one, other))
 
 
 class Seen(Generic[K, V]):

@@ -89,7 +89,9 @@ class ScoreIndex:
             totals = self._totals()
             best = max(totals.values())
             self._best = [key for key, total in totals.items() if total == best]
-        classes = sorted((self._members[key] for key in self._best), key=lambda m: m[0])
+        classes = [self._members[key] for key in self._best]
+        if len(classes) > 1:
+            classes.sort(key=lambda m: m[0])
         number = pick(sum(map(len, classes)), seed, salt)
         for members in classes:
             if number < len(members):

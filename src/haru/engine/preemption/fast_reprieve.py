@@ -21,13 +21,18 @@ from haru.engine.state.pod_info import PodInfo
 
 
 class _NodeCount:
-    """Hold a node's count without its removed pods; `domain` is the number of its node set."""
+    """Hold a node's count without its removed pods; `domain` is the number of its node set.
 
-    __slots__ = ("count", "domain", "occupancy", "removed_pods", "taken")
+    `bounded`: fewer free devices of any kind than a member needs mean that the node takes none.
+    """
+
+    __slots__ = ("bounded", "count", "domain", "frees", "occupancy", "removed_pods", "taken")
 
     def __init__(self, occupancy: NodeOccupancy, count: int, domain: int) -> None:
         self.occupancy = occupancy
         self.taken = occupancy.taken
+        self.frees = occupancy.frees
+        self.bounded = occupancy.plain and not occupancy.shared
         self.removed_pods: dict[str, PodInfo] = {}
         self.count = count
         self.domain = domain
@@ -195,20 +200,19 @@ class FastReprieve:
                 place = places[node] = _NodeCount(
                     self._counter.with_frees(node), self._counter.initial_count(node), domain
                 )
-            occupancy = place.occupancy
             if removed:
                 place.removed_pods[path] = pod
-                place.taken &= ~occupancy.frees.get(path, 0)
+                place.taken &= ~place.frees.get(path, 0)
             else:
                 del place.removed_pods[path]
-                place.taken |= occupancy.frees.get(path, 0)
+                place.taken |= place.frees.get(path, 0)
                 if not place.count:
                     continue
             # Usually too few devices are free, of any kind, which is cheap to see.
-            too_few = (
-                occupancy.plain and not occupancy.shared and (occupancy.devices & ~place.taken).bit_count() < least
-            )
-            count = 0 if too_few else self._counter.count(node, place)
+            if place.bounded and (place.occupancy.devices & ~place.taken).bit_count() < least:
+                count = 0
+            else:
+                count = self._counter.count(node, place)
             if count != place.count:
                 self._add(place.domain, count - place.count)
                 place.count = count

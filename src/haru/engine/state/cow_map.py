@@ -59,7 +59,7 @@ class FrozenMap(Mapping[str, V]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""
-        return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._buckets else default
+        return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._size else default
 
     def __iter__(self) -> Iterator[str]:
         for bucket in self._buckets if self._size else ():

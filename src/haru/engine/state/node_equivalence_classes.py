@@ -86,7 +86,7 @@ class NodeEquivalenceIndex:
                 continue
             device_class = own.node_device_class if own is not None else None
             # As `_key` has it; a call for each node would cost as much again.
-            key = (spec.kind, info.load, info.affine, not spec.images, device_class)
+            key: Hashable = (spec.kind, info.load, info.affine, not spec.images, device_class)
             node_class = found.get(key)
             if node_class is None:
                 found[key] = NodeEquivalenceClass(info, device_class, [name])

@@ -22,7 +22,10 @@ from haru.kube.resources import claimed_resources, pod_requests
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
 # What a pod at one place knows that it does not know at another.
-_PLACE_BOUND = ("node", "shape", "claimed", "usage", "weight")
+_PLACE_BOUND = ("node", "shape", "claimed", "_read")
+# What a pod knows that depends on what its devices take of its node.
+_TAKEN = ("usage", "weight")
+_DEVICES_TAKE = "nodeAllocatableResourceClaimStatuses"
 _NO_LABELS: Mapping[str, str] = {}
 
 RUN_TIME_LIMIT = "haru.dev/run-time-limit"
@@ -82,7 +85,7 @@ def normalized_image(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-_NOT_READ = ("hostname", "resourceClaims")
+_NOT_READ = ("hostname", "resourceClaims", "schedulingGroup")
 """Members of a spec that pods of one template may differ in, and that nothing below depends on."""
 _READ_ONCE = (
     "requests",
@@ -101,12 +104,12 @@ _READ_ONCE = (
 )
 
 
-_RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources"})
-"""Members of a status that the request depends on."""
+_RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources", _DEVICES_TAKE})
+"""Members of a status that the request, or what is used of a node, depends on."""
 
 
 def _same_spec(one: PodInfo, other: PodInfo) -> bool:
-    if not _RESIZED.isdisjoint((*one.status, *other.status)):
+    if not (_RESIZED.isdisjoint(one.status) and _RESIZED.isdisjoint(other.status)):
         return False
     spec, others = one.spec, other.spec
     if len(spec) != len(others) or any(volume.get("ephemeral") for volume in spec.get("volumes") or ()):
@@ -231,7 +234,7 @@ class PodInfo:
     @cached_property
     def usage(self) -> Mapping[str, int]:
         """Its requests, and what its devices take of its node (KEP-5517)."""
-        if not (self.claimed or self.status.get("nodeAllocatableResourceClaimStatuses")):
+        if not (self.claimed or self.status.get(_DEVICES_TAKE)):
             return self.requests
         total = dict(self.requests)
         for name, quantity in claimed_resources(self.obj, self.claimed).items():
@@ -380,9 +383,14 @@ class PodInfo:
         known = self.__dict__
         if all(map(known.__contains__, _READ_ONCE)):
             return
-        if self.key.namespace == other.key.namespace and self.node == other.node and _same_spec(self, other):
-            for name in _READ_ONCE:
-                known.setdefault(name, getattr(other, name))
+        at_one_place = self.node == other.node and not (self.claimed or other.claimed)
+        if at_one_place and self.key.namespace == other.key.namespace and _same_spec(self, other):
+            known.update(other._read)
+
+    @cached_property
+    def _read(self) -> Mapping[str, Any]:
+        """The decoded fields that pods with an equal spec share."""
+        return {name: getattr(self, name) for name in (*_READ_ONCE, *_TAKEN)}
 
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
         """Return the pod on a node; `claimed` is what its devices take there, if a decision says so."""
@@ -392,5 +400,8 @@ class PodInfo:
         known.update(self.__dict__)
         for name in _PLACE_BOUND:
             known.pop(name, None)
+        if self.claimed or claimed or _DEVICES_TAKE in self.status:
+            for name in _TAKEN:
+                known.pop(name, None)
         known |= {"node": node, "claimed": self.claimed if claimed is None else claimed}
         return bound

@@ -77,6 +77,8 @@ def _result(site: NodeDevices, pick: Pick, new_share_id: Callable[[], str]) -> O
 
 
 def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
+    if not [ask for ask in asks if ask.device_class is not None and ask.device_class.config]:
+        return []
     entries: list[Obj] = []
     of_class: dict[str, list[str]] = {}
     for ask in asks:
@@ -91,6 +93,8 @@ def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
 
 
 def _claim_config(claim: Claim, asks: Sequence[SubRequest]) -> list[Obj]:
+    if not claim.config:
+        return []
     known = {request.name for request in claim.requests} | {ask.result_name for ask in asks}
     return [
         {"source": "FromClaim", **config}

@@ -43,7 +43,8 @@ class ClaimUse:
     @property
     def is_reserved(self) -> bool:
         """Tell whether the claim is reserved for this user already."""
-        return any(entry.get("uid") == self.reserve_for["uid"] for entry in self.reserved_for)
+        reserved_for = self.reserved_for
+        return bool(reserved_for) and any(entry.get("uid") == self.reserve_for["uid"] for entry in reserved_for)
 
 
 def resolve_claims(

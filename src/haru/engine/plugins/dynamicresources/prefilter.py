@@ -211,12 +211,17 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
 
 def _is_reassigned_later(overlay: Overlay, use: ClaimUse) -> bool:
     """Tell whether pending evictions will free the claim or allocate it for other pods."""
+    if overlay.snapshot.next_pass is None:
+        return False
     later = (moment.claims.get(use.path) for moment in overlay.snapshot.passes[1:])
     return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
 
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
     """Return the reason if a request names a DeviceClass that does not exist."""
+    classes = snapshot.devices.classes
+    if all(class_name in classes for class_name in _class_names(use.claim)):
+        return None
     for name, exact in exact_requests(use.claim):
         class_name = exact.get("deviceClassName") or ""
         if class_name not in snapshot.devices.classes:
@@ -225,6 +230,18 @@ def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
                 "DeviceClassMissing", message, {"claim": use.path, "request": name, "deviceClass": class_name}
             )
     return None
+
+
+def _class_names(claim: Obj) -> list[str]:
+    """List the classes that a claim names. Most claims are asked no more, and so their requests need no names."""
+    found: list[str] = []
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        exact = request.get("exactly")
+        if exact is not None:
+            found.append(exact.get("deviceClassName") or "")
+        for alternative in request.get("firstAvailable") or ():
+            found.append(alternative.get("deviceClassName") or "")
+    return found
 
 
 def outside_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
