@@ -40,7 +40,7 @@ class DecisionBuilder:
 
     def scheduled(self, outcomes: Sequence[Outcome]) -> Decision:
         """Decide to bind every placed member; the others keep their own diagnosis."""
-        members = tuple(placed(o) if isinstance(o, Placed) else _unplaced(o) for o in outcomes)
+        members = tuple([placed(o) if isinstance(o, Placed) else _unplaced(o) for o in outcomes])
         return Decision(self.key, "scheduled", "", members, (), self.version)
 
     def unschedulable(self, outcomes: Sequence[Outcome], needed: int, fit: int) -> Decision:
@@ -137,8 +137,8 @@ def placed(outcome: Placed) -> MemberDecision:
         outcome.pod.key,
         "scheduled",
         outcome.node,
-        tuple(_allocation(use, allocation) for use, allocation in outcome.allocations),
-        tuple(ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined),
+        tuple([_allocation(use, allocation) for use, allocation in outcome.allocations]),
+        tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]),
         extended=_extended(outcome),
         claimed=outcome.claimed,
     )

@@ -29,7 +29,7 @@ class PlacementAttempt:
     @property
     def fit(self) -> int:
         """Count the placed members."""
-        return sum(isinstance(outcome, Placed) for outcome in self.outcomes)
+        return len([outcome for outcome in self.outcomes if isinstance(outcome, Placed)])
 
     @property
     def numbers(self) -> list[int]:

@@ -116,8 +116,8 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
             members.append(info)
     last[:] = members[:1] or last
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
-    nominated_paths = snapshot.pod_index.nominations.keys()
-    return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated_paths)))
+    nominations = snapshot.pod_index.nominations
+    return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominations)))
 
 
 def diagnose_pod(

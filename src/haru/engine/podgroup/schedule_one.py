@@ -208,6 +208,8 @@ def placement_on(
     overlay: Overlay, pod: PodInfo, demand: DeviceDemand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
 ) -> Placed:
     """Describe the placement of a pod on a node with these new allocations; nothing is assumed yet."""
+    if demand.extended is None and not demand.counts_devices and len(demand.uses) == len(demand.pending):
+        return Placed(pod, demand, node, allocations, ())
     info = overlay.node(node)
     extended_claim = demand.extended_claim_on(info)
     fresh = {use.path for use, _ in allocations}
