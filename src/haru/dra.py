@@ -225,8 +225,11 @@ def _own(allocation: Obj) -> Obj:
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+        return {key: _copy(item) if isinstance(item, _NESTED) else item for key, item in value.items()}
+    return [_copy(item) if isinstance(item, _NESTED) else item for item in value] if isinstance(value, list) else value
+
+
+_NESTED = (dict, list)
 
 
 def _raised(answer: list[Obj] | AllocationError | GaveUp | None) -> list[Obj] | None:

@@ -15,6 +15,7 @@ from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.model.model import Features
 from haru.engine.dra.pools.inventory import DeviceSnapshot
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
@@ -53,9 +54,12 @@ class ClaimQuery:
         self._answers: dict[Hashable, Answer] = {}
         self._by_signature: dict[Hashable, Answer] = {}
         self._by_device_class: dict[NodeDeviceClass, Answer] = {}
-        self._footprint = SelectorFootprint.of(self.claims)
         self._problem: AllocationProblem | None = None
         self._problem_of: tuple[DeviceSnapshot, int] | None = None  # the node and devices of `_problem`
+
+    @cached_property
+    def _footprint(self) -> SelectorFootprint:
+        return SelectorFootprint.of(self.claims)
 
     def fits(self, index: NodeClassIndex) -> list[int]:
         """Return the numbers of the nodes that can allocate the claims, ascending."""

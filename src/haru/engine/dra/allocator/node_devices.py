@@ -18,16 +18,29 @@ class NodeDevices:
         self.node = node
         self.features = features
         self.views = [v for v in views if v.status == "ok"]
-        self.devices: list[Device] = []
-        self.view_of: list[int] = []
-        self.index_of: list[int] = []
+        self.devices: Sequence[Device] = ()
+        self.view_of: Sequence[int] = ()
+        self.index_of: Sequence[int] = ()
         """By position: the number of the device's view, and its index in that view."""
-        self.offsets: list[int] = []
-        for number, view in enumerate(self.views):
-            self.offsets.append(len(self.devices))
-            self.devices += view.devices
-            self.view_of += [number] * len(view.devices)
-            self.index_of += range(len(view.devices))
+        self.offsets: Sequence[int] = ()
+        if len(self.views) == 1:
+            self.devices, self.offsets = self.views[0].devices, (0,)
+            self.view_of, self.index_of = [0] * len(self.devices), list(range(len(self.devices)))
+        else:
+            self._join(self.views)
+
+    def _join(self, views: Sequence[PoolView]) -> None:
+        """Number the devices of several views."""
+        devices: list[Device] = []
+        view_of: list[int] = []
+        index_of: list[int] = []
+        offsets: list[int] = []
+        for number, view in enumerate(views):
+            offsets.append(len(devices))
+            devices += view.devices
+            view_of += [number] * len(view.devices)
+            index_of += range(len(view.devices))
+        self.devices, self.view_of, self.index_of, self.offsets = devices, view_of, index_of, offsets
 
     def device_id(self, position: int) -> DeviceId:
         """Return the identity of the device at a position."""
@@ -61,7 +74,7 @@ class AllocatedNodeDevices(NodeDevices):
     @cached_property
     def overdrawn(self) -> frozenset[int]:
         """The views of which more is taken than they have of some counter: no device that consumes is given out."""
-        return frozenset(number for number, left in enumerate(self.counters_left) if any(value < 0 for value in left))
+        return frozenset([number for number, left in enumerate(self.counters_left) if left and min(left) < 0])
 
     @cached_property
     def allocated(self) -> frozenset[int]:

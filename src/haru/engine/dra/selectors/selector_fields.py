@@ -43,11 +43,15 @@ class Names(NamedTuple):
 
     def published(self, driver: str) -> tuple[Spelled, Spelled]:
         """These attributes and capacities in the two spellings that a driver has for them, in their order."""
-        attributes, capacity = (
-            tuple([(name if domain == driver else f"{domain}/{name}", f"{domain}/{name}") for domain, name in names])
-            for names in (sorted(self.attributes), sorted(self.capacity))
-        )
-        return attributes, capacity
+        return _published(self.attributes, driver), _published(self.capacity, driver)
+
+
+def _published(names: frozenset[tuple[str, str]], driver: str) -> Spelled:
+    if not names:
+        return ()
+    return tuple(
+        [(name if domain == driver else f"{domain}/{name}", f"{domain}/{name}") for domain, name in sorted(names)]
+    )
 
 
 class Projection(NamedTuple):
