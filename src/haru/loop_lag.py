@@ -27,7 +27,9 @@ _HELD_UP_SECONDS = 0.1
 """A lag from here on is told with who it was."""
 _LOGGED_SECONDS = 0.5
 """A lag from here on is logged whoever it was."""
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.075
+_SUSPECTED_SECONDS = _HELD_UP_SECONDS - _LOOK_SECONDS
+"""A loop that is so late is looked at: every one that comes to be told is looked at once at least."""
 _FRAMES = 4
 _MOST_SAMPLES = 100
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -185,8 +187,10 @@ class LoopLag:
             self._collecting += time.thread_time() - self._collection_began
 
     def _look(self, thread: int, depth: int, stopped: threading.Event) -> None:
-        while not stopped.wait(_LOOK_SECONDS):
-            if self.since_tick() > self._period + _HELD_UP_SECONDS / 2 and len(self._samples) < _MOST_SAMPLES:
+        # Nobody waits for this thread to end.
+        while not stopped.is_set():
+            time.sleep(_LOOK_SECONDS)
+            if self.since_tick() > self._period + _SUSPECTED_SECONDS and len(self._samples) < _MOST_SAMPLES:
                 self._samples.append(_place(sys._current_frames().get(thread), depth))
 
 
