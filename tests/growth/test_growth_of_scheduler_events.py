@@ -6,7 +6,8 @@ import logging
 
 import pytest
 from counted_calls import SIZES, Steps, assert_all_flat
-from growing_scheduler import MAKERS, GrowingScheduler, changed
+from engine_objects import pod, pod_group
+from growing_scheduler import MAKERS, GrowingScheduler, Obj, changed
 
 _REPEATS = 3
 
@@ -40,3 +41,33 @@ async def test_event_costs_as_much_in_a_large_cluster_as_in_a_small_one(
         by_size[size] = {f"{action} of a {name}": cost for name in found for action, cost in found[name].items()}
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert_all_flat(by_size)
+
+
+def member(n: int, **status: str) -> Obj:
+    return pod(f"member-{n}", group="large", **status)
+
+
+async def gang_costs(size: int) -> dict[str, Steps]:
+    """What events of one member take while the others of its gang wait."""
+    scheduler, found = GrowingScheduler(1), dict[str, Steps]()
+    scheduler.hear("PodGroup", "ADDED", pod_group("large", 1))
+    for number in range(size):
+        scheduler.hear("Pod", "ADDED", member(number))
+    events = {
+        "a member comes": ("ADDED", member(size)),
+        "a member is bound by another scheduler": ("MODIFIED", member(1, node="node-0")),
+        "a bound member changes": (
+            "MODIFIED",
+            {**member(1, node="node-0"), "status": {"phase": "Running", "podIP": "x"}},
+        ),
+        "a member goes": ("DELETED", member(2)),
+    }
+    for what, (type_, obj) in events.items():
+        with Steps() as found[what]:
+            scheduler.hear("Pod", type_, obj)
+    return found
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_event_of_a_member_takes_as_much_in_a_large_gang_as_in_a_small_one(sizes: tuple[int, ...]) -> None:
+    assert_all_flat({size: await gang_costs(size) for size in sizes})

@@ -113,7 +113,7 @@ class EventHandlers:
         unit = self._queue.units.get(self.unit_key(new))
         placed = bool((new.get("spec") or {}).get("nodeName"))
         if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
-            self._pre_enqueue.recheck_all(unit)
+            self._pre_enqueue.recheck_quorum(unit)
             self._listener.wake()
 
     def _pod_waits(self, old: Obj | None, new: Obj) -> None:

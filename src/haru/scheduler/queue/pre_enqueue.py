@@ -173,14 +173,23 @@ class PreEnqueue:
         self.check(unit, path)
         if unit.is_group and unit.place is QueueStage.HELD:
             # The quorum is the group's: what held the siblings may have ended with this pod.
-            siblings = self._holds.incomplete_of
-            first = next((other for other in siblings(unit.key) if other != path), None)
-            if first is not None:
-                self.check(unit, first)
-                if first not in siblings(unit.key):
-                    for other in list(siblings(unit.key)):
-                        self.check(unit, other)
+            self._check_incomplete(unit, but=path)
         self.hold_or_release(unit)
+
+    def recheck_quorum(self, unit: QueuedUnit) -> None:
+        """Check again whether a unit has enough members: one of them has found a place."""
+        self._check_incomplete(unit)
+        self.hold_or_release(unit)
+
+    def _check_incomplete(self, unit: QueuedUnit, but: str = "") -> None:
+        """Check the pods that are held because their group lacks members: the first one stands for all."""
+        siblings = self._holds.incomplete_of
+        first = next((other for other in siblings(unit.key) if other != but), None)
+        if first is not None:
+            self.check(unit, first)
+            if first not in siblings(unit.key):
+                for other in list(siblings(unit.key)):
+                    self.check(unit, other)
 
     def recheck_held(self, unit: QueuedUnit) -> None:
         """Check every held pod of a unit."""
