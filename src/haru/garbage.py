@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 
 # Young objects are collected in small portions; all since the start only after 100 million more of them.
-_THRESHOLDS = (10_000, 5, 2_000)
+_THRESHOLDS = (10_000, 2, 5_000)
 
 
 def postpone_collection() -> None:
