@@ -93,6 +93,7 @@ def test_configuration_file_sets_options(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"kind": "Cluster"}, "kind: Invalid value"),
+        ({"processes": "two"}, 'processes: Invalid value: "two": must be auto, one or split'),
         ({"profile": []}, "profile: Invalid value: .*unknown field; known are profiles"),
         ({"profiles": "dgx-h100:2"}, "profiles: Invalid value"),
         ({"profiles": [{"name": "x", "count": -1}]}, r"profiles\[0\].count: Invalid value: -1"),
