@@ -22,13 +22,14 @@ _FILLERS: Fillers = {**pods.FILLERS, **core.FILLERS, **workloads.FILLERS, **poli
 def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:
     """Whether an object surely lacks no default that the complete one which it was made from had.
 
-    Of what is the same object in both, and of metadata, nothing is asked.
+    Of what is the same object in both, of metadata, and of the status of a pod, nothing is asked.
     """
+    is_pod = kind.group_resource == "pods"
     for name, value in obj.items():
-        if name == "metadata" or value is before.get(name):
+        if name == "metadata" or value is before.get(name) or (is_pod and name == "status"):
             continue
         old = before.get(name)
-        if name != "spec" or kind.group_resource != "pods" or not (isinstance(value, dict) and isinstance(old, dict)):
+        if name != "spec" or not is_pod or not (isinstance(value, dict) and isinstance(old, dict)):
             return False
         if not pods.stays_complete(value, old):
             return False

@@ -18,7 +18,7 @@ from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.patch import managers
-from haru.kube.patch.fieldset import FieldSet, path_text
+from haru.kube.patch.fieldset import FieldSet, joined, less, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
@@ -133,10 +133,10 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     _take(holdings, owner, changed, removed)
     mine = holdings.get(owner)
     if mine is not None:
-        holdings[owner] = replace(mine, fields=mine.fields - removed)
+        holdings[owner] = mine = replace(mine, fields=less(mine.fields, removed))
     if changed:
-        held = mine.fields - removed if mine is not None else FieldSet()
-        holdings[owner] = Holding(owner, write.now, held | changed)
+        held = mine.fields if mine is not None else FieldSet()
+        holdings[owner] = Holding(owner, write.now, joined(held, changed))
     return _with_managed_fields(new, managers.write(holdings))
 
 
@@ -192,7 +192,9 @@ def _take(holdings: Holdings, taker: Owner, changed: FieldSet, removed: FieldSet
     for identity, holding in list(holdings.items()):
         if identity == taker:
             continue
-        left = holding.fields - changed - removed
+        left = less(less(holding.fields, changed), removed)
+        if left is holding.fields:
+            continue
         if left:
             holdings[identity] = replace(holding, fields=left)
         else:

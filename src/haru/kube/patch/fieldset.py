@@ -13,28 +13,39 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from haru.kube.meta import Obj
+
+KEPT_SETS = 1024
+"""Results that are kept of each operation."""
 
 
 class FieldSet:
     """An immutable set of field paths."""
 
-    __slots__ = ("children", "members")
+    __slots__ = ("_hash", "children", "members")
 
     def __init__(self, members: frozenset[str] = frozenset(), children: Mapping[str, FieldSet] | None = None) -> None:
         self.members = members
         self.children: Mapping[str, FieldSet] = children or {}
+        self._hash: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.members or self.children)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, FieldSet):
             return NotImplemented
         return self.members == other.members and self.children == other.children
 
     def __hash__(self) -> int:
-        return hash((self.members, frozenset(self.children.items())))
+        found = self._hash
+        if found is None:
+            found = self._hash = hash((self.members, frozenset(self.children.items())))
+        return found
 
     def __repr__(self) -> str:
         return f"FieldSet({', '.join(sorted(path_text(path) for path in self.paths()))})"
@@ -131,6 +142,34 @@ class FieldSet:
                 one = cls(frozenset(), {element: one})
             result = result | one
         return result
+
+
+@lru_cache(maxsize=KEPT_SETS)
+def less(fields: FieldSet, gone: FieldSet) -> FieldSet:
+    """`fields - gone`; as objects of one template own the same fields, it was mostly worked out before."""
+    return fields - gone
+
+
+@lru_cache(maxsize=KEPT_SETS)
+def joined(fields: FieldSet, more: FieldSet) -> FieldSet:
+    """`fields | more`, likewise."""
+    return fields | more
+
+
+@lru_cache(maxsize=KEPT_SETS)
+def rendered(fields: FieldSet) -> Obj:
+    """The JSON form of a set, which many objects share: do not change it."""
+    return fields.to_fields_v1()
+
+
+def parsed(fields: Mapping[str, Any]) -> FieldSet:
+    """The set that a JSON form stands for; ValueError for a form it cannot be."""
+    return _parsed(orjson.dumps(fields))
+
+
+@lru_cache(maxsize=KEPT_SETS)
+def _parsed(encoded: bytes) -> FieldSet:
+    return FieldSet.from_fields_v1(orjson.loads(encoded))
 
 
 _PREFIXES = frozenset({"f:", "k:", "v:", "i:"})

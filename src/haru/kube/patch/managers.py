@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
-from haru.kube.patch.fieldset import EMPTY, FieldSet
+from haru.kube.patch.fieldset import EMPTY, FieldSet, less, parsed, rendered
 
 MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
@@ -85,7 +85,7 @@ def read(entries: Sequence[Mapping[str, Any]] | None) -> Holdings:
             )
             if owner.operation not in ("Apply", "Update") or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
                 return {}
-            fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
+            fields = parsed(entry.get("fieldsV1") or {})
             present = found.get(owner.identity)
             if present is not None:
                 fields = fields | present.fields
@@ -99,12 +99,12 @@ def write(holdings: Holdings) -> list[Obj]:
     """The managedFields list: appliers first, then by time and name; nobody with nothing, not too many updaters."""
     tidy = []
     for holding in holdings.values():
-        fields = holding.fields - SERVER_OWNED
+        fields = less(holding.fields, SERVER_OWNED)
         if fields:
             tidy.append(Holding(holding.owner, holding.time, fields))
     tidy = _cap(tidy)
     tidy.sort(key=_order)
-    return [entry(one.owner, one.time, one.fields.to_fields_v1()) for one in tidy]
+    return [entry(one.owner, one.time, rendered(one.fields)) for one in tidy]
 
 
 def _order(holding: Holding) -> tuple[str, ...]:
