@@ -31,6 +31,9 @@ WRITE_BODY = "haru.write-body"
 ANSWER = "haru.answer"
 """ASGI extension: a function of status, headers and body that sends a whole response, and tells whether it was taken.
 It is not while the client has to read first, or when it is gone: `send` handles both."""
+EVENTS = "haru.events"
+"""ASGI extension of a client in the same process: a coroutine function that takes the events of a watch, pairs of a
+type and an object. Objects are shared: nobody changes them."""
 HEAD_BYTES = 1024 * 1024
 """Bound of a request line with its headers, as in Go's server."""
 TICK_SECONDS = 1.0

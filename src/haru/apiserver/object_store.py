@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from haru.apiserver.config import ServerConfig
-from haru.apiserver.encoding.objects import decode, shared
+from haru.apiserver.encoding.objects import decode, recent, shared
 from haru.apiserver.registry.resources import Resource, Served
 from haru.apiserver.request.http import RandomIds
 from haru.kube.gates import FeatureGates
@@ -51,13 +51,10 @@ class ObjectStore:
         return decode(record) if record else None
 
     async def peek(self, group: str, plural: str, namespace: str, name: str) -> Obj | None:
-        """Return an object in its stored version, shared: the caller must not change it.
-
-        For small objects that many requests read.
-        """
+        """Return an object in its stored version, shared: the caller must not change it."""
         resource = self.served.find(group, plural)
         record = await self.record(resource, namespace, name) if resource else None
-        return shared(record) if record else None
+        return recent(record) if record else None
 
     async def peek_all(self, group: str, plural: str, namespace: str = "") -> list[Obj]:
         """Return all objects of a resource in their stored version, shared: the caller must not change them."""

@@ -47,7 +47,7 @@ from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
-from haru.storage import StoreError
+from haru.storage import StoreClosed, StoreError
 from haru.upgrade_proxy import wants_upgrade
 
 __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
@@ -163,6 +163,9 @@ class ApiServer:
         except TimeoutError:
             message = "Timeout: request did not complete within the allotted timeout"
             response = error_response(StatusError(504, "Timeout", message))
+        except StoreClosed as error:
+            # The server ends: whoever asks gets that for an answer, and nobody has to look into it.
+            response = error_response(StatusError(503, "ServiceUnavailable", str(error)))
         except StoreError as error:
             _LOG.error("%s %s: %s", request.method, request.path, error)
             response = error_response(internal_error(str(error)))

@@ -24,7 +24,7 @@ from haru.client.credentials import BearerToken, CredentialError, ProgramToken, 
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.server_version import AS_WRITTEN
-from haru.client.transport import Request, Response, Transport, chunks_before, failure, retry_after, split_lines
+from haru.client.transport import Request, Response, Transport, before, failure, retry_after, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -310,12 +310,14 @@ class ApiClient:
         bookmarks: bool = True,
         timeout_seconds: int = 0,
         opened: Callable[[], None] = lambda: None,
+        shared: bool = False,
     ) -> AsyncGenerator[tuple[str, Obj], None]:
         """Events `(type, object)` from after `resource_version` until the server ends the watch.
 
         `opened` is called once the server has begun to answer, which may be long before there is an event.
         An ERROR event is raised as `StatusError` (410: the revision is too old, list again). Close the iterator when
-        leaving it early (`contextlib.aclosing`), so that the connection is given back at once.
+        leaving it early (`contextlib.aclosing`), so that the connection is given back at once. `shared`: the caller
+        changes no object, and takes those that others in this process have.
         """
         seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
         query = [("watch", "true"), ("timeoutSeconds", str(seconds))]
@@ -329,7 +331,7 @@ class ApiClient:
             )
             if value
         ]
-        request = Request("GET", self._path(kind, namespace), query, self._headers(self._accept()))
+        request = Request("GET", self._path(kind, namespace), query, self._headers(self._accept()), shared=shared)
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
         async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
@@ -337,10 +339,15 @@ class ApiClient:
                 self._refused(stream.status)
                 raise failure(Response(stream.status, stream.headers, await stream.read()), request)
             opened()
-            async with (
-                aclosing(chunks_before(deadline, stream.chunks)) as chunks,
-                aclosing(split_lines(chunks)) as lines,
-            ):
+            if stream.events is not None:
+                async with aclosing(before(deadline, stream.events)) as batches:
+                    async for batch in batches:
+                        for type_, obj in batch:
+                            if type_ == "ERROR":
+                                raise StatusError.from_status(obj)
+                            yield type_, self._read(kind, obj)
+                return
+            async with aclosing(before(deadline, stream.chunks)) as chunks, aclosing(split_lines(chunks)) as lines:
                 async for line in lines:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":

@@ -1,4 +1,7 @@
-"""The in-process transport: calls an ASGI application as a server would, with no object shared.
+"""The in-process transport: calls an ASGI application as a server would.
+
+No object is shared but those of watches whose reader says that it changes none (`Request.shared`): an event's object is
+then the same for all of them, and none of them decodes it.
 
 A streamed answer goes through a bounded queue, so a reader that does not read holds the writer back as a full socket
 does. Leaving the stream tells the application `http.disconnect`; one that does not end by itself is cancelled.
@@ -7,11 +10,14 @@ does. Leaving the stream tells the application `http.disconnect`; one that does 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from haru.client.transport import Request, Response, Stream
+import orjson
+
+from haru.client.transport import Request, Response, Stream, WatchEvent
+from haru.serving import ANSWER, EVENTS
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[
@@ -23,7 +29,7 @@ _GRACE_SECONDS = 1.0
 
 
 class _Exchange:
-    """One request in flight: the application runs as a task, its messages arrive in a queue."""
+    """One request for a stream: the application runs as a task, its messages arrive in a queue."""
 
     def __init__(self, app: AsgiApp, request: Request) -> None:
         self._request = request
@@ -34,10 +40,16 @@ class _Exchange:
 
     async def _run(self, app: AsgiApp) -> None:
         try:
-            await app(_scope(self._request), self._receive, self._send)
+            scope = _scope(self._request)
+            if self._request.shared:
+                scope["extensions"] = {EVENTS: self._take}
+            await app(scope, self._receive, self._send)
         finally:
             if not self._gone.is_set():
                 await self._messages.put(None)
+
+    async def _take(self, events: Sequence[WatchEvent]) -> None:
+        await self._send({"type": EVENTS, "events": events})
 
     async def _receive(self) -> Message:
         if not self._body_sent:
@@ -54,8 +66,7 @@ class _Exchange:
         message = await self._next()
         if message is None or message["type"] != "http.response.start":
             raise ConnectionResetError(f"{self._request.method} {self._request.path}: ended without an answer")
-        headers = {bytes(k).decode("latin-1").lower(): bytes(v).decode("latin-1") for k, v in message["headers"]}
-        return int(message["status"]), headers
+        return int(message["status"]), _decoded(message["headers"])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         while (message := await self._next()) is not None:
@@ -63,6 +74,21 @@ class _Exchange:
                 continue
             if body := message.get("body"):
                 yield bytes(body)
+            if not message.get("more_body"):
+                return
+        raise ConnectionResetError(f"{self._request.method} {self._request.path}: the answer ended early")
+
+    async def events(self) -> AsyncIterator[Sequence[WatchEvent]]:
+        """The events of a watch; decoded here where the application sends bytes."""
+        rest = b""
+        while (message := await self._next()) is not None:
+            if message["type"] == EVENTS:
+                yield message["events"]
+                continue
+            *lines, rest = (rest + bytes(message.get("body") or b"")).split(b"\n")
+            if lines:
+                decoded = [orjson.loads(line) for line in lines if line]
+                yield [(event["type"], event["object"]) for event in decoded]
             if not message.get("more_body"):
                 return
         raise ConnectionResetError(f"{self._request.method} {self._request.path}: the answer ended early")
@@ -86,6 +112,66 @@ class _Exchange:
             await asyncio.wait([self._task])
         if not self._task.cancelled():
             self._task.exception()
+
+
+class _Call:
+    """One request for a whole answer: the application runs as a task, and the answer settles a future."""
+
+    def __init__(self, app: AsgiApp, request: Request) -> None:
+        self._request = request
+        self._body_sent = False
+        self._gone = asyncio.Event()
+        self._status, self._headers = 0, {}  # type: int, dict[str, str]
+        self._parts: list[bytes] = []
+        self.answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        scope = _scope(request)
+        scope["extensions"] = {ANSWER: self._answer}
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+        self.task.add_done_callback(self._ended)
+
+    async def _receive(self) -> Message:
+        if not self._body_sent:
+            self._body_sent = True
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status, self._headers = int(message["status"]), _decoded(message["headers"])
+            return
+        self._parts.append(bytes(message.get("body") or b""))
+        if not message.get("more_body"):
+            self._settle(Response(self._status, self._headers, b"".join(self._parts)))
+
+    def _answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        self._settle(Response(status, _decoded(headers), body))
+        return True
+
+    def _settle(self, response: Response) -> None:
+        if not self.answered.done():
+            self.answered.set_result(response)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        failure = None if task.cancelled() else task.exception()
+        if not self.answered.done():
+            why = repr(failure) if failure is not None else "ended without an answer"
+            error = ConnectionResetError(f"{self._request.method} {self._request.path}: {why}")
+            error.__cause__ = failure
+            self.answered.set_exception(error)
+
+    async def leave(self) -> None:
+        """Tell the application that nobody waits any more, and cancel it if it does not end."""
+        self._gone.set()
+        self.answered.cancel()
+        await asyncio.wait([self.task], timeout=_GRACE_SECONDS)
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {bytes(name).decode("latin-1").lower(): bytes(value).decode("latin-1") for name, value in headers}
 
 
 def _scope(request: Request) -> dict[str, Any]:
@@ -117,8 +203,13 @@ class AsgiTransport:
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""
-        async with asyncio.timeout(timeout), self.stream(request, timeout) as stream:
-            return Response(stream.status, stream.headers, await stream.read())
+        call = _Call(self._app, request)
+        try:
+            async with asyncio.timeout(timeout):
+                return await call.answered
+        finally:
+            if not call.answered.done() or call.answered.cancelled():
+                await call.leave()
 
     @asynccontextmanager
     async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
@@ -127,7 +218,8 @@ class AsgiTransport:
         try:
             async with asyncio.timeout(timeout):
                 status, headers = await exchange.head()
-            yield Stream(status, headers, exchange.chunks())
+            is_shared = request.shared and status == 200
+            yield Stream(status, headers, exchange.chunks(), exchange.events() if is_shared else None)
         finally:
             await exchange.close()
 

@@ -4,6 +4,8 @@ An informer lists, then watches from the list's revision, resumes from the last 
 revision is gone (410) - the difference then reaches the handlers as ordinary events. The same name with another uid is
 heard as a deletion and an addition, so nobody takes a new object for the old one.
 
+What an informer holds may be held by others in the process as well: neither handlers nor readers change it.
+
 Own writes can be told to the informer (`observe`, `observe_deleted`) so that their writer sees them at once: revisions
 are ordered, hence an older event that arrives later is recognised and dropped. This replaces client-go's expectations.
 Source: client-go `tools/cache`.
@@ -304,7 +306,9 @@ class Informer:
 
     async def _watch(self) -> None:
         namespace, labels, fields = self._selection
-        events = self._client.watch(self.kind, namespace, self.resource_version, labels, fields, opened=self._resume)
+        events = self._client.watch(
+            self.kind, namespace, self.resource_version, labels, fields, opened=self._resume, shared=True
+        )
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False
         self._opened_at = began

@@ -11,12 +11,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from haru.kube.errors import StatusError
+from haru.kube.meta import Obj
+
+T = TypeVar("T")
+WatchEvent = tuple[str, Obj]
+"""A type and an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ class Request:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    shared: bool = False
+    """Of a watch: its objects may be shared with others in the process, who must not see them change."""
 
     def encoded_path(self) -> str:
         """The path as it stands on the wire."""
@@ -59,6 +66,8 @@ class Stream:
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+    events: AsyncIterator[Sequence[WatchEvent]] | None = None
+    """Instead of chunks: the events of a watch, decoded."""
 
     async def read(self) -> bytes:
         """What is left of the body."""
@@ -103,14 +112,14 @@ def failure(response: Response, request: Request) -> StatusError:
     return StatusError(response.status if response.status >= 300 else 500, "Unknown", message)
 
 
-async def chunks_before(deadline: float, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield chunks; `TimeoutError` when the next does not come before `deadline` (of the loop's clock)."""
+async def before(deadline: float, parts: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield what comes; `TimeoutError` when the next does not come before `deadline` (of the loop's clock)."""
     while True:
         async with asyncio.timeout_at(deadline):
-            chunk = await anext(chunks, None)
-        if chunk is None:
+            part = await anext(parts, None)
+        if part is None:
             return
-        yield chunk
+        yield part
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -13,7 +13,7 @@ others' changes; `progress` brings it up to them. Source: the contract that Kube
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,10 @@ PACK_FROM = 4096
 
 class StoreError(Exception):
     """The store can not be opened, or could not make a change durable."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or has not been opened yet."""
 
 
 class CompareFailed(Exception):
@@ -60,7 +64,7 @@ class Record:
     written anew at the next occasion.
     """
 
-    __slots__ = ("_data", "_packed", "key", "note", "revision", "stale")
+    __slots__ = ("_data", "_packed", "_plain", "key", "note", "revision", "stale")
 
     def __init__(self, key: str, value: bytes, revision: int, *, packed: bool = False, stale: bool = False) -> None:
         self.key = key
@@ -69,20 +73,38 @@ class Record:
         self.note: Any = None
         self._data = value
         self._packed = packed
+        self._plain: bytes | None = None
 
     @property
     def value(self) -> bytes:
         """The bytes as they were written (with the revision in its place)."""
+        plain = self._plain
+        if plain is not None:
+            return plain
         return zlib.decompress(self._data) if self._packed else self._data
+
+    @property
+    def plain_size(self) -> int:
+        """Bytes that are kept beside the compressed ones; 0 for none."""
+        plain = self._plain
+        return 0 if plain is None else len(plain)
+
+    def cool(self) -> None:
+        """Keep the compressed bytes alone: the value is not read soon."""
+        self._plain = None
 
     def head(self, size: int) -> bytes:
         """The first bytes of the value, `size` at most."""
-        if self._packed:
+        plain = self._plain
+        if plain is None and self._packed:
             return zlib.decompressobj().decompress(self._data, size)
-        return self._data[:size]
+        return (self._data if plain is None else plain)[:size]
 
     def pack(self) -> None:
-        """Compress a large value where that pays; what is seen from outside stays the same."""
+        """Compress a large value where that pays; what is seen from outside stays the same.
+
+        The plain bytes stay until `cool`: what was just written is read at once, by its writer and by watches.
+        """
         if self._packed or len(self._data) < PACK_FROM:
             return
         # Level 1 takes a third of the time of the default and leaves JSON a tenth larger.
@@ -90,6 +112,7 @@ class Record:
         if len(packed) * 2 < len(self._data):
             # In this order: a reader in another thread that sees the flag must see the packed bytes. The change from
             # plain to packed is made before the record is published, so no reader can see the state between.
+            self._plain = self._data
             self._data, self._packed = packed, True
 
     @property
@@ -125,7 +148,8 @@ class Put:
 
     `place` is the offset in `value` at which the store writes the change's revision, in decimal: an encoded object
     carries its own resourceVersion, and only the store knows it. `lives`: the key goes by itself after so many seconds
-    unless it is written again (0: it stays); only a store that servers share can do that.
+    unless it is written again (0: it stays); only a store that servers share can do that. `note`: makes the note of the
+    record from its revision, before anybody sees the record; a store that only learns of its changes may leave it out.
     """
 
     key: str
@@ -133,6 +157,7 @@ class Put:
     expected: int | None = None
     place: int | None = None
     lives: int = 0
+    note: Callable[[int], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,15 @@ many keys can be on their way together. Published is only what `_commit` has mad
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from haru.storage.history import Bucket, LogWatch, Tally, bucket_of
 from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision, Page, Put, Record, StoreError
+
+PLAIN_BYTES = 4 * 1024 * 1024
+"""Of large values that were written last, kept as they are beside their compressed form."""
 
 
 class MemoryStore:
@@ -27,6 +31,8 @@ class MemoryStore:
         self._compacted = 0
         self._staged: dict[str, Event] = {}
         self._watches: set[LogWatch] = set()
+        self._plain: deque[Record] = deque()
+        self._plain_bytes = 0
         self.failing = False
 
     @property
@@ -128,6 +134,8 @@ class MemoryStore:
             if place is not None:
                 value = b"%b%d%b" % (value[:place], revision, value[place:])
             new = Record(operation.key, value, revision)
+            if operation.note is not None:
+                new.note = operation.note(revision)
         event = Event(operation.key, revision, old, new)
         self._staged[operation.key] = event
         return event
@@ -150,9 +158,20 @@ class MemoryStore:
             bucket.publish(event, at)
             touched.add(bucket)
             self._unstage(event)
+            if event.new is not None and event.new.plain_size:
+                self._keep_plain(event.new)
         self._revision = max(self._revision, events[-1].revision)
         for bucket in touched:
             bucket.wake()
+
+    def _keep_plain(self, record: Record) -> None:
+        """Let a record have its plain bytes until others have come after it."""
+        self._plain.append(record)
+        self._plain_bytes += record.plain_size
+        while self._plain_bytes > PLAIN_BYTES:
+            old = self._plain.popleft()
+            self._plain_bytes -= old.plain_size
+            old.cool()
 
     def _make_stale(self, is_meant: Callable[[str], bool]) -> None:
         """Have records of some resources written anew with their next update: the key they are kept with is old."""

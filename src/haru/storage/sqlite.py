@@ -25,7 +25,7 @@ from haru.storage import change_log
 from haru.storage.ciphers import SealError
 from haru.storage.damage import Check, damage_in, damage_in_row, damaged_row, no_check
 from haru.storage.history import Bucket, bucket_of
-from haru.storage.interface import Delete, Event, Put, Record, StoreError
+from haru.storage.interface import Delete, Event, Put, Record, StoreClosed, StoreError
 from haru.storage.memory import MemoryStore
 from haru.storage.sealing import KEYS_SECONDS, Sealing, no_sealing
 from haru.storage.snapshots import complete, new_private_file
@@ -183,7 +183,7 @@ class SqliteStore(MemoryStore):
         if self._writer is None or self._loop is None:
             for event in events:
                 self._unstage(event)
-            raise StoreError(f"store {self._path} is not open")
+            raise StoreClosed(f"store {self._path} is not open")
         batch = Batch(events, self._loop.create_future(), self._failures)
         self._last = batch.done
         if not self._gathered:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from haru.apiserver.admission_options import AdmissionOptions
-from haru.apiserver.encoding.objects import decode, encode, shared
+from haru.apiserver.encoding.objects import encode, recent, shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.store_reflector import NamespacedStoreReflector, StoreReflector
 from haru.apiserver.request.call import Call
@@ -130,7 +130,7 @@ class ResourceQuota:
         if evaluator is None or (record is not None and not evaluator.updates):
             return None
         around = Surroundings(parse_time(call.objects.now()))
-        counted = Write(evaluator, call.subresource, new, decode(record) if record is not None else None, around)
+        counted = Write(evaluator, call.subresource, new, recent(record) if record is not None else None, around)
         return counted if counted.matters else None
 
     async def _charges(self, call: Call, counted: Write) -> list[Charge]:

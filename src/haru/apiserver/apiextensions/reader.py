@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from haru.apiserver.apiextensions.conversion import Converter
-from haru.apiserver.encoding.objects import Note, decode, encode
+from haru.apiserver.encoding.objects import Note, decode, encode, recent
 from haru.apiserver.registry.resources import Resource
 from haru.kube.conversion import convert
 from haru.kube.custom.shaping import defaulted, pruned
@@ -72,8 +72,8 @@ class Reader:
         return defaulted(kept, schema)
 
     def read(self, record: Record) -> Obj:
-        """A fresh object of a record, completed, in the version that it lies in."""
-        obj = decode(record)
+        """The object of a record, completed, in the version that it lies in; it is shared, so do not change it."""
+        obj = recent(record)
         return obj if self._is_new(record) else self.completed(obj)
 
     def _is_new(self, record: Record) -> bool:
@@ -186,13 +186,13 @@ async def stored_form(obj: Obj, resource: Resource) -> Obj:
 
 
 def lying(record: Record, resource: Resource) -> Obj:
-    """A fresh object of a record in the version that it lies in, complete."""
+    """The object of a record in the version that it lies in, complete; it is shared, so do not change it."""
     reader = reader_of(resource.kind)
-    return decode(record) if reader is None else reader.read(record)
+    return recent(record) if reader is None else reader.read(record)
 
 
 async def read_record(record: Record, resource: Resource) -> Obj:
-    """A fresh object of a record as it is shown. Raises StatusError."""
+    """The object of a record as it is shown, shared: do not change it. Raises StatusError."""
     return await converted(lying(record, resource), resource.kind)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Mapping
+from weakref import ref
 
 import orjson
 
@@ -103,24 +105,25 @@ def damage_of(key: str, value: bytes) -> str:
 class Note:
     """Cached parts of a record: its labels, the fields that selectors have used, small objects whole.
 
-    `read_by`: who found that a custom resource lies as it is shown.
+    `recent`: the object of a record that was written or read lately. `read_by`: who found that a custom resource lies
+    as it is shown.
     """
 
-    __slots__ = ("fields", "labels", "obj", "read_by")
+    __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
         self.fields: dict[str, str] = {}
         self.obj: Obj | None = None
+        self.recent: Obj | None = None
         self.read_by: object = None
 
 
 def note_of(record: Record) -> Note:
     """The record's note, made when it is first wanted."""
+    if record.note is None:
+        recent(record)
     note = record.note
-    if note is None:
-        obj = decode(record)
-        note = record.note = Note(obj["metadata"].get("labels") or {})
     assert isinstance(note, Note)
     return note
 
@@ -129,8 +132,65 @@ def shared(record: Record) -> Obj:
     """The decoded object, cached with the record: do not change it. For small objects that are read often."""
     note = note_of(record)
     if note.obj is None:
-        note.obj = decode(record)
+        note.obj = recent(record)
     return note.obj
+
+
+RECENT_BYTES = 8 * 1024 * 1024
+"""Of encoded objects that are kept decoded as well, which takes some six times as much."""
+PACKING = 4
+"""How many bytes of an object one compressed byte stands for, about."""
+
+
+class _Recent:
+    """The notes that have a decoded object, in the order in which they got it; one whose record goes, goes with it."""
+
+    def __init__(self) -> None:
+        self._notes: deque[tuple[ref[Note], int]] = deque()
+        self._bytes = 0
+
+    def keep(self, note: Note, obj: Obj, size: int) -> None:
+        """Keep an object with a note until many others were kept after it."""
+        note.recent = obj
+        self._notes.append((ref(note), size))
+        self._bytes += size
+        while self._bytes > RECENT_BYTES:
+            kept, freed = self._notes.popleft()
+            self._bytes -= freed
+            if (old := kept()) is not None:
+                old.recent = None
+
+
+_RECENT = _Recent()
+
+
+def recent(record: Record) -> Obj:
+    """The decoded object, shared by all who ask soon after another: do not change it.
+
+    A written object is wanted by whoever watches it, and by the next who changes it: none of them decodes it again.
+    """
+    note: Note | None = record.note
+    if note is not None:
+        known = note.recent or note.obj
+        if known is not None:
+            return known
+    obj = decode(record)
+    if note is None:
+        note = record.note = Note(obj["metadata"].get("labels") or {})
+    data, packed = record.stored
+    _RECENT.keep(note, obj, len(data) * PACKING if packed else len(data))
+    return obj
+
+
+def noted(obj: Obj, size: int, revision: int) -> Note:
+    """The note of a record that `obj` was encoded for, in `size` bytes; from now on nobody may change the object."""
+    metadata = {"resourceVersion": str(revision)}
+    for name, value in obj["metadata"].items():
+        if name != "resourceVersion":
+            metadata[name] = value
+    note = Note(obj["metadata"].get("labels") or {})
+    _RECENT.keep(note, {**obj, "metadata": metadata}, size)
+    return note
 
 
 class Selection:
@@ -162,7 +222,7 @@ class Selection:
         note = note_of(record)
         value = note.fields.get(path)
         if value is None:
-            value = note.fields[path] = field_value(self._kind, note.obj or decode(record), path)
+            value = note.fields[path] = field_value(self._kind, recent(record), path)
         return value
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from haru.apiserver.apiextensions.reader import converted, lying
-from haru.apiserver.encoding.objects import decode, encode
+from haru.apiserver.encoding.objects import encode, recent
 from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.list import find, selection_of
 from haru.apiserver.registry.strategies import strategy_for
@@ -127,7 +127,7 @@ async def _write(call: Call, record: Record, obj: Obj) -> Obj:
     value, place = encode(obj)
     (event,) = await call.objects.store.transact(Put(record.key, value, record.revision, place))
     assert event.new is not None
-    return decode(event.new)
+    return recent(event.new)
 
 
 def _check_preconditions(call: Call, options: Options, obj: Obj) -> None:

@@ -9,14 +9,14 @@ Source: the watch protocol of Kubernetes, with bookmarks (KEP 956) and watch-lis
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 
 import orjson
 
 from haru.apiserver.apiextensions.reader import events_in_version, in_version
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
-from haru.apiserver.encoding.objects import Selection, partial_bytes, with_revision
+from haru.apiserver.encoding.objects import Selection, partial_bytes, recent, with_revision
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.apiserver.registry.list import revision_of, selection_of, wait_for_revision
 from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
@@ -24,12 +24,16 @@ from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_webso
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.kube.conversion import convert
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
 from haru.kube.meta import Obj
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
+from haru.serving import EVENTS
 from haru.storage import Compacted, Event, Record, Watch
 
 BOOKMARK_SECONDS = 60.0
+OBJECTS_AT_ONCE = 64
+"""Events that a client in the same process gets together: it hears them without letting others in."""
 
 
 def check_options(request: Request) -> bool:
@@ -96,44 +100,49 @@ class WatchStream:
             return orjson.dumps(table)
         return orjson.dumps(obj)
 
-    def _line(self, type_: str, record: Record, revision: int) -> bytes:
-        return self._event(type_, self._object(record, revision))
+    def line(self, type_: str, record: Record, revision: int) -> bytes:
+        """An event with a record's object."""
+        return self.event(type_, self._object(record, revision))
 
-    def _event(self, type_: str, value: bytes) -> bytes:
+    def event(self, type_: str, value: bytes) -> bytes:
         """An event with an object in JSON, as the client takes it."""
         if self._representation.protobuf:
             return encode_event(type_, orjson.loads(value))
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), value)
 
+    def _shown(self, event: Event) -> tuple[str, Record | None]:
+        """The type of a change and the record as this watch's selection sees it; None when it does not see it."""
+        selection = self._selection
+        everything = selection.everything
+        after = event.new if event.new is not None and (everything or selection.matches(event.new)) else None
+        before = event.old if event.old is not None and (everything or selection.matches(event.old)) else None
+        if after is not None:
+            return ("MODIFIED" if before is not None else "ADDED"), after
+        # A client is shown what it selected when the object leaves; upstream sends the state after leaving,
+        # with its own revision, when there is one.
+        return "DELETED", (event.new or before) if before is not None else None
+
     def _event_line(self, event: Event) -> bytes:
         """The line of a change as this watch's selection sees it; empty when it does not see it at all."""
-        everything = self._selection.everything
-        after = event.new if event.new is not None and (everything or self._selection.matches(event.new)) else None
-        before = event.old if event.old is not None and (everything or self._selection.matches(event.old)) else None
-        if after is not None:
-            type_, record = ("MODIFIED" if before is not None else "ADDED"), after
-        elif before is not None:
-            # A client is shown what it selected when the object leaves; upstream sends the state after leaving,
-            # with its own revision, when there is one.
-            type_, record = "DELETED", event.new or before
-        else:
+        type_, record = self._shown(event)
+        if record is None:
             return b""
         if not self._plain:
-            return self._line(type_, record, event.revision)
+            return self.line(type_, record, event.revision)
         # The same line goes to every watch of the stored version: it is made once.
         lines = self._encoded.lines(event)
         line = lines.get(type_)
         if line is None:
-            line = lines[type_] = self._line(type_, record, event.revision)
+            line = lines[type_] = self.line(type_, record, event.revision)
         return line
 
-    def _pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
+    def pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
         """What this watch sends of some changes."""
         if self._is_shared:
             return self._encoded.shared_pieces.pieces(events, self._event_line)
         return pieces_of(line for event in events if (line := self._event_line(event)))
 
-    def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
+    def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> Obj:
         kind = self._resource.kind
         metadata: Obj = {"resourceVersion": str(revision)}
         if end_of_initial:
@@ -144,7 +153,27 @@ class WatchStream:
         elif self._representation.shape == "table":
             obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
             obj.update(columnDefinitions=[], rows=[])
-        return self._event("BOOKMARK", orjson.dumps(obj))
+        return obj
+
+    # --- objects, for a client in this process
+
+    def shared_object(self, record: Record, revision: int) -> Obj:
+        """The event's object, the same for everybody who watches in this process."""
+        shape = self._representation.shape
+        if shape == "table":
+            table: Obj = orjson.loads(self._object(record, revision))
+            return table
+        obj = convert(recent(record), self._resource.kind)
+        if revision != record.revision:
+            obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+        return partial(obj) if shape == "partial" else obj
+
+    def shared_events(self, events: Sequence[Event]) -> list[tuple[str, Obj]]:
+        """What this watch sends of some changes."""
+        shown = [(*self._shown(event), event.revision) for event in events]
+        return [
+            (type_, self.shared_object(record, revision)) for type_, record, revision in shown if record is not None
+        ]
 
     # --- the stream
 
@@ -157,7 +186,9 @@ class WatchStream:
         seconds = self._seconds or Random().randrange(1800, 3600)
         deadline = loop.time() + seconds
         gone = asyncio.create_task(close_when_gone(request if socket is None else socket, self._watch))
-        outlet = WatchWriter(request) if socket is None else socket
+        take = (request.scope.get("extensions") or {}).get(EVENTS)
+        writer = WatchWriter(request) if socket is None else socket
+        outlet = _Lines(self, writer) if take is None else _Objects(self, take)
         try:
             await self._send_initial(outlet)
             next_bookmark = loop.time() + BOOKMARK_SECONDS
@@ -165,27 +196,70 @@ class WatchStream:
                 now = loop.time()
                 events = await events_in_version(self._watch.pending(), self._resource)
                 if events:
-                    await outlet.send(self._pieces(events))
+                    await outlet.changes(events)
                 if now >= next_bookmark or now >= deadline:
                     next_bookmark = now + BOOKMARK_SECONDS
                     if self._bookmarks:
-                        await outlet.send([Piece(self._bookmark(self._watch.revision))])
+                        await outlet.tell("BOOKMARK", self._bookmark(self._watch.revision))
                 if now >= deadline:
                     return
                 await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
         except (Compacted, StatusError) as error:
             told = error if isinstance(error, StatusError) else expired_error(str(error))
-            await outlet.send([Piece(self._event("ERROR", orjson.dumps(told.to_status())))])
+            await outlet.tell("ERROR", told.to_status())
         finally:
             self._watch.close()
             gone.cancel()
 
-    async def _send_initial(self, outlet: WatchWriter | WebSocketWriter) -> None:
+    async def _send_initial(self, outlet: _Lines | _Objects) -> None:
         records = await in_version(self._initial, self._resource)
         self._initial = ()
-        await outlet.send(pieces_of(self._line("ADDED", record, record.revision) for record in records))
+        await outlet.added(records)
         if self._initial_end and self._bookmarks:
-            await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
+            await outlet.tell("BOOKMARK", self._bookmark(self._watch.revision, end_of_initial=True))
+
+
+class _Lines:
+    """What a watch sends as lines of JSON, or as frames of protobuf."""
+
+    def __init__(self, stream: WatchStream, writer: WatchWriter | WebSocketWriter) -> None:
+        self._stream, self._writer = stream, writer
+
+    async def changes(self, events: Sequence[Event]) -> None:
+        """Send changes."""
+        await self._writer.send(self._stream.pieces(events))
+
+    async def added(self, records: Sequence[Record]) -> None:
+        """Send the initial state."""
+        line = self._stream.line
+        await self._writer.send(pieces_of(line("ADDED", record, record.revision) for record in records))
+
+    async def tell(self, type_: str, obj: Obj) -> None:
+        """Send a bookmark or an error."""
+        await self._writer.send([Piece(self._stream.event(type_, orjson.dumps(obj)))])
+
+
+class _Objects:
+    """What a watch hands over to a client in the same process: objects that all such clients share, not encoded."""
+
+    def __init__(self, stream: WatchStream, take: Callable[[Sequence[tuple[str, Obj]]], Awaitable[None]]) -> None:
+        self._stream, self._take = stream, take
+
+    async def changes(self, events: Sequence[Event]) -> None:
+        """Hand over changes."""
+        for start in range(0, len(events), OBJECTS_AT_ONCE):
+            if shown := self._stream.shared_events(events[start : start + OBJECTS_AT_ONCE]):
+                await self._take(shown)
+
+    async def added(self, records: Sequence[Record]) -> None:
+        """Hand over the initial state."""
+        for start in range(0, len(records), OBJECTS_AT_ONCE):
+            some = records[start : start + OBJECTS_AT_ONCE]
+            await self._take([("ADDED", self._stream.shared_object(record, record.revision)) for record in some])
+
+    async def tell(self, type_: str, obj: Obj) -> None:
+        """Hand over a bookmark or an error."""
+        await self._take([(type_, obj)])
 
 
 async def close_when_gone(client: Request | WebSocketWriter, watch: Watch) -> None:

@@ -19,10 +19,10 @@ import orjson
 
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import rule_errors
-from haru.apiserver.encoding.objects import Note, encode
+from haru.apiserver.encoding.objects import encode, noted
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
-from haru.kube.defaulting import apply_defaults
+from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.errors import (
     already_exists_error,
     bad_request_error,
@@ -191,13 +191,12 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
         return None if await call.objects.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
     try:
-        event, *_ = await call.admission.write_with_quota(call, Put(key, value, 0, place), obj, None)
+        put = Put(key, value, 0, place, note=partial(noted, obj, len(value)))
+        event, *_ = await call.admission.write_with_quota(call, put, obj, None)
     except CompareFailed as error:
         if error.key != key:
             raise
         return None
-    if event.new is not None and event.new.note is None:
-        event.new.note = Note(metadata.get("labels") or {})
     return Outcome(event.new, None, True)
 
 
@@ -342,19 +341,27 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
     return metadata
 
 
+def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
+    """The wanted object with defaults. A pod that was patched elsewhere than in its spec has them."""
+    kind = call.resource.kind
+    if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
+        return wanted
+    return apply_defaults(wanted, kind, call.objects.gates, now)
+
+
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     """The wanted object with the parts that this (sub)resource does not write restored, completed and judged."""
     kind, objects = call.resource.kind, call.objects
     wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
     wanted["metadata"] = keep_server_metadata(call, wanted, live)
     if call.subresource == "status":
-        new = apply_defaults(prepare_for_status_update(wanted, live, kind, objects.gates), kind, objects.gates)
+        new = _complete(call, prepare_for_status_update(wanted, live, kind, objects.gates), live)
         await call.admission.admit_status(call, new, live)
         errors = validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None and not errors:
             errors = rule_errors(kind, new, live)
     else:
-        new = own(apply_defaults(wanted, kind, objects.gates, call.now))
+        new = own(_complete(call, wanted, live, call.now))
         complete = strategy_for(kind.group, kind.plural).complete_update
         if complete is not None:
             await complete(call, new, live)
@@ -393,23 +400,18 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
     if call.dry_run:
         await call.admission.check_quota(call, obj, record)
         return Outcome(None, obj)
-    metadata = obj["metadata"]
     if is_finished(obj):
         try:
             (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             return None
-        metadata["resourceVersion"] = str(event.revision)
-        return Outcome(None, obj)
+        return Outcome(None, {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(event.revision)}})
     value, place = encode(obj)
     try:
-        event, *_ = await call.admission.write_with_quota(
-            call, Put(record.key, value, record.revision, place), obj, record
-        )
+        put = Put(record.key, value, record.revision, place, note=partial(noted, obj, len(value)))
+        event, *_ = await call.admission.write_with_quota(call, put, obj, record)
     except CompareFailed:
         return None
-    if event.new is not None and event.new.note is None:
-        event.new.note = Note(metadata.get("labels") or {})
     return Outcome(event.new, None)
 
 
