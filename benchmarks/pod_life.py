@@ -100,7 +100,7 @@ class Cluster:
         self.stacks = directory / "stacks.json"
         data = directory / "data"
         command = [sys.executable, "-m", "benchmarks.sampled_up", str(self.stacks), "up", "--listen", "127.0.0.1:0"]
-        command += ["--profile", f"dgx-h100:{nodes}", "--data-dir", str(data), *flags]
+        command += ["--processes", "one", "--profile", f"dgx-h100:{nodes}", "--data-dir", str(data), *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         if not self.process.stdout.readline():
