@@ -135,6 +135,29 @@ class NodeEquivalenceIndex:
         return own
 
 
+class NodeEquivalenceIndexes:
+    """Indexes that nobody uses at the moment: one, unless several threads read snapshots of one cache.
+
+    A thread takes one out while it uses it, and one that is interrupted does not give it back.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[NodeEquivalenceIndex] = []
+
+    def of(
+        self, names: tuple[str, ...], nodes: Mapping[str, NodeInfo], classified: Classified | None
+    ) -> Sequence[NodeEquivalenceClass]:
+        """Return the classes of these nodes (`NodeEquivalenceIndex.of`)."""
+        try:
+            index = self._idle.pop()
+        except IndexError:
+            index = NodeEquivalenceIndex()
+        found = index.of(names, nodes, classified)
+        if not self._idle:
+            self._idle.append(index)
+        return found
+
+
 def _key(info: NodeInfo, classified: ClassifiedNode | None) -> Hashable:
     """Return what is equal for nodes of one class."""
     spec = info.spec

@@ -14,7 +14,7 @@ from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClasses, all_of
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey
-from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, NodeEquivalenceIndex
+from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, NodeEquivalenceIndexes
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.partition import Partition
 from haru.engine.state.pending_reservations import Nomination
@@ -172,7 +172,7 @@ class Snapshot:
         """Return the classes of equal nodes, in the order of their first nodes."""
         known = self.classified_nodes
         # Snapshots with classified devices and hypothetical ones without take turns: each sort has an index.
-        index = self.decision_cache.get_or_compute("node classes", known is None, NodeEquivalenceIndex)
+        index = self.decision_cache.get_or_compute("node classes", known is None, NodeEquivalenceIndexes)
         return index.of(self.node_names, self.nodes, known)
 
     def confined_to(self, partition: Partition) -> Snapshot:
