@@ -87,7 +87,7 @@ async def test_object_entering_and_leaving_selection_is_added_and_deleted(api: C
     await stream.close()
 
 
-async def test_deleted_event_of_left_selection_has_new_resource_version(api: Caller) -> None:
+async def test_deleted_event_of_left_selection_shows_last_selected_state_at_new_resource_version(api: Caller) -> None:
     await api.create(PODS, pod("a", nodeName="n1"))
     stream = await api.stream(f"{PODS}?watch=1&fieldSelector=status.phase%3DPending")
     await stream.take(1)
@@ -96,6 +96,7 @@ async def test_deleted_event_of_left_selection_has_new_resource_version(api: Cal
     event = await stream.next()
     assert event["type"] == "DELETED"
     assert event["object"]["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
+    assert event["object"]["status"]["phase"] == "Pending"
     await stream.close()
 
 

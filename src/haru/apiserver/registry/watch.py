@@ -118,9 +118,8 @@ class WatchStream:
         before = event.old if event.old is not None and (everything or selection.matches(event.old)) else None
         if after is not None:
             return ("MODIFIED" if before is not None else "ADDED"), after
-        # A client is shown what it selected when the object leaves; upstream sends the state after leaving,
-        # with its own revision, when there is one.
-        return "DELETED", (event.new or before) if before is not None else None
+        # An object that leaves the selection is shown as it was last in it, at the revision of the change.
+        return "DELETED", before
 
     def _event_line(self, event: Event) -> bytes:
         """The line of a change as this watch's selection sees it; empty when it does not see it at all."""
