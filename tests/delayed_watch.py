@@ -24,6 +24,8 @@ class DelayedWatches:
         if b"watch=" not in scope.get("query_string", b""):
             await self._app(scope, receive, send)
             return
+        # Objects that are handed over beside the messages could not be delayed.
+        scope = {**scope, "extensions": {}}
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[float, Any]] = asyncio.Queue()
 

@@ -193,7 +193,7 @@ class Interruptible:
     @contextlib.asynccontextmanager
     async def stream(self, request, timeout):
         self._check()
-        async with self.inner.stream(request, timeout) as stream:
+        async with self.inner.stream(dataclasses.replace(request, shared=False), timeout) as stream:
             yield dataclasses.replace(stream, chunks=self._until_cut(stream.chunks))
 
     async def _until_cut(self, chunks):
