@@ -250,7 +250,9 @@ async def test_pod_group_is_deleted_after_its_members(cluster):
     await started(cluster, 2)
     group = (await the_group(cluster))["name"]
     for pod in await cluster.items(PODS):
-        await cluster.client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": ["test/hold"]}}, "ns")
+        # Without the Job's own finalizer beside it the pod would not count any more, and be replaced.
+        held = {"metadata": {"finalizers": [*pod["metadata"]["finalizers"], "test/hold"]}}
+        await cluster.client.patch(PODS, pod["metadata"]["name"], held, "ns")
 
     async def running():
         return all((p.get("status") or {}).get("phase") == "Running" for p in await cluster.items(PODS))
