@@ -37,6 +37,6 @@ async def test_event_written_after_the_stop_is_refused_without_an_error_in_the_l
     assert not caplog.records
 
 
-def test_parts_have_processes_on_two_cores_or_by_choice() -> None:
-    assert [has_processes("auto", cores) for cores in (1.0, 1.5, 2.0, 16.0)] == [False, False, True, True]
+def test_parts_have_processes_on_four_cores_or_by_choice() -> None:
+    assert [has_processes("auto", cores) for cores in (1.0, 3.5, 4.0, 16.0)] == [False, False, True, True]
     assert has_processes("split", 1.0) and not has_processes("one", 16.0)

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         choices=("auto", "one", "split"),
         help="one: everything in one process; split: the scheduler, the controllers with the simulated nodes, and the "
-        "web page with the usage history have processes of their own; auto (default): split if there are two cores",
+        "web page with the usage history have processes of their own; auto (default): split if there are four cores",
     )
     page = parser.add_mutually_exclusive_group()
     page.add_argument(

@@ -104,7 +104,7 @@ class UpOptions:
     listen: tuple[str, int] = ("127.0.0.1", 6443)
     """Host and port of the API."""
     processes: Processes = "auto"
-    """Whether the API server and the other parts share one process, or are split; auto: split on two cores or more.
+    """Whether the API server and the other parts share one process, or are split; auto: split on four cores or more.
 
     For the command `haru up` only: a cluster of `haru.testing` is in one process.
     """

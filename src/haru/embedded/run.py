@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 GROUPS: Final = (("scheduler",), ("controllers", "nodes"), ("pages",))
 """The parts that have processes of their own, if any have; those of a group share one."""
+CORES_TO_SPLIT = 4
 _log = logging.getLogger(__name__)
 
 
@@ -61,8 +62,8 @@ def _supervised(options: UpOptions, lifeline: Lifeline) -> list[SupervisedParts]
 
 
 def has_processes(processes: Processes, cores: float) -> bool:
-    """Whether the parts have processes of their own: if there is more than one core, unless the options say."""
-    return processes == "split" or (processes == "auto" and cores >= 2)
+    """Whether the parts have processes of their own: if each has a core, unless the options say (ADR 24)."""
+    return processes == "split" or (processes == "auto" and cores >= CORES_TO_SPLIT)
 
 
 def usable_cores() -> float:
