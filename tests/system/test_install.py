@@ -323,6 +323,9 @@ def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
         cluster.api.create(pod("on-fleet", nodeSelector=node, nodeName="fleet-dgx-h100-0"), "default")
         until("the pod runs", lambda: running(cluster, "on-fleet", 1))
         until("devices are published", lambda: fleet_slices(cluster))
+        # No scheduler sees this pod: its events are the kubelet's.
+        query = "fieldSelector=involvedObject.name=on-fleet"
+        until("the pod's events are written", lambda: cluster.api.list("events", "default", query))
     finally:
         assert fleet.stop() == 0, fleet.log.read_text()
     asked, refused = cluster.asked(FLEET_ACCOUNT)
