@@ -28,13 +28,27 @@ _QUEUED_CHUNKS = 64
 _GRACE_SECONDS = 1.0
 
 
-class _Exchange:
-    """One request for a stream: the application runs as a task, its messages arrive in a queue."""
+class _Sent:
+    """What an application receives of a request: its body, and that the client has gone once it has."""
 
-    def __init__(self, app: AsgiApp, request: Request) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
         self._body_sent = False
         self._gone = asyncio.Event()
+
+    async def _receive(self) -> Message:
+        if not self._body_sent:
+            self._body_sent = True
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+
+class _Exchange(_Sent):
+    """One request for a stream: the application runs as a task, its messages arrive in a queue."""
+
+    def __init__(self, app: AsgiApp, request: Request) -> None:
+        super().__init__(request)
         self._messages: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUED_CHUNKS)
         self._task = asyncio.create_task(self._run(app), name=f"asgi {request.method} {request.path}")
 
@@ -50,13 +64,6 @@ class _Exchange:
 
     async def _take(self, events: Sequence[WatchEvent]) -> None:
         await self._send({"type": EVENTS, "events": events})
-
-    async def _receive(self) -> Message:
-        if not self._body_sent:
-            self._body_sent = True
-            return {"type": "http.request", "body": self._request.body, "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
         if not self._gone.is_set():
@@ -114,13 +121,11 @@ class _Exchange:
             self._task.exception()
 
 
-class _Call:
+class _Call(_Sent):
     """One request for a whole answer: the application runs as a task, and the answer settles a future."""
 
     def __init__(self, app: AsgiApp, request: Request) -> None:
-        self._request = request
-        self._body_sent = False
-        self._gone = asyncio.Event()
+        super().__init__(request)
         self._status, self._headers = 0, {}  # type: int, dict[str, str]
         self._parts: list[bytes] = []
         self.answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -128,13 +133,6 @@ class _Call:
         scope["extensions"] = {ANSWER: self._answer}
         self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
         self.task.add_done_callback(self._ended)
-
-    async def _receive(self) -> Message:
-        if not self._body_sent:
-            self._body_sent = True
-            return {"type": "http.request", "body": self._request.body, "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

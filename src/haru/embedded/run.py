@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from haru.embedded.errors import OptionError
-from haru.embedded.launching import Lifeline, fork_all
+from haru.embedded.launch import Lifeline, fork_all
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import Processes, UpOptions, default_data_dir
 from haru.embedded.part import needed_parts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haru.embedded.channel import Channel
 from haru.embedded.errors import OptionError, PartEnded
-from haru.embedded.launching import Child, Lifeline, spawn
+from haru.embedded.launch import Child, Lifeline, spawn
 from haru.embedded.options import UpOptions
 from haru.embedded.part import IDENTITIES
 from haru.embedded.part_process import Launch
