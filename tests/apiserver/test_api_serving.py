@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import stat
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,6 @@ from haru.apiserver.serving import HttpServer
 from haru.files import write_whole
 from haru.kube import yaml
 from waiting import until
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    running = Kubectl(tmp_path)
-    await running.start()
-    yield running
-    await running.stop()
 
 
 def trust(served: Kubectl, client: bool = False) -> ssl.SSLContext:

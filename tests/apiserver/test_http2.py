@@ -31,14 +31,6 @@ INTERNAL_ERROR, PROTOCOL_ERROR = 2, 1
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    running = Kubectl(tmp_path)
-    await running.start()
-    yield running
-    await running.stop()
-
-
-@pytest.fixture
 async def client(served: Kubectl) -> AsyncIterator[Http2Client]:
     opened = await Http2Client.open(served.server.port, trust(served))
     yield opened

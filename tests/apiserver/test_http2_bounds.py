@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import hpack
@@ -24,14 +23,6 @@ from waiting import until
 GREETING = frames.PREFACE + frames.settings({})
 HEAD = [(":method", "GET"), (":scheme", "https"), (":path", "/readyz"), (":authority", "x")]
 ENDS = frames.END_HEADERS | frames.END_STREAM
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    running = Kubectl(tmp_path)
-    await running.start()
-    yield running
-    await running.stop()
 
 
 class Raw:

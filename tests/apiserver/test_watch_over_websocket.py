@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,14 +18,6 @@ from waiting import until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 Obj = dict[str, Any]
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    running = Kubectl(tmp_path)
-    await running.start()
-    yield running
-    await running.stop()
 
 
 @pytest.fixture
