@@ -15,7 +15,7 @@ FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explai
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml hatch_build.py tools/setup.sh $(wildcard src/haru/proto/*.proto)
+$(VENV)/.ready: pyproject.toml hatch_build.py tools/setup.sh frontend/package-lock.json $(wildcard src/haru/proto/*.proto)
 	PYTHON=$(PYTHON) VENV=$(VENV) sh tools/setup.sh
 	touch $@
 

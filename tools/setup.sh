@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
 # (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2, containerd with runc, a
-# static busybox, buildah with debootstrap) when they are missing; elsewhere those tests skip.
+# static busybox, buildah with debootstrap) when they are missing; elsewhere those tests skip. npm fetches the scripts of the
+# dashboard's charts; without it there are none.
 set -eu
 
 PYTHON="${PYTHON:-python3}"
@@ -34,6 +35,8 @@ if can_install; then
   command -v kubectl >/dev/null 2>&1 || install_kubectl
   command -v chromium >/dev/null 2>&1 || install_package chromium fonts-dejavu-core ||
     echo "chromium could not be installed: the tests of the dashboard skip" >&2
+  command -v npm >/dev/null 2>&1 || install_package npm ||
+    echo "npm could not be installed: the dashboard has no charts, and its tests of them skip" >&2
   command -v curl >/dev/null 2>&1 || install_package curl ||
     echo "curl could not be installed: its test of HTTP/2 skips" >&2
   command -v etcd >/dev/null 2>&1 || install_package etcd-server ||

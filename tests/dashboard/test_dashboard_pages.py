@@ -1,4 +1,4 @@
-"""The HTML: nothing of the cluster gets into it unescaped, and nothing in it needs what the policy forbids."""
+"""The pages: nothing of the cluster gets into one unescaped, and nothing in one needs what the policy forbids."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import re
 from typing import Any
 
 import pytest
+from dashboard_pages import FixedWatch, browser_of
 from engine_objects import allocated, allocation, claim, node, pod, resource_slice
 
-from haru.dashboard.pages.frame import Heading, address, page
-from haru.dashboard.pages.map_page import HUES, hue, map_content
-from haru.dashboard.pages.queue_page import queue_content
-from haru.dashboard.pages.workload_page import workload_content
-from haru.dashboard.views.device_map import device_map
-from haru.dashboard.views.queue import ShownExplanation, waiting_work
-from haru.dashboard.views.story import story
-from haru.dashboard.views.workloads import Filter, Workload
+from haru.dashboard.pages import PAGES
+from haru.dashboard.views.looks import COLOURS, PATTERNS, look
+from haru.dashboard.views.workloads import OTHER, Workload
 from haru.engine import SchedulerCache
-from haru.explain.cards import Layouts
-from haru.explain.entry import explain
 from haru.markup import Html, tag
 
 Obj = dict[str, Any]
 EVIL = "<script>alert('x')</script>\"&"
 NOW = "2026-03-01T12:00:00Z"
+PARTS = {"namespace": "default", "kind": "pod", "name": "w"}
+"""What stands for the parts of paths."""
 
 
 def test_elements_escape_text_and_attributes() -> None:
@@ -34,14 +30,8 @@ def test_elements_escape_text_and_attributes() -> None:
     assert tag("p", None, ["a", ("b", None)]) == "<p>ab</p>"
 
 
-def test_filter_is_encoded_in_urls() -> None:
-    chosen = Filter("a&b", "job/x y", "n*")
-    assert address("/queue", chosen) == "/queue?namespace=a%26b&workload=job%2Fx+y&node=n%2A"
-    assert address("/", Filter()) == "/"
-
-
-def pages() -> dict[str, str]:
-    """All pages of a cluster in which every free text is hostile."""
+def hostile_watch() -> FixedWatch:
+    """A cluster in which every free text is hostile."""
     made = pod("p", node="a", claims=["c"])
     waiting = pod("w", cpu="99")
     waiting["status"]["conditions"] = [
@@ -56,38 +46,43 @@ def pages() -> dict[str, str]:
     held = allocated(claim("c"), allocation("a", "gpu-0"), made)
     tainted = node("a", taints=[{"key": EVIL, "effect": "NoSchedule"}])
     snapshot = SchedulerCache.of([tainted, resource_slice("a", [device]), made, waiting, held]).snapshot()
-    chosen = Filter(node="*")
     event = {
         "metadata": {},
         "reason": EVIL,
         "message": EVIL,
         "involvedObject": {"kind": EVIL, "name": EVIL, "uid": "uid-w"},
     }
-    found = waiting_work(snapshot)
-    told = {each.workload: ShownExplanation(explain(snapshot, "pod", waiting), NOW) for each in found}
-    work = story(snapshot, Workload("default", "pod/w"), [event], NOW)
-    assert work is not None
-    contents = {
-        "/": map_content(device_map(snapshot, Layouts(), chosen), chosen),
-        "/queue": (queue_content(found, told, chosen), queue_content(found, {}, chosen)),
-        "/workload/default/pod/w": workload_content(work),
-    }
-    hostile = Filter(EVIL, EVIL, EVIL)
-    return {path: page(Heading(path, path, hostile, 1, [EVIL]), content) for path, content in contents.items()}
+    return FixedWatch(snapshot, [event], [EVIL])
 
 
-@pytest.mark.parametrize("path", ["/", "/queue", "/workload/default/pod/w"])
-def test_pages_escape_all_values_and_have_no_inline_script(path: str) -> None:
-    whole = pages()[path]
+@pytest.mark.parametrize("path", [page.path.format(**PARTS) for page in PAGES])
+async def test_pages_escape_all_values_and_have_no_inline_script(path: str) -> None:
+    async with browser_of(hostile_watch()) as browser:
+        answer = await browser.get(path, params={"namespace": "", "workload": "", "node": "*", "x": EVIL})
+    whole = answer.text
+    assert answer.status_code == 200, whole
     assert "alert(" in whole and "<script>" not in whole and "alert('" not in whole
     tags = re.findall(r"<[a-z][^>]*>", whole)
     assert not [t for t in tags if re.search(r"\s(on\w+|style)=", t)]
     # Every address stays on this server.
     assert {a[0] for a in re.findall(r'(?:href|src|action)="([^"]*)"', whole)} <= {"/", "#"}
     assert whole.count("<h1>") == whole.count("<main") == 1 and '<html lang="en">' in whole
+    assert "Not allowed to read" in whole
 
 
-def test_workload_has_same_colour_on_every_page() -> None:
+async def test_page_without_vendored_scripts_says_that_charts_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from haru.dashboard import rendering
+
+    monkeypatch.setitem(rendering.environment().globals, "charts", False)
+    spec = {"x": [0, 1], "series": []}
+    made = rendering.environment().from_string(
+        '{% from "macros.html" import chart with context %}{{ chart("a", "A", spec) }}'
+    )
+    assert "has no charts: it was made without npm" in made.render(spec=spec)
+
+
+def test_workload_has_same_look_on_every_page() -> None:
     work = Workload("default", "job/training")
-    assert hue(work) == hue(Workload(*work)) == "hue-7"
-    assert len({hue(Workload("default", f"job/{n}")) for n in range(200)}) == HUES
+    assert look(work) == look(Workload(*work)) == "c5 p2"
+    assert len({look(Workload("default", f"job/{n}")) for n in range(800)}) == COLOURS * PATTERNS
+    assert look(OTHER) == "cx p0"

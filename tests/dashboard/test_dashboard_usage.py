@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from dashboard_pages import FixedWatch, browser_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.dashboard.pages.usage_page import no_usage, usage_content
+from haru.dashboard.views.looks import look
 from haru.dashboard.views.usage import OTHERS, Allocation, Span, Use, allocation
-from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
-from haru.markup import joined
+from haru.dashboard.views.usage_chart import usage_chart, usage_table
+from haru.dashboard.views.workloads import Filter, Workload
+from haru.engine import SchedulerCache
 
 HOUR = 3_600_000
 TRAINING, NOTEBOOK = Workload("ml", "job/training"), Workload("web", "deployment/notebook")
@@ -43,7 +47,7 @@ def test_card_hours_equal_measured_intervals(spans: list[Span], slots: int) -> N
     assert sum(map(found.hours, found.bands)) * HOUR == pytest.approx(measured, rel=1e-6)
     assert sum(found.seen) * found.slot == pytest.approx(sum(span.observed for span in spans), rel=1e-6)
     assert len(found.bands) <= 10 + 3
-    joined(usage_content(found, "1h", EVERYTHING))
+    assert len(usage_table(found, {}).rows) == len(found.bands)
 
 
 def day() -> Allocation:
@@ -71,14 +75,32 @@ def test_filtered_out_workloads_become_one_band() -> None:
     assert [(band.use.workload, band.cards) for band in found.bands] == [(NOTEBOOK, (1,)), (OTHERS, (6,))]
 
 
-def test_allocation_page_has_chart_period_and_coverage() -> None:
-    html = joined(usage_content(day(), "24h", EVERYTHING))
-    assert html.count("<path") == 4 and html.count('class="gap"') == 1
-    assert 'href="/workload/ml/job/training"' in html and "style=" not in html
-    assert "1970-01-01 00:00 to 1970-01-02 00:00 UTC, 75 % of it observed." in html
-    assert ">10<" in html, "the scale goes to the next round number above eight cards"
+def test_chart_has_bands_in_looks_and_a_gap_where_nothing_was_observed() -> None:
+    chart = usage_chart(day())
+    assert chart["x"] == [0, 6 * 3600, 12 * 3600, 18 * 3600]
+    series: Any = chart["series"]
+    assert [(each["name"], each["look"], each["values"]) for each in series] == [
+        ("ml/job/training", look(TRAINING), [6, 6, None, 0]),
+        ("web/deployment/notebook", look(NOTEBOOK), [0, 0, None, 1]),
+        ("free while work waited", "missed", [0, 0, None, 3]),
+        ("free", "free", [2, 2, None, 4]),
+    ]
 
 
-def test_allocation_page_without_history_says_so() -> None:
-    assert "Nothing was measured in this time." in joined(usage_content(allocation([], 0, HOUR), "1h", EVERYTHING))
-    assert "no &lt;file&gt;" in joined(no_usage("no <file>", "1h", Filter(namespace="ml")))
+def test_chart_begins_where_history_begins() -> None:
+    found = allocation([steady(12 * HOUR, 24 * HOUR, {Use("free"): 2})], 0, 24 * HOUR, slots=4)
+    assert usage_chart(found)["x"] == [12 * 3600, 18 * 3600]
+
+
+async def test_usage_page_without_history_says_why() -> None:
+    def unreadable(since: int, until: int) -> list[Span]:
+        raise ValueError("no <file>")
+
+    empty = SchedulerCache().snapshot()
+    for measured, said in (
+        (None, "haru up keeps one"),
+        (lambda *_: [], "Nothing was measured"),
+        (unreadable, "no &lt;file&gt;"),
+    ):
+        async with browser_of(FixedWatch(empty), measured=measured) as browser:
+            assert said in (await browser.get("/usage")).text

@@ -1,1 +1,15 @@
-"""From what a page shows to HTML. Everything that comes from the cluster is escaped by `html.tag`."""
+"""One module per page: what it asks of the views. `PAGES` lists them in the order of the navigation."""
+
+from haru.dashboard.asked import Page
+from haru.dashboard.pages.map import cluster_map
+from haru.dashboard.pages.queue import queue
+from haru.dashboard.pages.usage import usage
+from haru.dashboard.pages.workload import workload
+
+PAGES: tuple[Page, ...] = (
+    Page("/", "map.html", cluster_map, "Map", "m"),
+    Page("/map", "map.html", cluster_map),
+    Page("/queue", "queue.html", queue, "Queue", "q"),
+    Page("/usage", "usage.html", usage, "Usage", "u"),
+    Page("/workload/{namespace}/{kind}/{name}", "workload.html", workload),
+)

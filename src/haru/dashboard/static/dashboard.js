@@ -1,21 +1,14 @@
-// Theme, live update and arrow keys. Without it the pages work too: they are then as old as their last load.
+// Live update, choices in place, ages, copies, keys. Without it every page works too, as old as its last load.
 "use strict";
 
-const THEMES = ["system", "light", "dark"];
 const SLOWEST = 10000;
+const content = () => document.getElementById("content");
 
-// At once, before the page is painted.
-function theme() {
-  try { return localStorage.getItem("haru-theme") || "system"; } catch { return "system"; }
-}
-function applyTheme(name) {
-  if (name === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = name;
-}
-applyTheme(theme());
+// -- theme
 
 function themeButton() {
   const button = document.getElementById("theme");
+  if (!button) return;
   button.hidden = false;
   button.textContent = `Theme: ${theme()}`;
   button.addEventListener("click", () => {
@@ -23,95 +16,220 @@ function themeButton() {
     try { localStorage.setItem("haru-theme", next); } catch { /* it lasts as long as the page */ }
     applyTheme(next);
     button.textContent = `Theme: ${next}`;
+    document.dispatchEvent(new Event("haru:theme"));
   });
 }
 
-// One stop of the tab key for the whole map; arrow keys move between cards and rows.
-function cardLinks(row) { return [...row.querySelectorAll(".cards a")]; }
-function oneStop(content) {
-  content.querySelectorAll(".places .cards a").forEach((link, number) => { link.tabIndex = number ? -1 : 0; });
+// -- ages: "5 min ago", the time itself on hover
+
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+function age(seconds) {
+  const past = seconds >= 0, amount = Math.abs(seconds);
+  if (amount < 2) return "now";
+  const at = UNITS.findIndex(([, size]) => amount >= size);
+  const [name, size] = UNITS[at], number = Math.floor(amount / size);
+  const [lower, smaller] = UNITS[at + 1] || [];
+  const rest = smaller && number < 3 ? Math.floor((amount - number * size) / smaller) : 0;
+  const text = rest ? `${number} ${name} ${rest} ${lower}` : `${number} ${name}`;
+  return past ? `${text} ago` : `in ${text}`;
 }
-function focusOn(link) {
-  if (!link) return;
-  document.querySelectorAll('.cards a[tabindex="0"]').forEach((other) => { other.tabIndex = -1; });
-  link.tabIndex = 0;
-  link.focus();
+function showAge(each) {
+  const at = Date.parse(each.dateTime);
+  if (Number.isNaN(at)) return;
+  const text = age((Date.now() - at) / 1000);
+  if (each.textContent !== text) each.textContent = text;
+  if (each.title !== each.dateTime) each.title = each.dateTime;
 }
-function beside(row, step) {
-  let next = row;
-  do { next = step > 0 ? next.nextElementSibling : next.previousElementSibling; } while (next && !cardLinks(next).length);
-  return next;
-}
-function arrowKeys(event) {
-  const link = event.target.closest && event.target.closest(".cards a");
-  if (!link || event.altKey || event.ctrlKey || event.metaKey) return;
-  const row = link.closest(".place");
-  const links = cardLinks(row);
-  const at = links.indexOf(link);
-  const column = (step) => { const next = beside(row, step); if (next) { const there = cardLinks(next); focusOn(there[Math.min(at, there.length - 1)]); } };
-  const moves = {
-    ArrowRight: () => focusOn(links[at + 1]),
-    ArrowLeft: () => focusOn(links[at - 1]),
-    Home: () => focusOn(links[0]),
-    End: () => focusOn(links[links.length - 1]),
-    ArrowDown: () => column(1),
-    ArrowUp: () => column(-1),
-  };
-  if (moves[event.key]) { moves[event.key](); event.preventDefault(); }
+function showAges(root) { root.querySelectorAll("time[datetime]").forEach(showAge); }
+
+// -- what the script adds to what the server sent
+
+function enhance(root) {
+  showAges(root);
+  root.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
+  oneStop();
+  if (window.drawCharts) drawCharts(root);
 }
 
-// Live: the server says that something changed; the page then asks for itself and exchanges its content.
-function keyOf(element) {
-  const holder = element.closest("[data-key]");
-  return holder && [holder.dataset.key, [...holder.querySelectorAll("a, summary, pre")].indexOf(element)];
+// -- exchange: only what differs, so that focus, scroll positions, open details and texts being typed stay
+
+function keeps(old, fresh) {
+  if (!(old instanceof Element) || !(fresh instanceof Element)) return true;
+  if (old.tagName === "TIME" && old.dateTime === fresh.dateTime) return false;
+  if (old.tagName === "DETAILS") fresh.open = old.open;
+  if (old.tagName === "INPUT" && old === document.activeElement) return false;
+  if (old.hasAttribute("data-copy")) fresh.hidden = false;
+  if (old.tagName === "A" && old.hasAttribute("tabindex")) fresh.setAttribute("tabindex", old.getAttribute("tabindex"));
+  if (old.classList.contains("chart") && fresh.classList.contains("chart")) {
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    return false;
+  }
+  return true;
 }
-function exchange(content, fresh) {
-  const focused = content.contains(document.activeElement) ? keyOf(document.activeElement) : null;
-  const open = [...content.querySelectorAll("details[open][data-key]")].map((each) => each.dataset.key);
-  content.replaceChildren(...fresh.childNodes);
-  content.dataset.version = fresh.dataset.version;
-  content.querySelectorAll("details[data-key]").forEach((each) => { each.open = open.includes(each.dataset.key); });
-  oneStop(content);
-  if (!focused) return;
-  const holder = [...content.querySelectorAll("[data-key]")].find((each) => each.dataset.key === focused[0]);
-  const target = holder && [...holder.querySelectorAll("a, summary, pre")][focused[1]];
-  if (target && target.closest(".cards")) focusOn(target);
-  else if (target) target.focus();
+function exchange(page) {
+  const old = content(), fresh = page.getElementById("content");
+  if (!old || !fresh) return false;
+  if (window.Idiomorph) {
+    const focused = document.activeElement;
+    Idiomorph.morph(old, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true, callbacks: { beforeNodeMorphed: keeps } });
+    if (focused && focused.isConnected && focused !== document.activeElement && focused !== document.body) focused.focus({ preventScroll: true });
+  } else {
+    old.replaceWith(document.adoptNode(fresh));
+  }
+  enhance(content());
+  return true;
 }
+async function load(address) {
+  const answer = await fetch(address, { credentials: "same-origin" });
+  return [answer.status, new DOMParser().parseFromString(await answer.text(), "text/html")];
+}
+
+// -- links and forms with data-swap change the address and the content, not the document
+
+function tools(page) {
+  const old = document.querySelector(".heading"), fresh = page.querySelector(".heading");
+  if (!old || !fresh || !window.Idiomorph) return;
+  Idiomorph.morph(old, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks: { beforeNodeMorphed: keeps } });
+}
+async function swap(address, push) {
+  try {
+    const [status, page] = await load(address);
+    if (status !== 200 || !page.getElementById("content")) { location.assign(address); return; }
+    if (push) history.pushState(null, "", address);
+    document.title = page.title;
+    tools(page);
+    exchange(page);
+  } catch { location.assign(address); }
+}
+window.swap = swap;
+function clicked(event) {
+  const copy = event.target.closest("[data-copy]");
+  if (copy) { copyText(copy); return; }
+  const link = event.target.closest("a[data-swap]");
+  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  swap(link.href, true);
+}
+function addressOf(form) {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value !== "") query.append(name, value);
+  const text = query.toString();
+  return new URL(form.action).pathname + (text ? `?${text}` : "");
+}
+function submitted(event) {
+  if (!event.target.matches("form[data-swap]")) return;
+  event.preventDefault();
+  swap(addressOf(event.target), true);
+}
+let typing = 0;
+function typed(event) {
+  const form = event.target.closest && event.target.closest("form[data-swap]");
+  if (!form || event.target.type !== "search") return;
+  clearTimeout(typing);
+  typing = setTimeout(() => { history.replaceState(null, "", addressOf(form)); swap(location.href, false); }, 200);
+}
+async function copyText(button) {
+  try { await navigator.clipboard.writeText(button.dataset.copy); button.textContent = "Copied"; }
+  catch { button.textContent = "Select and copy"; }
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
+// -- keys: / searches, g and a letter goes to a page, arrow keys move between the cells of a map
+
+let went = 0;
+function pressed(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  const inField = event.target.matches && event.target.matches("input, textarea, select");
+  if (event.key === "Escape" && inField) { event.target.blur(); return; }
+  if (inField) return;
+  if (event.key === "/") { const box = document.getElementById("search"); if (box) { box.focus(); event.preventDefault(); } return; }
+  if (event.key === "g") { went = Date.now(); return; }
+  if (Date.now() - went < 1500) {
+    const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+    if (link && event.key) { went = 0; link.click(); }
+    return;
+  }
+  moveInMap(event);
+}
+function cells() { return [...document.querySelectorAll("[data-cells] a")].filter((each) => each.getClientRects().length); }
+function focusOn(cell) {
+  if (!cell) return;
+  document.querySelectorAll('[data-cells] a[tabindex="0"]').forEach((other) => { other.tabIndex = -1; });
+  cell.tabIndex = 0;
+  cell.focus();
+}
+function moveInMap(event) {
+  const here = event.target.closest && event.target.closest("[data-cells] a");
+  if (!here || !["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key)) return;
+  event.preventDefault();
+  const all = cells(), at = all.indexOf(here);
+  if (event.key === "ArrowRight") return focusOn(all[at + 1]);
+  if (event.key === "ArrowLeft") return focusOn(all[at - 1]);
+  if (event.key === "Home") return focusOn(all[0]);
+  if (event.key === "End") return focusOn(all[all.length - 1]);
+  const box = here.getBoundingClientRect(), down = event.key === "ArrowDown", middle = box.left + box.width / 2;
+  let best = null, least = Infinity;
+  for (const each of all) {
+    const there = each.getBoundingClientRect();
+    const away = down ? there.top - box.bottom : box.top - there.bottom;
+    if (away < -1) continue;
+    const distance = away * 4 + Math.abs(there.left + there.width / 2 - middle);
+    if (distance < least) { least = distance; best = each; }
+  }
+  focusOn(best);
+}
+// One stop of the tab key for the whole map.
+function oneStop() {
+  const links = [...document.querySelectorAll("[data-cells] a")];
+  const stop = links.find((link) => link.getAttribute("tabindex") === "0") || links[0];
+  links.forEach((link) => { if (!link.hasAttribute("tabindex")) link.tabIndex = -1; });
+  if (stop) stop.tabIndex = 0;
+}
+
+// -- live: the server says that something changed; the page then asks for itself
 
 function live() {
-  const content = document.getElementById("content");
   const state = document.getElementById("live");
-  if (!content) return;
-  let wanted = Number(content.dataset.version), busy = false;
+  if (!content()) return;
+  let wanted = Number(content().dataset.version), busy = false, source = null;
   const say = (text, lost) => { if (state.textContent !== text) state.textContent = text; state.classList.toggle("lost", lost); };
-  async function refresh() {
-    if (busy || document.hidden || wanted <= Number(content.dataset.version)) return;
+  async function refresh(force) {
+    if (busy || document.hidden || (!force && wanted <= Number(content().dataset.version))) return;
     busy = true;
     const began = performance.now();
     try {
-      const answer = await fetch(location.href, { credentials: "same-origin" });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const fresh = page.getElementById("content");
-      if (fresh) exchange(content, fresh);
-      else if (answer.status === 403) say("not allowed any more: take a new address", true);
-      else content.dataset.version = wanted;
+      const [status, page] = await load(location.href);
+      if (!exchange(page)) {
+        if (status === 401 || status === 403) say("not allowed any more", true);
+        else content().dataset.version = wanted;
+      }
     } catch { say("connection lost, trying again", true); }
     // A page that takes the server long is asked for less often.
-    setTimeout(() => { busy = false; refresh(); }, Math.min(SLOWEST, 4 * (performance.now() - began)));
+    setTimeout(() => { busy = false; refresh(false); }, Math.min(SLOWEST, 4 * (performance.now() - began)));
   }
-  const source = new EventSource("/changes");
-  source.addEventListener("open", () => say("live", false));
-  source.addEventListener("message", (event) => { wanted = Number(event.data); refresh(); });
-  source.addEventListener("error", () => say("connection lost, trying again", true));
-  document.addEventListener("visibilitychange", refresh);
-  addEventListener("pagehide", () => source.close());
+  function listen() {
+    if (source || document.hidden) return;
+    source = new EventSource("/changes");
+    source.addEventListener("open", () => say("live", false));
+    source.addEventListener("message", (event) => { wanted = Number(event.data); refresh(false); });
+    source.addEventListener("error", () => say("connection lost, trying again", true));
+  }
+  function pause() { if (source) { source.close(); source = null; } }
+  // A page that nobody sees holds no connection: a browser has six for one server.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) pause(); else { listen(); refresh(false); } });
+  addEventListener("pagehide", pause);
+  listen();
+  setInterval(() => { if (document.querySelector("[data-tail]")) refresh(true); }, 5000);
 }
 
 addEventListener("DOMContentLoaded", () => {
   themeButton();
-  const content = document.getElementById("content");
-  if (content) oneStop(content);
-  document.addEventListener("keydown", arrowKeys);
+  enhance(document);
+  document.addEventListener("click", clicked);
+  document.addEventListener("submit", submitted);
+  document.addEventListener("input", typed);
+  document.addEventListener("keydown", pressed);
+  addEventListener("popstate", () => swap(location.href, false));
+  setInterval(() => showAges(document), 1000);
   live();
 });

@@ -1,0 +1,66 @@
+"""Templates: Jinja with autoescape always on; what every template may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from haru.dashboard.views.looks import look
+from haru.explain.render import counted
+from haru.markup import Html
+
+HERE = Path(__file__).parent
+VENDOR = HERE / "static" / "vendor"
+_KEPT_TEMPLATES = 200
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    """Render a template."""
+    return environment().get_template(template).render(values)
+
+
+@cache
+def environment() -> Environment:
+    """Make the environment of all templates, once."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        cache_size=_KEPT_TEMPLATES,
+    )
+    made.filters |= {"number": number, "percent": percent, "moment": moment, "ours": ours}
+    made.globals |= {"look": look, "counted": counted, "charts": (VENDOR / "uplot.js").is_file()}
+    return made
+
+
+def number(value: float) -> str:
+    """Format a number of cards or hours: thousands apart, at most two digits after the point, as many as matter."""
+    if abs(value) >= 100 or value == int(value):
+        return f"{round(value):,}".replace(",", "\u202f")
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < 10 else f"{value:.1f}".removesuffix(".0")
+
+
+def percent(value: float | None) -> str:
+    """Format a share of 100."""
+    return "unmeasured" if value is None else f"{round(value)}\u202f%"
+
+
+def moment(milliseconds: float) -> str:
+    """Return a time (ms since 1970) as RFC 3339."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ours(html: Html) -> Any:
+    """Let HTML that `haru.markup` has built, and escaped, pass; TypeError for other text."""
+    if not isinstance(html, Html):
+        raise TypeError("only what haru.markup has built passes unescaped")
+    return Markup(html)
