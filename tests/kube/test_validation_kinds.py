@@ -6,7 +6,21 @@ import base64
 from typing import Any
 
 import pytest
-from kube_cases import ALL, DEFAULT, REMOVE, Obj, controller, group, problems, put, template, update_problems, workload
+from kube_cases import (
+    ALL,
+    DEFAULT,
+    REMOVE,
+    Obj,
+    controller,
+    group,
+    problems,
+    put,
+    resource,
+    status_problems,
+    template,
+    update_problems,
+    workload,
+)
 
 
 def thing(api_version: str, kind: str, namespace: str = "", **fields: Any) -> Obj:
@@ -69,6 +83,8 @@ GOOD = [
     group(),
     group(schedulingPolicy={"basic": {}}),
     group(priorityClassName="high", priority=5),
+    group(schedulingPolicy={"basic": {}}, disruptionMode="PodGroup"),
+    put(group(), "metadata.finalizers", ["orphan", "example.com/a"]),
     group(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
     group(podGroupTemplateRef={"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}),
     group(schedulingConstraints={"topology": [{"key": "topology.example.com/rack"}]}),
@@ -140,7 +156,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         group(),
         "spec.schedulingPolicy.gang.minCount",
         0,
-        "spec.schedulingPolicy.gang.minCount: Invalid value: 0: must be greater than or equal to 1",
+        "spec.schedulingPolicy.gang.minCount: Required value: must be greater than or equal to 1",
     ),
     (group(), "spec.schedulingPolicy.gang.minCount", -1, "minCount: Invalid value: -1"),
     (
@@ -179,12 +195,9 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         "All",
         'spec.disruptionMode: Unsupported value: "All": supported values: "Pod", "PodGroup"',
     ),
-    (
-        group(schedulingPolicy={"basic": {}}),
-        "spec.disruptionMode",
-        "PodGroup",
-        'spec.disruptionMode: Invalid value: "PodGroup"',
-    ),
+    (group(), "spec.disruptionMode", "", 'spec.disruptionMode: Unsupported value: ""'),
+    (PRIORITY, "preemptionPolicy", "", "preemptionPolicy: Required value"),
+    (group(), "metadata.finalizers", ["a"], 'metadata.finalizers[0]: Invalid value: "a": name is neither a standard'),
     (
         PRIORITY,
         "value",
@@ -388,6 +401,39 @@ def test_invalid_field_is_refused(obj: Obj, path: str, value: Any, expected: str
 )
 def test_immutable_fields_cannot_be_updated(old: Obj, path: str, value: Any, expected: str) -> None:
     assert any(expected in text for text in update_problems(put(old, path, value), old))
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        (group(), ["metadata.finalizers[0]"]),
+        (resource("ResourceClaim", {}), ["metadata.finalizers", "metadata.finalizers[0]"]),
+        (thing("policy/v1", "PodDisruptionBudget", "team", spec={"selector": {}}), []),
+    ],
+)
+def test_finalizers_of_updates_are_names_where_the_kind_judges_them_again(obj: Obj, expected: list[str]) -> None:
+    found = update_problems(put(obj, "metadata.finalizers", ["no name"]), obj)
+    assert [text.split(":")[0] for text in found] == expected
+
+
+def test_changed_lists_of_groups_and_workloads_are_counted_too() -> None:
+    claims = [{"name": f"c{i}", "resourceClaimName": "x"} for i in range(5)]
+    found = update_problems(put(group(), "spec.resourceClaims", claims), group())
+    assert [text.split(": ")[:2] for text in found] == [
+        ["spec.resourceClaims", "Invalid value"],
+        ["spec.resourceClaims", "Too many"],
+    ]
+    found = update_problems(put(workload(template()), "spec.podGroupTemplates", []), workload(template()))
+    assert [text.split(": ")[1] for text in found] == ["Invalid value", "Required value"]
+
+
+def test_group_status_reports_each_unknown_claim_beside_their_number() -> None:
+    claims = [{"name": f"c{i}"} for i in range(5)]
+    found = status_problems({**group(), "status": {"resourceClaimStatuses": claims}}, group())
+    assert [text.split(": ")[0] for text in found] == [
+        *(f"status.resourceClaimStatuses[{i}].name" for i in range(5)),
+        "status.resourceClaimStatuses",
+    ]
 
 
 def test_gated_group_fields_are_forbidden() -> None:

@@ -47,6 +47,12 @@ def convert_part(part: Obj, group: str, version: str, to: Kind) -> Obj:
     return converted
 
 
+def to_hub(obj: Obj, kind: Kind) -> Obj:
+    """The object in the shape of its group's hub version, with its own apiVersion."""
+    leave = _TO_HUB.get((kind.group, kind.version, kind.kind))
+    return obj if leave is None else leave(obj)
+
+
 # --- resource.k8s.io -----------------------------------------------------------------------------------------------
 
 

@@ -221,6 +221,11 @@ def is_extended_resource_name(value: str) -> bool:
     return not is_qualified_name(f"requests.{value}")
 
 
+def is_native_resource(name: str) -> bool:
+    """Whether a resource is one of Kubernetes' own: without a domain, or of kubernetes.io."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
 def generate_name(base: str, random_suffix: str) -> str:
     """The name made from `metadata.generateName`: the base cut to 58 characters, then the given random suffix."""
     return base[:MAX_GENERATED_BASE] + random_suffix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from haru.cel.selectors import check_selector
 from haru.kube.decoding import suggest
@@ -47,6 +48,8 @@ def check_validity(item: Item, schema: Sequence[Draft]) -> list[Draft]:
     assert kind is not None
     judged = prepare_for_create(item.obj, kind, _GATES, _EPOCH)
     errors = validate_create(judged, kind, _GATES, lambda expression: check_selector(expression, _GATES))
+    if kind.group == "resource.k8s.io" and kind.version == "v1beta1":
+        errors = [replace(error, field=_path_in_v1beta1(error.field)) for error in errors]
     followed = [draft.path for draft in schema if draft.check in ("value-type", "field-version")]
     meant = {draft.edits[0].key for draft in schema if draft.edits and hasattr(draft.edits[0], "key")}
     drafts = []
@@ -60,6 +63,12 @@ def check_validity(item: Item, schema: Sequence[Draft]) -> list[Draft]:
             continue
         drafts.append(_draft(item, error))
     return list(dict.fromkeys(drafts))
+
+
+def _path_in_v1beta1(path: str) -> str:
+    """Where v1beta1 has what validation names by its place in v1."""
+    path = re.sub(r"(\.requests\[\d+\])\.exactly\b", r"\1", path)
+    return re.sub(r"^(spec\.devices\[\d+\])\.(?!name$)", r"\1.basic.", path)
 
 
 def _concerns(path: str, other: str) -> bool:

@@ -301,7 +301,7 @@ def drop_empty(metadata: Obj) -> None:
             del metadata[name]
 
 
-_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+_KEPT = ("uid", "creationTimestamp", "generation", "selfLink")
 
 
 def check_identity(call: Call, wanted: Obj) -> None:
@@ -336,6 +336,14 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
         if name in found:
             metadata[name] = found[name]
         else:
+            metadata.pop(name, None)
+    # What a client says of a deletion is left for validation to refuse, where it does not repeat what is so.
+    if "deletionTimestamp" in found:
+        metadata["deletionTimestamp"] = found["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in found and metadata.get("deletionGracePeriodSeconds") is None:
+        metadata["deletionGracePeriodSeconds"] = found["deletionGracePeriodSeconds"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if metadata.get(name) is None:
             metadata.pop(name, None)
     drop_empty(metadata)
     return metadata

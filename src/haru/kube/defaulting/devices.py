@@ -102,9 +102,9 @@ def _request(request: Obj) -> Obj:
 
 
 def _request_v1beta1(request: Obj) -> Obj:
-    if request.get("firstAvailable"):
-        return _each(_tolerations(request), "firstAvailable", _exact)
-    return _exact(request)
+    # Without a class it is a choice between subrequests, or nothing: its own fields stay as they are.
+    request = _exact(request) if request.get("deviceClassName") else _tolerations(request)
+    return _each(request, "firstAvailable", _exact)
 
 
 def _exact(request: Obj) -> Obj:

@@ -1,19 +1,21 @@
 """Whether an object may be stored: the rules of 1.36, with its paths and words.
 
-Objects are judged in the version of the request, after defaulting, with their names generated and their namespaces
-set. On update the main resource is judged by `validate_update`, a status write by `validate_status_update`; what was
-stored before and did not change is not judged again where upstream grandfathers it.
+Objects are judged in the version of the request (those of resource.k8s.io in the shape of v1, which is also that of
+the paths of errors), after defaulting, with their names generated and their namespaces set. On update the main resource
+is judged by `validate_update`, a status write by `validate_status_update`; what was stored before and did not change is
+not judged again where upstream grandfathers it.
 Sources: dra-api (KEP 4381 and its family), KEP 4671, and the validation of each API group, as behaviour.
 """
 
 from __future__ import annotations
 
+from haru.kube.conversion import to_hub
 from haru.kube.errors import FieldError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.validation import dispatch, generic
-from haru.kube.validation.metadata import validate_metadata, validate_metadata_update
+from haru.kube.validation.metadata import validate_kind_finalizers, validate_metadata, validate_metadata_update
 from haru.kube.validation.types import CheckSelector, Rules, SelectorProblem
 
 __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_status_update", "validate_update"]
@@ -21,32 +23,43 @@ __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_stat
 
 def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector) -> list[FieldError]:
     """Validate an object that is to be created; empty when it may be stored."""
-    found = validate_metadata(obj.get("metadata") or {}, kind)
+    metadata = obj.get("metadata") or {}
+    found = validate_metadata(metadata, kind) + validate_kind_finalizers(metadata, kind)
     if kind.custom is not None:
         return found + kind.custom.judge(obj)
     check = dispatch.CREATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(obj, kind)
-    return found + check(obj, kind, Rules(gates, check_selector))
+    return found + check(_judged(obj, kind), kind, Rules(gates, check_selector))
 
 
 def validate_update(
     new: Obj, old: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector
 ) -> list[FieldError]:
     """Validate the replacement of `old` by `new` (both in the version of the request)."""
-    found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
+    found = _metadata_update(new, old, kind)
     if kind.custom is not None:
         return found + kind.custom.judge(new, old)
     check = dispatch.UPDATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(new, kind)
-    return found + check(new, old, kind, Rules(gates, check_selector))
+    return found + check(_judged(new, kind), _judged(old, kind), kind, Rules(gates, check_selector))
 
 
 def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> list[FieldError]:
     """Validate a write to `/status` (spec and most metadata were restored from `old`)."""
-    found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
+    found = _metadata_update(new, old, kind)
     if kind.custom is not None:
         return found + kind.custom.judge(new, old)
     check = dispatch.STATUS.get((kind.group, kind.kind))
-    return found + check(new, old) if check is not None else found
+    return found + check(_judged(new, kind), _judged(old, kind)) if check is not None else found
+
+
+def _metadata_update(new: Obj, old: Obj, kind: Kind) -> list[FieldError]:
+    metadata = new.get("metadata") or {}
+    found = validate_metadata_update(metadata, old.get("metadata") or {})
+    return found + validate_kind_finalizers(metadata, kind, updated=True)
+
+
+def _judged(obj: Obj, kind: Kind) -> Obj:
+    return to_hub(obj, kind) if kind.group == dispatch.RESOURCE else obj

@@ -30,10 +30,8 @@ from haru.kube.validation.devices import (
     MAX_CONFIG,
     binding_conditions,
     device_configuration,
-    device_tolerations,
     json_object,
     pool_name,
-    qualified_name,
 )
 from haru.kube.validation.selectors import validate_conditions, validate_node_selector
 
@@ -106,11 +104,7 @@ def _allocation(field: str, allocation: Obj, known: RequestNames) -> list[FieldE
 def _result(field: str, result: Obj, known: RequestNames) -> list[FieldError]:
     found = request_reference(f"{field}.request", result.get("request") or "", known)
     found += _device_identity(field, result)
-    found += binding_conditions(field, result)
-    found += device_tolerations(f"{field}.tolerations", items(result, "tolerations"))
-    for name in part(result, "consumedCapacity"):
-        found += qualified_name(f"{field}.consumedCapacity", name)
-    return found
+    return found + binding_conditions(field, result)
 
 
 def _device_identity(field: str, device: Obj) -> list[FieldError]:

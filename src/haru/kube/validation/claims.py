@@ -1,33 +1,30 @@
 """ResourceClaim and ResourceClaimTemplate: requests, constraints, configuration (KEP 4381, 4816, 5075).
 
-v1beta1 writes an exact request's fields next to its name, v1beta2 and v1 under `exactly`; the paths of errors follow
-the version of the request.
+Objects are judged in the shape of v1, and the paths of errors are those of v1 in every version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from haru.kube.errors import FieldError, invalid, not_supported, required
+from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
     bounded_set,
     immutable,
+    indexed,
     items,
     label_name,
-    only_forbidden,
     part,
-    required_label,
     required_subdomain,
 )
 from haru.kube.validation.devices import (
     MAX_CONFIG,
     device_configuration,
     device_selectors,
-    device_tolerations,
+    device_toleration,
     fully_qualified_name,
-    qualified_name,
 )
 from haru.kube.validation.metadata import validate_template_metadata
 from haru.kube.validation.types import Rules
@@ -37,14 +34,13 @@ RequestNames = Mapping[str, frozenset[str]]
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
 MAX_CONSTRAINTS = 32
-_FOREIGN_METADATA = ("name", "generateName", "namespace", "uid", "finalizers", "ownerReferences", "deletionTimestamp")
-_EXACT_FIELDS = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+_TEMPLATE_METADATA = ("labels", "annotations")
 _ONE_REQUEST_KIND = "exactly one of `exactly` or `firstAvailable` is required"
 
 
-def validate_claim(claim: Obj, version: str, rules: Rules) -> list[FieldError]:
+def validate_claim(claim: Obj, rules: Rules) -> list[FieldError]:
     """A ResourceClaim when it is created."""
-    return _claim_spec("spec", part(claim, "spec"), version, rules)
+    return _claim_spec("spec", part(claim, "spec"), rules)
 
 
 def validate_claim_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -52,14 +48,21 @@ def validate_claim_update(new: Obj, old: Obj) -> list[FieldError]:
     return immutable("spec", new.get("spec"), old.get("spec"))
 
 
-def validate_claim_template(template: Obj, version: str, rules: Rules) -> list[FieldError]:
+def validate_claim_template(template: Obj, rules: Rules) -> list[FieldError]:
     """A ResourceClaimTemplate when it is created."""
     spec = part(template, "spec")
-    found = validate_template_metadata(part(spec, "metadata"), "spec.metadata")
-    found += only_forbidden(
-        "spec.metadata", part(spec, "metadata"), _FOREIGN_METADATA, "only labels and annotations may be set"
-    )
-    return found + _claim_spec("spec.spec", part(spec, "spec"), version, rules)
+    metadata = part(spec, "metadata")
+    found = validate_template_metadata(metadata, "spec.metadata")
+    for name, value in metadata.items():
+        # An empty list is set, an empty text or a zero is not: so it is with Go's zero values.
+        if name not in _TEMPLATE_METADATA and value is not None and value not in ("", 0):
+            found.append(forbidden(f"spec.metadata.{name}", "cannot be set"))
+    return found + _claim_spec("spec.spec", part(spec, "spec"), rules)
+
+
+def validate_claim_template_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
+    """A template when it replaces a stored one: judged as a new one, and its spec is immutable."""
+    return validate_claim_template(new, rules) + immutable("spec", new.get("spec"), old.get("spec"))
 
 
 def request_names(claim_spec: Obj) -> RequestNames:
@@ -88,16 +91,15 @@ def request_references(field: str, values: Sequence[str], known: RequestNames) -
     return bounded_set(field, values, MAX_REQUESTS, lambda f, v: request_reference(f, v, known), lambda v: v)
 
 
-def _claim_spec(field: str, spec: Obj, version: str, rules: Rules) -> list[FieldError]:
+def _claim_spec(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
     devices = part(spec, "devices")
     known = request_names(spec)
     place = f"{field}.devices"
-    request = _request_v1beta1 if version == "v1beta1" else _request
     found = bounded_set(
         f"{place}.requests",
         items(devices, "requests"),
         MAX_REQUESTS,
-        lambda f, r: request(f, r, rules),
+        lambda f, r: _request(f, r, rules),
         lambda r: r.get("name") or "",
     )
     found += bounded(
@@ -112,7 +114,7 @@ def _claim_spec(field: str, spec: Obj, version: str, rules: Rules) -> list[Field
 
 
 def _request(field: str, request: Obj, rules: Rules) -> list[FieldError]:
-    found = required_label(f"{field}.name", request.get("name") or "")
+    found = label_name(f"{field}.name", request.get("name") or "")
     exactly, alternatives = request.get("exactly"), items(request, "firstAvailable")
     if exactly is not None and alternatives:
         return [*found, invalid(field, None, f"{_ONE_REQUEST_KIND}, but multiple fields are set")]
@@ -123,22 +125,9 @@ def _request(field: str, request: Obj, rules: Rules) -> list[FieldError]:
     return [*found, required(field, _ONE_REQUEST_KIND)]
 
 
-def _request_v1beta1(field: str, request: Obj, rules: Rules) -> list[FieldError]:
-    found = required_label(f"{field}.name", request.get("name") or "")
-    inline = any(request.get(name) not in (None, "", 0) for name in _EXACT_FIELDS)
-    alternatives = items(request, "firstAvailable")
-    if inline and alternatives:
-        return [*found, invalid(field, None, f"{_ONE_REQUEST_KIND}, but multiple fields are set")]
-    if inline:
-        return found + _exact(field, request, rules)
-    if alternatives:
-        return found + _alternatives(f"{field}.firstAvailable", alternatives, rules)
-    return [*found, required(field, _ONE_REQUEST_KIND)]
-
-
 def _alternatives(field: str, alternatives: Sequence[Obj], rules: Rules) -> list[FieldError]:
     def one(place: str, alternative: Obj) -> list[FieldError]:
-        return required_label(f"{place}.name", alternative.get("name") or "") + _exact(place, alternative, rules)
+        return label_name(f"{place}.name", alternative.get("name") or "") + _exact(place, alternative, rules)
 
     return bounded_set(field, alternatives, MAX_SUBREQUESTS, one, lambda a: a.get("name") or "")
 
@@ -147,10 +136,7 @@ def _exact(field: str, request: Obj, rules: Rules) -> list[FieldError]:
     found = required_subdomain(f"{field}.deviceClassName", request.get("deviceClassName") or "")
     found += device_selectors(f"{field}.selectors", items(request, "selectors"), rules.check_selector)
     found += _allocation_mode(field, request.get("allocationMode") or "", request.get("count") or 0)
-    found += device_tolerations(f"{field}.tolerations", items(request, "tolerations"))
-    for name in part(part(request, "capacity"), "requests"):
-        found += qualified_name(f"{field}.capacity.requests", name)
-    return found
+    return found + indexed(f"{field}.tolerations", items(request, "tolerations"), device_toleration)
 
 
 def _allocation_mode(field: str, mode: str, count: int) -> list[FieldError]:
@@ -166,15 +152,12 @@ def _allocation_mode(field: str, mode: str, count: int) -> list[FieldError]:
 def _constraint(field: str, constraint: Obj, known: RequestNames, rules: Rules) -> list[FieldError]:
     found = request_references(f"{field}.requests", items(constraint, "requests"), known)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
-    either = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
-    if match is not None and distinct is not None:
-        return [*found, invalid(field, None, f"{either}, but multiple fields are set")]
-    if match is not None:
+    if match is not None:  # with both, 1.36 looks at this one only
         return found + fully_qualified_name(f"{field}.matchAttribute", match)
     if distinct is not None:
         return found + fully_qualified_name(f"{field}.distinctAttribute", distinct)
     if rules.gates.enabled("DRAConsumableCapacity"):
-        return [*found, required(field, either)]
+        return [*found, required(field, 'exactly one of "matchAttribute" or "distinctAttribute" is required')]
     return [*found, required(f"{field}.matchAttribute")]
 
 

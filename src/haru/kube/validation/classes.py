@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from haru.kube import names
-from haru.kube.errors import FieldError, invalid, too_long
+from haru.kube.errors import FieldError, invalid, required, too_long
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
+    bounded_set,
     driver_name,
+    each_message,
     immutable,
     items,
     label_name,
@@ -15,6 +17,7 @@ from haru.kube.validation.common import (
     part,
     positive,
     same,
+    subdomain,
 )
 from haru.kube.validation.devices import (
     MAX_CONFIG,
@@ -56,6 +59,16 @@ def _class_spec(spec: Obj, check: CheckSelector, *, stored_config: bool) -> list
     return found
 
 
+def _caseless_name(field: str, value: str) -> list[FieldError]:
+    """A subdomain in any case that must be there: a driver's name without the limit of 63 characters."""
+    return each_message(field, value, names.is_dns1123_subdomain(value.lower())) if value else [required(field)]
+
+
+def _segments(field: str, value: str) -> list[FieldError]:
+    """A pool's name, of which an empty one is invalid rather than missing."""
+    return pool_name(field, value) if value else [invalid(field, value, "segment 0: must not be empty")]
+
+
 def validate_taint_rule(rule: Obj, old: Obj | None = None) -> list[FieldError]:
     """A DeviceTaintRule, alone or as the replacement of a stored one."""
     spec = part(rule, "spec")
@@ -79,9 +92,9 @@ def validate_taint_rule_status(rule: Obj) -> list[FieldError]:
 def validate_pool_status_request(request: Obj) -> list[FieldError]:
     """A ResourcePoolStatusRequest when it is created."""
     spec = part(request, "spec")
-    found = driver_name("spec.driver", spec.get("driver") or "")
+    found = _caseless_name("spec.driver", spec.get("driver") or "")
     if spec.get("poolName") is not None:
-        found += pool_name("spec.poolName", spec["poolName"])
+        found += _segments("spec.poolName", spec["poolName"])
     limit = spec.get("limit")
     if limit is not None and limit < 1:
         found.append(invalid("spec.limit", limit, "must be greater than or equal to 1"))
@@ -98,21 +111,37 @@ def validate_pool_status_request_update(new: Obj, old: Obj) -> list[FieldError]:
 def validate_pool_status(new: Obj, old: Obj) -> list[FieldError]:
     """The answer to a ResourcePoolStatusRequest: written once."""
     status, before = new.get("status"), old.get("status")
-    if before:
-        return immutable("status", status, before)
-    if not status:
-        return []
-    found = not_negative("status.poolCount", status.get("poolCount"))
-    found += bounded("status.pools", items(status, "pools"), MAX_POOLS, _pool)
-    return found + validate_conditions("status.conditions", items(status, "conditions"), MAX_REQUEST_CONDITIONS)
+    conditions = items(status, "conditions")
+    if before is not None:
+        found = immutable("status", status, before)
+    else:
+        found = validate_conditions("status.conditions", conditions)
+    if status is None:
+        return found
+    if not same(status.get("poolCount"), part(old, "status").get("poolCount")) or before is None:
+        if status.get("poolCount") is None:
+            found.append(required("status.poolCount"))
+        found += not_negative("status.poolCount", status.get("poolCount"))
+    if not same(status.get("pools"), part(old, "status").get("pools")):
+        found += bounded("status.pools", items(status, "pools"), MAX_POOLS, _pool)
+    if not same(status.get("conditions"), part(old, "status").get("conditions")):
+        found += bounded_set(
+            "status.conditions", conditions, MAX_REQUEST_CONDITIONS, lambda f, c: [], lambda c: c.get("type")
+        )
+    return found
 
 
 def _pool(field: str, pool: Obj) -> list[FieldError]:
-    found = driver_name(f"{field}.driver", pool.get("driver") or "")
-    found += pool_name(f"{field}.poolName", pool.get("poolName") or "")
+    found = _caseless_name(f"{field}.driver", pool.get("driver") or "")
+    name = pool.get("poolName") or ""
+    found += _segments(f"{field}.poolName", name) if name else [required(f"{field}.poolName")]
+    generation = pool.get("generation") or 0
+    found += not_negative(f"{field}.generation", generation) if generation else [required(f"{field}.generation")]
     found += positive(f"{field}.resourceSliceCount", pool.get("resourceSliceCount"))
-    for name in ("generation", "totalDevices", "allocatedDevices", "availableDevices", "unavailableDevices"):
+    for name in ("totalDevices", "allocatedDevices", "availableDevices", "unavailableDevices"):
         found += not_negative(f"{field}.{name}", pool.get(name))
+    if pool.get("nodeName") is not None:
+        found += subdomain(f"{field}.nodeName", pool["nodeName"])
     if len((pool.get("validationError") or "").encode()) > MAX_POOL_ERROR_BYTES:
         found.append(too_long(f"{field}.validationError", MAX_POOL_ERROR_BYTES))
     return found

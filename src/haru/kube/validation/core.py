@@ -22,7 +22,7 @@ from haru.kube.validation.common import (
     same,
 )
 from haru.kube.validation.containers import PROTOCOLS
-from haru.kube.validation.metadata import validate_labels
+from haru.kube.validation.metadata import STANDARD_FINALIZERS, validate_labels
 from haru.kube.validation.resources import quantity
 from haru.kube.validation.volumes import validate_volume_claim_spec
 
@@ -46,7 +46,7 @@ def validate_namespace(namespace: Obj) -> list[FieldError]:
     for index, finalizer in enumerate(items(part(namespace, "spec"), "finalizers")):
         place = f"spec.finalizers[{index}]"
         found += each_message(place, finalizer, names.is_qualified_name(finalizer))
-        if "/" not in finalizer and finalizer not in ("kubernetes", "orphan"):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             found.append(
                 invalid(place, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
             )

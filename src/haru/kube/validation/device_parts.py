@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_found, required, too_long, too_many
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
@@ -185,14 +186,14 @@ def _valid_range(field: str, valid_range: Obj, default: Quantity, total: Quantit
     if low > total:
         found.append(invalid(f"{field}.min", str(low), f"min is larger than capacity value: {total}"))
     if default < low:
-        found.append(invalid(f"{field}.default", str(default), f"default is less than min: {low}"))
+        found.append(invalid(f"{field}.min", str(default), f"default is less than min: {low}"))
     if high is not None:
         if low > high:
             found.append(invalid(f"{field}.max", str(low), f"min is larger than max: {high}"))
         if high > total:
             found.append(invalid(f"{field}.max", str(high), f"max is larger than capacity value: {total}"))
         if default > high:
-            found.append(invalid(f"{field}.default", str(default), f"default is more than max: {high}"))
+            found.append(invalid(f"{field}.max", str(default), f"default is more than max: {high}"))
     return found + (_step(f"{field}.step", step, low, high, default, total) if step is not None else [])
 
 
@@ -239,15 +240,16 @@ def validate_mappings(field: str, mappings: Mapping[str, Obj], capacity: Mapping
     found: list[FieldError] = []
     for name, mapping in mappings.items():
         place = f"{field}[{name}]"
-        if name not in ("cpu", "memory", "ephemeral-storage") and not name.startswith("hugepages-"):
+        if not names.is_native_resource(name):
             found.append(invalid(place, name, "must be a node allocatable resource name"))
-        key = mapping.get("capacityKey")
+        key, factor = mapping.get("capacityKey"), mapping.get("allocationMultiplier")
         if key == "":
             found.append(invalid(f"{place}.capacityKey", "", "capacityKey must not be an empty string"))
         elif key is not None and key not in capacity:
             found.append(not_found(f"{place}.capacityKey", key))
-        multiplier, problem = _quantity(f"{place}.allocationMultiplier", mapping.get("allocationMultiplier", "1"))
-        found += problem
-        if multiplier is not None and multiplier <= Quantity(0):
-            found.append(invalid(f"{place}.allocationMultiplier", str(multiplier), "must be positive"))
+        if factor is not None:
+            multiplier, problem = _quantity(f"{place}.allocationMultiplier", factor)
+            found += problem
+            if multiplier is not None and multiplier <= Quantity(0):
+                found.append(invalid(f"{place}.allocationMultiplier", str(multiplier), "must be positive"))
     return found

@@ -7,7 +7,7 @@ remembered one by one. A device that has anything unusual, or anything wrong, is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -51,10 +51,10 @@ class _Known:
         return True
 
 
-def all_plainly_valid(devices: Sequence[Obj], payloads: Iterable[Obj]) -> bool:
-    """Whether every device is plainly valid, with distinct names; `payloads` are the devices' fields."""
+def all_plainly_valid(devices: Sequence[Obj]) -> bool:
+    """Whether every device is plainly valid, with distinct names."""
     seen = {device.get("name") or "" for device in devices}
-    return len(seen) == len(devices) and all(map(_is_good_name, seen)) and all(map(_is_good, payloads))
+    return len(seen) == len(devices) and all(map(_is_good_name, seen)) and all(map(_is_good, devices))
 
 
 @lru_cache(maxsize=65536)

@@ -59,7 +59,7 @@ def _pair(check: _Pair) -> Update:
     return lambda new, old, kind, rules: check(new, old)
 
 
-_RESOURCE = "resource.k8s.io"
+RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
@@ -67,14 +67,12 @@ _ADMISSION = "admissionregistration.k8s.io"
 _API_SERVICE = ("apiregistration.k8s.io", "APIService")
 
 CREATE: Mapping[tuple[str, str], Create] = {
-    (_RESOURCE, "ResourceClaim"): lambda obj, kind, rules: claims.validate_claim(obj, kind.version, rules),
-    (_RESOURCE, "ResourceClaimTemplate"): lambda obj, kind, rules: claims.validate_claim_template(
-        obj, kind.version, rules
-    ),
-    (_RESOURCE, "ResourceSlice"): lambda obj, kind, rules: slices.validate_slice(obj, kind.version),
-    (_RESOURCE, "DeviceClass"): _with_rules(classes.validate_class),
-    (_RESOURCE, "DeviceTaintRule"): _alone(classes.validate_taint_rule),
-    (_RESOURCE, "ResourcePoolStatusRequest"): _alone(classes.validate_pool_status_request),
+    (RESOURCE, "ResourceClaim"): _with_rules(claims.validate_claim),
+    (RESOURCE, "ResourceClaimTemplate"): _with_rules(claims.validate_claim_template),
+    (RESOURCE, "ResourceSlice"): _alone(slices.validate_slice),
+    (RESOURCE, "DeviceClass"): _with_rules(classes.validate_class),
+    (RESOURCE, "DeviceTaintRule"): _alone(classes.validate_taint_rule),
+    (RESOURCE, "ResourcePoolStatusRequest"): _alone(classes.validate_pool_status_request),
     (_SCHEDULING, "PriorityClass"): _alone(scheduling.validate_priority_class),
     (_SCHEDULING, "Workload"): _with_rules(scheduling.validate_workload),
     (_SCHEDULING, "PodGroup"): _with_rules(scheduling.validate_pod_group),
@@ -115,12 +113,14 @@ CREATE: Mapping[tuple[str, str], Create] = {
 }
 
 UPDATE: Mapping[tuple[str, str], Update] = {
-    (_RESOURCE, "ResourceClaim"): _pair(claims.validate_claim_update),
-    (_RESOURCE, "ResourceClaimTemplate"): _pair(claims.validate_claim_update),
-    (_RESOURCE, "ResourceSlice"): lambda new, old, kind, rules: slices.validate_slice_update(new, old, kind.version),
-    (_RESOURCE, "DeviceClass"): lambda new, old, kind, rules: classes.validate_class_update(new, old, rules),
-    (_RESOURCE, "DeviceTaintRule"): _pair(classes.validate_taint_rule),
-    (_RESOURCE, "ResourcePoolStatusRequest"): _pair(classes.validate_pool_status_request_update),
+    (RESOURCE, "ResourceClaim"): _pair(claims.validate_claim_update),
+    (RESOURCE, "ResourceClaimTemplate"): lambda new, old, kind, rules: claims.validate_claim_template_update(
+        new, old, rules
+    ),
+    (RESOURCE, "ResourceSlice"): _pair(slices.validate_slice_update),
+    (RESOURCE, "DeviceClass"): lambda new, old, kind, rules: classes.validate_class_update(new, old, rules),
+    (RESOURCE, "DeviceTaintRule"): _pair(classes.validate_taint_rule),
+    (RESOURCE, "ResourcePoolStatusRequest"): _pair(classes.validate_pool_status_request_update),
     (_SCHEDULING, "PriorityClass"): _pair(scheduling.validate_priority_class_update),
     (_SCHEDULING, "Workload"): _pair(scheduling.validate_workload_update),
     (_SCHEDULING, "PodGroup"): _pair(scheduling.validate_pod_group_update),
@@ -162,10 +162,10 @@ UPDATE: Mapping[tuple[str, str], Update] = {
 
 STATUS: Mapping[tuple[str, str], Status] = {
     _API_SERVICE: api_services.validate_api_service_status,
-    (_RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
-    (_RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
-    (_RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
-    (_SCHEDULING, "PodGroup"): lambda new, old: scheduling.validate_pod_group_status(new),
+    (RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
+    (RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
+    (RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
+    (_SCHEDULING, "PodGroup"): scheduling.validate_pod_group_status,
     ("", "Pod"): pods.validate_pod_status,
     ("batch", "Job"): job_status.validate_job_status_update,
     ("", "Node"): lambda new, old: core.validate_node_status(new),

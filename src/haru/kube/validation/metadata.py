@@ -5,9 +5,10 @@ Source: apimachinery `api/validation` and `meta/v1/validation`, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from haru.kube import names
+from haru.kube.data import rows
 from haru.kube.errors import FieldError, forbidden, invalid, required, too_long
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -16,6 +17,12 @@ from haru.kube.validation.common import each_message, immutable, not_negative
 NameCheck = Callable[[str], list[str]]
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_OTHER_FINALIZERS = frozenset(
+    {"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "PodDisruptionBudget"}
+)
+"""Groups and kinds whose finalizers may be any qualified name."""
+_JUDGED_AGAIN = {(group.replace("core", ""), kind) for group, *kinds in rows("metadata_rules") for kind in kinds}
 _FROZEN = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -36,6 +43,7 @@ _NAME_CHECKS: Mapping[tuple[str, str], NameCheck] = {
     ("certificates.k8s.io", "ClusterTrustBundle"): names.is_path_segment_name,
     ("apiregistration.k8s.io", "APIService"): names.is_path_segment_name,
     ("networking.k8s.io", "IPAddress"): _no_check,
+    ("policy", "PodDisruptionBudget"): names.is_path_segment_name,
 }
 
 
@@ -69,6 +77,7 @@ def validate_metadata(metadata: Obj, kind: Kind, field: str = "metadata") -> lis
     else:
         found.append(required(f"{field}.namespace"))
     found += not_negative(f"{field}.generation", metadata.get("generation"))
+    found += _validate_finalizers(metadata.get("finalizers") or (), f"{field}.finalizers")
     return found + _validate_maps(metadata, field)
 
 
@@ -100,9 +109,6 @@ def _validate_maps(metadata: Obj, field: str) -> list[FieldError]:
     owners = metadata.get("ownerReferences")
     if owners:
         found += _validate_owners(owners, f"{field}.ownerReferences")
-    finalizers = metadata.get("finalizers")
-    if finalizers:
-        found += _validate_finalizers(finalizers, f"{field}.finalizers")
     return found
 
 
@@ -148,7 +154,23 @@ def _validate_owners(owners: list[Obj], field: str) -> list[FieldError]:
     return found
 
 
-def _validate_finalizers(finalizers: list[str], field: str) -> list[FieldError]:
+def validate_kind_finalizers(metadata: Obj, kind: Kind, *, updated: bool = False) -> list[FieldError]:
+    """Finalizers of Kubernetes' own kinds are qualified by a domain, or standard ones.
+
+    An update of some kinds is judged as a creation, and only there names are looked at as a whole.
+    """
+    if kind.custom is not None or kind.group in _OTHER_FINALIZERS or kind.kind in _OTHER_FINALIZERS:
+        return []
+    finalizers, again = metadata.get("finalizers") or (), (kind.group, kind.kind) in _JUDGED_AGAIN
+    found = _validate_finalizers(finalizers, "metadata.finalizers") if updated and again else []
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid(f"metadata.finalizers[{index}]", finalizer, why))
+    return found
+
+
+def _validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldError]:
     found: list[FieldError] = []
     for finalizer in finalizers:
         found += each_message(field, finalizer, names.is_qualified_name(finalizer))

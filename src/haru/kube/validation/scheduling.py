@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from haru.kube.errors import FieldError, forbidden, invalid, required
+from collections.abc import Sequence
+
+from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
@@ -16,6 +18,7 @@ from haru.kube.validation.common import (
     path_segment,
     required_label,
     required_subdomain,
+    same,
     subdomain,
     union,
 )
@@ -45,9 +48,8 @@ def validate_priority_class(priority_class: Obj) -> list[FieldError]:
     elif value > HIGHEST_USER_PRIORITY:
         why = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         found.append(forbidden("value", why))
-    return found + one_of(
-        "preemptionPolicy", priority_class.get("preemptionPolicy"), _PREEMPTION_POLICIES, optional=True
-    )
+    policy = priority_class.get("preemptionPolicy")
+    return found if policy is None else found + one_of("preemptionPolicy", policy, _PREEMPTION_POLICIES)
 
 
 def _system_class_problem(name: str, value: int, global_default: bool) -> str:
@@ -76,7 +78,7 @@ def validate_workload(workload: Obj, rules: Rules) -> list[FieldError]:
         found += _controller_reference("spec.controllerRef", reference)
     templates = items(spec, "podGroupTemplates")
     if not templates:
-        return [*found, required("spec.podGroupTemplates", "must have at least one item")]
+        return [*found, required("spec.podGroupTemplates")]
     return found + bounded_set(
         "spec.podGroupTemplates",
         templates,
@@ -90,7 +92,12 @@ def validate_workload_update(new: Obj, old: Obj) -> list[FieldError]:
     """A workload's reference and templates are fixed."""
     spec, before = part(new, "spec"), part(old, "spec")
     found = immutable("spec.controllerRef", spec.get("controllerRef"), before.get("controllerRef"))
-    return found + immutable("spec.podGroupTemplates", spec.get("podGroupTemplates"), before.get("podGroupTemplates"))
+    templates = items(spec, "podGroupTemplates")
+    changed = immutable("spec.podGroupTemplates", templates, before.get("podGroupTemplates"))
+    if changed:
+        changed += _too_many("spec.podGroupTemplates", templates, MAX_TEMPLATES)
+        changed += [] if templates else [required("spec.podGroupTemplates")]
+    return found + changed
 
 
 def _controller_reference(field: str, reference: Obj) -> list[FieldError]:
@@ -121,32 +128,36 @@ def validate_pod_group_update(new: Obj, old: Obj) -> list[FieldError]:
     spec, before = part(new, "spec"), part(old, "spec")
     found: list[FieldError] = []
     for name in sorted(spec.keys() | before.keys()):
-        found += immutable(f"spec.{name}", spec.get(name), before.get(name))
+        changed = immutable(f"spec.{name}", spec.get(name), before.get(name))
+        if changed and name == "resourceClaims":
+            changed += _too_many("spec.resourceClaims", items(spec, name), MAX_GROUP_CLAIMS)
+        found += changed
     return found
 
 
-def validate_pod_group_status(new: Obj) -> list[FieldError]:
+def _too_many(field: str, values: Sequence[Obj], maximum: int) -> list[FieldError]:
+    return [too_many(field, len(values), maximum)] if len(values) > maximum else []
+
+
+def validate_pod_group_status(new: Obj, old: Obj) -> list[FieldError]:
     """A group's status: conditions, and the claims that were made for it."""
     status = part(new, "status")
-    known = {claim.get("name") for claim in items(part(new, "spec"), "resourceClaims")}
     found = validate_conditions("status.conditions", items(status, "conditions"))
-
-    def one(field: str, claim: Obj) -> list[FieldError]:
-        name = claim.get("name") or ""
-        errors = required_label(f"{field}.name", name)
-        if name and name not in known:
+    known = {claim.get("name") for claim in items(part(new, "spec"), "resourceClaims")}
+    place, claims = "status.resourceClaimStatuses", items(status, "resourceClaimStatuses")
+    for index, claim in enumerate(claims):
+        if claim.get("name") not in known:
             why = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(invalid(f"{field}.name", name, why))
-        made = claim.get("resourceClaimName")
-        return errors + (subdomain(f"{field}.resourceClaimName", made) if made is not None else [])
+            found.append(invalid(f"{place}[{index}].name", claim.get("name") or "", why))
+    before = items(part(old, "status"), "resourceClaimStatuses")
+    if same(claims, before):
+        return found
 
-    return found + bounded_set(
-        "status.resourceClaimStatuses",
-        items(status, "resourceClaimStatuses"),
-        MAX_GROUP_CLAIMS,
-        one,
-        lambda c: c.get("name"),
-    )
+    def made(field: str, claim: Obj) -> list[FieldError]:
+        name = claim.get("resourceClaimName")
+        return [] if name is None or claim in before else subdomain(f"{field}.resourceClaimName", name)
+
+    return found + bounded_set(place, claims, MAX_GROUP_CLAIMS, made, lambda c: c.get("name"))
 
 
 def _group_fields(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
@@ -172,7 +183,9 @@ def _policy(field: str, policy: Obj) -> list[FieldError]:
     gang = policy.get("gang")
     if gang is not None:
         count = gang.get("minCount") or 0
-        if count < 1:
+        if not count:
+            found.append(required(f"{field}.gang.minCount", "must be greater than or equal to 1"))
+        elif count < 1:
             found.append(invalid(f"{field}.gang.minCount", count, "must be greater than or equal to 1"))
     return found
 
@@ -193,11 +206,10 @@ def _claim_reference(field: str, claim: Obj) -> list[FieldError]:
 
 
 def _preemption_fields(field: str, spec: Obj) -> list[FieldError]:
-    found = one_of(f"{field}.disruptionMode", spec.get("disruptionMode"), _DISRUPTION_MODES, optional=True)
-    if spec.get("disruptionMode") == "PodGroup" and part(spec, "schedulingPolicy").get("basic") is not None:
-        # A unit of preemption must not be larger than the unit of scheduling (KEP 5710).
-        why = "may not be `PodGroup` when the scheduling policy is `basic`"
-        found.append(invalid(f"{field}.disruptionMode", "PodGroup", why))
+    found: list[FieldError] = []
+    mode = spec.get("disruptionMode")
+    if mode is not None and mode not in _DISRUPTION_MODES:
+        found.append(not_supported(f"{field}.disruptionMode", mode, _DISRUPTION_MODES))
     if spec.get("priorityClassName"):
         found += subdomain(f"{field}.priorityClassName", spec["priorityClassName"])
     priority = spec.get("priority")

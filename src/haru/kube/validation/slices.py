@@ -16,6 +16,7 @@ from haru.kube.validation.common import (
     each_message,
     immutable,
     items,
+    label_name,
     part,
     required_label,
     same,
@@ -43,17 +44,17 @@ _SELECTION = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _DEVICE_SELECTION = ("nodeName", "nodeSelector", "allNodes")
 
 
-def validate_slice(resource_slice: Obj, version: str) -> list[FieldError]:
+def validate_slice(resource_slice: Obj) -> list[FieldError]:
     """A ResourceSlice when it is created."""
-    return _spec(part(resource_slice, "spec"), None, version)
+    return _spec(part(resource_slice, "spec"), None)
 
 
-def validate_slice_update(new: Obj, old: Obj, version: str) -> list[FieldError]:
-    """A slice when it replaces a stored one (both in the same version)."""
-    return _spec(part(new, "spec"), part(old, "spec"), version)
+def validate_slice_update(new: Obj, old: Obj) -> list[FieldError]:
+    """A slice when it replaces a stored one."""
+    return _spec(part(new, "spec"), part(old, "spec"))
 
 
-def _spec(spec: Obj, old: Obj | None, version: str) -> list[FieldError]:
+def _spec(spec: Obj, old: Obj | None) -> list[FieldError]:
     found = driver_name("spec.driver", spec.get("driver") or "")
     pool = part(spec, "pool")
     found += _pool("spec.pool", pool)
@@ -61,10 +62,10 @@ def _spec(spec: Obj, old: Obj | None, version: str) -> list[FieldError]:
         found += immutable("spec.pool.name", pool.get("name"), part(old, "pool").get("name"))
         found += immutable("spec.driver", spec.get("driver"), old.get("driver"))
         found += immutable("spec.nodeName", spec.get("nodeName") or None, old.get("nodeName") or None)
-    found += _node_selection(spec, version)
+    found += _node_selection(spec)
     if spec.get("sharedCounters") is not None and spec.get("devices") is not None:
         found.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
-    found += _devices(spec, old, version)
+    found += _devices(spec, old)
     counters = items(spec, "sharedCounters")
     return found + bounded_set(
         "spec.sharedCounters", counters, MAX_COUNTER_SETS, _counter_set, lambda c: c.get("name") or ""
@@ -81,16 +82,15 @@ def _pool(field: str, pool: Obj) -> list[FieldError]:
     return found
 
 
-def _node_selection(spec: Obj, version: str) -> list[FieldError]:
+def _node_selection(spec: Obj) -> list[FieldError]:
     """Exactly one of the four ways to say which nodes reach the devices."""
     found: list[FieldError] = []
     chosen: list[str] = []
-    plain = version == "v1beta1"  # there, an empty text and false are the same as absent
     name = spec.get("nodeName")
     if name:
         chosen.append("nodeName")
         found += node_name("spec.nodeName", name)
-    elif name is not None and not plain:
+    elif name is not None:
         found.append(invalid("spec.nodeName", name, "must be either unset or set to a non-empty string"))
     selector = spec.get("nodeSelector")
     if selector is not None:
@@ -103,7 +103,7 @@ def _node_selection(spec: Obj, version: str) -> list[FieldError]:
     for flag in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(flag):
             chosen.append(flag)
-        elif spec.get(flag) is not None and not (plain and flag == "allNodes"):
+        elif spec.get(flag) is not None:
             found.append(invalid(f"spec.{flag}", False, "must be either unset or set to true"))
     listed = ", ".join(f"`{flag}`" for flag in _SELECTION)
     if not chosen:
@@ -122,26 +122,21 @@ def node_name(field: str, value: str) -> list[FieldError]:
 # --- devices -------------------------------------------------------------------------------------------------------
 
 
-def _devices(spec: Obj, old: Obj | None, version: str) -> list[FieldError]:
+def _devices(spec: Obj, old: Obj | None) -> list[FieldError]:
     devices = items(spec, "devices")
     if not devices:
         return []
-    basic = version == "v1beta1"
-    payloads = [part(device, "basic") for device in devices] if basic else devices
     maximum = MAX_DEVICES
-    if len(devices) > MAX_DEVICES_WITH_ADVANCED_FEATURES and any(map(_is_advanced, payloads)):
+    if len(devices) > MAX_DEVICES_WITH_ADVANCED_FEATURES and any(map(_is_advanced, devices)):
         maximum = MAX_DEVICES_WITH_ADVANCED_FEATURES
     per_device = bool(spec.get("perDeviceNodeSelection"))
-    if len(devices) <= maximum and not per_device and all_plainly_valid(devices, payloads):
+    if len(devices) <= maximum and not per_device and all_plainly_valid(devices):
         return []
-    stored = {device.get("name"): part(device, "basic") if basic else device for device in items(old, "devices")}
+    stored = {device.get("name"): device for device in items(old, "devices")}
 
     def one(field: str, device: Obj) -> list[FieldError]:
         name = device.get("name") or ""
-        found = required_label(f"{field}.name", name)
-        if basic:
-            return found + _device(f"{field}.basic", part(device, "basic"), stored.get(name), per_device)
-        return found + _device(field, device, stored.get(name), per_device)
+        return label_name(f"{field}.name", name) + _device(field, device, stored.get(name), per_device)
 
     return bounded_set("spec.devices", devices, maximum, one, lambda d: d.get("name") or "")
 
@@ -163,9 +158,8 @@ def _device(field: str, device: Obj, old: Obj | None, per_device: bool) -> list[
         why = f"the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}"
         found.append(invalid(field, values, why))
     found += validate_attributes(f"{field}.attributes", attributes)
-    if old is None or not same(capacity, part(old, "capacity")):
-        shared = bool(device.get("allowMultipleAllocations"))
-        found += validate_capacities(f"{field}.capacity", capacity, shared)
+    shared = bool(device.get("allowMultipleAllocations"))
+    found += validate_capacities(f"{field}.capacity", capacity, shared)
     taints = items(device, "taints")
     if old is None or not same(taints, items(old, "taints")):
         found += too_many_taints(f"{field}.taints", taints) or [
