@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from haru.kube.container_scripts import Script, script_of
+from haru.kube.container_scripts import RUNS_ON, Script, script_of
 
 ENV = [{"name": "X", "value": "v"}, {"name": "SECRET", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
@@ -83,3 +83,57 @@ def test_builtin_of_a_shell_is_no_program() -> None:
 
 def test_container_without_command_has_no_script() -> None:
     assert script_of({"metadata": {"name": "p"}}, {"name": "c", "image": "i"}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "for i in 1 2 3; do echo step $i; sleep 2; done; echo end",
+            [(0, "step 1"), (2, "step 2"), (4, "step 3"), (6, "end")],
+        ),
+        ("for i in $(seq 2 3); do echo $i; done", [(0, "2"), (0, "3")]),
+        ("N=5; export M=6; echo $N $M", [(0, "5 6")]),
+        ("echo a > /tmp/x; echo b >> /tmp/x; echo c > /dev/null; sleep 1; cat /tmp/x", [(1, "a"), (1, "b")]),
+        ("echo 1 2>&1", [(0, "1")]),
+    ],
+)
+def test_loops_over_words_variables_and_files_are_understood(text: str, lines: list[tuple[float, str]]) -> None:
+    found = script("sh", "-c", text)
+    assert found is not None and (found.exit_code, list(found.lines)) == (0, lines)
+    assert found.ends_after is not None
+
+
+def test_endless_loop_prints_again_and_again() -> None:
+    found = script("sh", "-c", "echo begin; while true; do echo polo; sleep 2; done")
+    assert found is not None and found.ends_after is None
+    assert found.printed(5) == [(0, "begin"), (0, "polo"), (2, "polo"), (4, "polo")]
+    assert found.printed(5, 2) == [(4, "polo")]
+    assert (found.next_line(0), found.next_line(4.5)) == (2, 6)
+
+
+def annotated(**annotations: str) -> Script:
+    metadata = {"name": "p", "annotations": {f"simulated.haru.dev/{key}": text for key, text in annotations.items()}}
+    return script_of({"metadata": metadata}, {"name": "c"}) or RUNS_ON
+
+
+def test_log_of_annotation_has_times_and_repetitions() -> None:
+    found = annotated(log="loading\n@5 epoch 1; loss 3\n@every 10 alive")
+    assert found.printed(20) == [(0, "loading"), (5, "epoch 1; loss 3"), (10, "alive"), (20, "alive")]
+
+
+@pytest.mark.parametrize(
+    ("container", "ends", "lines"),
+    [
+        ({"image": "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"}, True, []),
+        ({"image": "registry.k8s.io/e2e-test-images/busybox:1.36.1-1", "stdin": True}, False, []),
+        ({"image": "registry.k8s.io/e2e-test-images/agnhost:2.56"}, False, [(0, "Paused")]),
+        ({"image": "registry.k8s.io/e2e-test-images/agnhost:2.56", "args": ["pause"]}, False, [(0, "Paused")]),
+        ({"image": "busybox"}, False, []),
+    ],
+)
+def test_test_image_does_without_command_what_it_does(
+    container: dict[str, Any], ends: bool, lines: list[tuple[float, str]]
+) -> None:
+    found = script_of({"metadata": {"name": "p"}}, {"name": "c", **container}) or RUNS_ON
+    assert (found.ends_after is not None, list(found.lines)) == (ends, lines)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from haru.kube.node_admission import os_problem, placement_problem
 from haru.simulated_nodes.pods import admission_problem
 
 Obj = dict[str, Any]
@@ -40,3 +41,50 @@ def test_kubelet_admission_gives_expected_reason(
 ) -> None:
     problem = admission_problem(wanted, others, {**ALLOCATABLE, **more})
     assert (problem[0] if problem else None) == reason
+
+
+NODE = {
+    "metadata": {"name": "n", "labels": {"zone": "a"}},
+    "spec": {"taints": [{"key": "broken", "effect": "NoExecute"}, {"key": "full", "effect": "NoSchedule"}]},
+}
+TOLERANT = {"tolerations": [{"key": "broken", "operator": "Exists"}]}
+
+
+def port(number: int, **more: Any) -> Obj:
+    return {"containers": [{"name": "c", "ports": [{"hostPort": number, "containerPort": 1, **more}]}]}
+
+
+PLACEMENTS: list[tuple[str, Obj, Obj, str | None]] = [
+    ("tolerates", TOLERANT, {}, None),
+    ("taint that evicts", {}, {}, "TaintToleration"),
+    ("selector that fits", {**TOLERANT, "nodeSelector": {"zone": "a"}}, {}, None),
+    ("selector that does not", {**TOLERANT, "nodeSelector": {"zone": "b"}}, {}, "NodeAffinity"),
+    ("same port", {**TOLERANT, **port(80)}, port(80), "NodePorts"),
+    ("same port of another protocol", {**TOLERANT, **port(80)}, port(80, protocol="UDP"), None),
+    ("same port on other addresses", {**TOLERANT, **port(80, hostIP="10.0.0.1")}, port(80, hostIP="10.0.0.2"), None),
+    ("same port on all addresses", {**TOLERANT, **port(80, hostIP="10.0.0.1")}, port(80), "NodePorts"),
+]
+
+
+@pytest.mark.parametrize(("what", "spec", "other", "reason"), PLACEMENTS, ids=[case[0] for case in PLACEMENTS])
+def test_kubelet_checks_labels_ports_and_evicting_taints(what: str, spec: Obj, other: Obj, reason: str | None) -> None:
+    problem = placement_problem({"spec": spec}, [{"spec": other}], NODE)
+    assert (problem[0] if problem else None) == reason
+    if problem:
+        assert problem[1].startswith(f"Predicate {reason} failed: node(s) ")
+
+
+def test_required_node_affinity_is_checked_with_the_name_of_the_node() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert placement_problem({"spec": {**TOLERANT, "affinity": affinity}}, [], NODE) is None
+    field["values"] = ["other"]
+    problem = placement_problem({"spec": {**TOLERANT, "affinity": affinity}}, [], NODE)
+    assert problem is not None and problem[0] == "NodeAffinity"
+
+
+def test_pod_for_windows_is_not_taken() -> None:
+    problem = os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "windows"}}})
+    assert problem is not None and problem[0] == "PodOSNotSupported"
+    assert os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "linux"}}}) is None

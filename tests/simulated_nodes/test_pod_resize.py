@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+from fleet_stage import Stage
 from in_memory_client import InMemoryClient
-from test_virtual_fleet import Stage
 
 from haru.kube.meta import get_condition
 from haru.simulated_nodes.pod_workers import PODS

@@ -1,17 +1,21 @@
 """Check whether a node can admit a pod that was bound to it, as a kubelet does.
 
-Source: the kubelet's admission by resources (reasons OutOfcpu and so on), as behaviour; KEP-5004 and KEP-5517.
+Source: the kubelet's admission by resources (reasons OutOfcpu and so on), labels, ports and taints, in this order, as
+behaviour; KEP-5004 and KEP-5517.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, labels_of, name_of, tolerates
 from haru.kube.resources import Requests, claimed_resources, pod_requests
+from haru.kube.selectors import node_selector_matches
 
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
+_OS: Final = "kubernetes.io/os"
+_EVERYWHERE: Final = ("", "0.0.0.0")
 
 
 def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> tuple[str, str] | None:
@@ -28,6 +32,64 @@ def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str,
             unit = 1 if name == "cpu" else 1000
             return f"OutOf{name}", _no_room(name, quantity.milli() // unit, used // unit, capacity // unit)
     return None
+
+
+def os_problem(pod: Obj) -> tuple[str, str] | None:
+    """(reason, message) for a pod of another operating system than Linux; kubelets look at this before all else."""
+    if labels_of(pod).get(_OS, "linux") != "linux":
+        text = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+        return "PodOSSelectorNodeLabelDoesNotMatch", text
+    if ((pod.get("spec") or {}).get("os") or {}).get("name", "linux") != "linux":
+        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+    return None
+
+
+def placement_problem(pod: Obj, others: Sequence[Obj], node: Obj) -> tuple[str, str] | None:
+    """(reason, message) if the pod's node selector, host ports or tolerations do not fit the node."""
+    spec = pod.get("spec") or {}
+    if not _matches(spec, node):
+        return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    wanted = list(_host_ports(spec))
+    if wanted:
+        taken = [port for other in others for port in _host_ports(other.get("spec") or {})]
+        if any(_conflict(one, other) for one in wanted for other in taken):
+            return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    for taint in (node.get("spec") or {}).get("taints") or ():
+        if taint.get("effect") == "NoExecute" and not tolerates(spec.get("tolerations"), taint):
+            return _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _failed(name: str, why: str) -> tuple[str, str]:
+    return name, f"Predicate {name} failed: {why}"
+
+
+def _matches(spec: Mapping[str, Any], node: Obj) -> bool:
+    selector = spec.get("nodeSelector") or {}
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not selector and required is None:
+        return True
+    labels = labels_of(node)
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return False
+    return required is None or node_selector_matches(required, name_of(node), labels)
+
+
+def _host_ports(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Address, protocol and number of each port of the node that the pod takes."""
+    every = [*(spec.get("containers") or ())]
+    every += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    for container in every:
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                yield port.get("hostIP") or "", port.get("protocol") or "TCP", port["hostPort"]
+
+
+def _conflict(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+    same = one[0] == other[0] or one[0] in _EVERYWHERE or other[0] in _EVERYWHERE
+    return same and one[1:] == other[1:]
 
 
 def _usage(pod: Obj) -> Requests:

@@ -13,17 +13,15 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar, restarts_after
-from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, script_of
-from haru.kube.meta import Obj, annotations_of, get_condition, name_of, namespace_of, uid_of
+from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, script_of, termination_message
+from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
 from haru.simulated_nodes import pods as podlib
+from haru.simulated_nodes import probes
+from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem
+from haru.simulated_nodes.stops import stop_of
 
-FAIL_IMAGE_PULL: Final = "simulated.haru.dev/fail-image-pull"
 CRASH_LOOP: Final = "CrashLoopBackOff"
-_ERR_IMAGE_PULL: Final = "ErrImagePull"
-_IMAGE_PULL_BACK_OFF: Final = "ImagePullBackOff"
-_UNKNOWN_HOST: Final = ".invalid"
-"""No registry has a name under this domain (RFC 2606)."""
 _SHOWN_SECONDS: Final = 1.0
 """How long a failed pull is shown before its back-off is."""
 _MOST_STEPS: Final = 8
@@ -48,6 +46,8 @@ class PodRuns:
     crashes: CrashLoop = field(default_factory=CrashLoop)
     pulls: CrashLoop = field(default_factory=CrashLoop)
     failed_pulls: dict[str, float] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
+    """By container, until when of its run failures of probes have been told."""
 
 
 def scripts_of(pod: Obj) -> Mapping[str, Script] | None:
@@ -60,35 +60,27 @@ def scripts_of(pod: Obj) -> Mapping[str, Script] | None:
     ending = podlib.ending_of(pod)
     if ending is not None:
         if ending.phase == "Succeeded" or spec.get("restartPolicy", "Always") == "Never":
-            return {} if _pull_fails(pod) else None
+            return {} if _needs_steps(pod, _every(spec)) else None
         failure = Script((), ending.after_seconds, ending.exit_code, ending.reason, ending.message)
         return {container["name"]: failure for container in containers}
-    every = [*(spec.get("initContainers") or ()), *containers]
+    every = _every(spec)
     scripts = {one["name"]: script for one in every if (script := script_of(pod, one)) is not None}
-    return scripts if scripts or _pull_fails(pod) else None
+    return scripts if scripts or _needs_steps(pod, every) else None
 
 
-def pull_problem(pod: Obj, image: str) -> str:
-    """Why an image cannot be pulled; empty if it can."""
-    host = image.partition("/")[0].partition(":")[0]
-    if host.endswith(_UNKNOWN_HOST) and "/" in image:
-        manifest = f"https://{image.partition('/')[0]}/v2/{image.partition('/')[2].partition(':')[0]}/manifests/latest"
-        cause = f'failed to do request: Head "{manifest}": dial tcp: lookup {host}: no such host'
-    else:
-        cause = annotations_of(pod).get(FAIL_IMAGE_PULL) or ""
-        if cause == "true":
-            cause = f"{image}: not found"
-    prefix = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": '
-    return prefix + cause if cause and cause != "false" else ""
+def _every(spec: Obj) -> Sequence[Obj]:
+    return [one for member in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(member) or ()]
 
 
-def _pull_fails(pod: Obj) -> bool:
-    """Whether some image of a pod that has not begun cannot be pulled."""
-    spec = pod.get("spec") or {}
-    every = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    if FAIL_IMAGE_PULL not in annotations_of(pod) and not any(_UNKNOWN_HOST in (c.get("image") or "") for c in every):
-        return False
-    return any(pull_problem(pod, container.get("image") or "") for container in every)
+def _needs_steps(pod: Obj, every: Sequence[Obj]) -> bool:
+    """Whether some image cannot be pulled, some probe makes a difference, or a container changed while it ran."""
+    if any(pull_problem(pod, one) or probes.has_effect(pod, one) for one in every):
+        return True
+    images = {one["name"]: one.get("image") or "" for one in every}
+    return any(
+        status.get("image", "") != images.get(name, status.get("image", ""))
+        for name, status in podlib.statuses(pod).items()
+    )
 
 
 def advance(pod: Obj, scripts: Mapping[str, Script], runs: PodRuns, now: datetime) -> Outcome:
@@ -107,27 +99,34 @@ class _Advance:
         spec, status = pod["spec"], pod.get("status") or {}
         self._init: Sequence[Obj] = spec.get("initContainers") or ()
         self._main: Sequence[Obj] = spec.get("containers") or ()
+        self._ephemeral: Sequence[Obj] = spec.get("ephemeralContainers") or ()
         reason = "PodInitializing" if self._init else "ContainerCreating"
         known = podlib.statuses(pod)
         self._statuses = {
-            c["name"]: known.get(c["name"]) or self._waiting(c, reason) for c in (*self._init, *self._main)
+            c["name"]: known.get(c["name"]) or self._waiting(c, reason)
+            for c in (*self._init, *self._main, *self._ephemeral)
         }
         self._before = status
 
     def outcome(self) -> Outcome:
         """The status after this pass."""
-        if self._initialized():
+        if self._initialized() or self._has_begun():
             for container in self._main:
                 self._advance(container, init=False)
+        for container in self._ephemeral:
+            self._advance(container, init=False)
         phase = self._phase()
         if phase in podlib.TERMINAL:
-            self._end_sidecars()
+            self._end_others()
         status: Obj = {"phase": phase, "containerStatuses": [self._statuses[c["name"]] for c in self._main]}
         if self._init:
             status["initContainerStatuses"] = [self._statuses[c["name"]] for c in self._init]
+        if self._ephemeral:
+            status["ephemeralContainerStatuses"] = [self._statuses[c["name"]] for c in self._ephemeral]
         changed = any(self._before.get(key) != value for key, value in status.items())
         conditions = self._conditions(phase)
         changed = changed or any(_differs(self._pod, condition) for condition in conditions)
+        changed = changed or podlib.newly_observed(self._pod) is not None
         due = min(self._due, default=None)
         return Outcome({**status, "conditions": conditions} if changed else None, self._events, due)
 
@@ -138,13 +137,18 @@ class _Advance:
         for container in self._init:
             if is_sidecar(container):
                 self._advance(container, init=True)
-                if "running" not in self._statuses[container["name"]]["state"]:
+                if not self._statuses[container["name"]]["started"]:
                     return False
             elif not _succeeded(self._statuses[container["name"]]):
                 self._advance(container, init=True)
                 if not _succeeded(self._statuses[container["name"]]):
                     return False
         return True
+
+    def _has_begun(self) -> bool:
+        """Whether the pod was initialized before: a sidecar that is restarted holds nothing back."""
+        began = (self._statuses[c["name"]] for c in self._main)
+        return any("waiting" not in one["state"] or one.get("lastState") for one in began)
 
     def _advance(self, container: Obj, *, init: bool) -> None:
         for _ in range(_MOST_STEPS):
@@ -162,27 +166,33 @@ class _Advance:
     def _pull(self, container: Obj) -> bool:
         """Pull the image; whether it is there."""
         name, image = container["name"], container.get("image") or ""
-        problem = pull_problem(self._pod, image)
-        if not problem:
+        problem = pull_problem(self._pod, container)
+        if problem is None:
             return True
         now, state = self._now.timestamp(), self._statuses[name]["state"].get("waiting", {})
+        if problem.reason != ERR_IMAGE_PULL:
+            if state.get("reason") != problem.reason:
+                self._say("Warning", problem.event, problem.message)
+                self._say("Warning", "Failed", f"Error: {problem.reason}")
+                self._wait(container, problem.reason, problem.message)
+            return False
         failed = self._runs.failed_pulls.get(name, 0.0)
         left, _ = self._runs.pulls.wait(name, failed, now)
         if left > 0:
-            self._due.append(left if state.get("reason") == _IMAGE_PULL_BACK_OFF else min(left, _SHOWN_SECONDS))
-            if state.get("reason") != _IMAGE_PULL_BACK_OFF and now - failed >= _SHOWN_SECONDS:
+            self._due.append(left if state.get("reason") == IMAGE_PULL_BACK_OFF else min(left, _SHOWN_SECONDS))
+            if state.get("reason") != IMAGE_PULL_BACK_OFF and now - failed >= _SHOWN_SECONDS:
                 self._due[-1] = left
                 text = f'Back-off pulling image "{image}"'
                 self._say("Normal", "BackOff", text)
-                self._say("Warning", "Failed", f"Error: {_IMAGE_PULL_BACK_OFF}")
-                self._wait(container, _IMAGE_PULL_BACK_OFF, f"{text}: {_ERR_IMAGE_PULL}: {problem}")
+                self._say("Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}")
+                self._wait(container, IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {problem.message}")
             return False
         self._runs.pulls.started(name, failed or now, now)
         self._runs.failed_pulls[name] = now
         self._say("Normal", "Pulling", f'Pulling image "{image}"')
-        self._say("Warning", "Failed", f'Failed to pull image "{image}": {problem}')
-        self._say("Warning", "Failed", f"Error: {_ERR_IMAGE_PULL}")
-        self._wait(container, _ERR_IMAGE_PULL, problem)
+        self._say("Warning", "Failed", f'Failed to pull image "{image}": {problem.message}')
+        self._say("Warning", "Failed", f"Error: {ERR_IMAGE_PULL}")
+        self._wait(container, ERR_IMAGE_PULL, problem.message)
         self._due.append(_SHOWN_SECONDS)
         return False
 
@@ -198,41 +208,95 @@ class _Advance:
         else:
             self._say("Normal", "Created", f"Created container: {name}")
             self._say("Normal", "Started", f"Started container {name}")
-        status = self._with_state(container, {"running": {"startedAt": self._text}}, ready=True)
-        status["lastState"] = {"terminated": again} if again else {}
-        status["restartCount"] = before.get("restartCount", 0) + bool(again)
-        self._statuses[name] = status
+        count = before.get("restartCount", 0) + bool(again)
+        started, ready = self._state_at(container, self._health(container), 0.0)
+        state = {"running": {"startedAt": self._text}}
+        made = podlib.container_status(self._pod, container, state, ready=ready, started=started, restarts=count)
+        self._statuses[name] = {**made, "lastState": {"terminated": again} if again else {}}
         self._runs.began[name] = self._now
+        self._runs.told[name] = -1.0
         return True
 
     def _run(self, container: Obj) -> bool:
         """Let the container run; whether it has ended."""
-        name = container["name"]
+        name, status = container["name"], self._statuses[container["name"]]
         script = self._scripts.get(name, RUNS_ON)
-        if script.ends_after is None:
-            return False
-        running = self._statuses[name]["state"]["running"]
-        end = (self._runs.began.get(name) or parse_time(running["startedAt"])) + timedelta(seconds=script.ends_after)
-        if end > self._now:
-            self._due.append((end - self._now).total_seconds())
-            return False
-        began = "1970-01-01T00:00:00Z" if script.reason == START_ERROR else running["startedAt"]
-        ending = podlib.Ending(0.0, "", script.exit_code, script.end_reason, script.message)
-        state = podlib.terminated(
-            self._pod, name, ending, began, format_time(max(end, parse_time(running["startedAt"])))
-        )
+        running = status["state"]["running"]
+        began = self._runs.began.get(name) or parse_time(running["startedAt"])
+        elapsed = (self._now - began).total_seconds()
+        if status.get("image", "") != (container.get("image") or ""):
+            self._say("Normal", "Killing", f"Container {name} definition changed, will be restarted")
+            self._end(container, Script((), elapsed, stop_of(self._pod, container, self._grace()).exit_code), began)
+            return self._pull(container) and self._start(container)
+        health = self._health(container)
+        self._tell_failures(name, health, elapsed)
+        end, killed = script.ends_after, health.killed
+        if killed is not None and (end is None or killed[0] < end):
+            stop = stop_of(self._pod, container, self._probe_grace(container, killed[1]))
+            script = Script((), killed[0] + stop.after, stop.exit_code)
+            end = script.ends_after
+            if end is not None and elapsed >= end:
+                self._say("Normal", "Killing", f"Container {name} failed {killed[1]} probe, will be restarted")
+        if end is not None and elapsed >= end:
+            self._end(container, script, began)
+            return True
+        self._due += [at - elapsed for at in (end, health.next_change(elapsed)) if at is not None and at > elapsed]
+        started, ready = self._state_at(container, health, elapsed)
+        if (status["started"], status["ready"]) != (started, ready):
+            self._statuses[name] = {**status, "started": started, "ready": ready}
+        return False
+
+    def _end(self, container: Obj, script: Script, began: datetime) -> None:
+        """The container has ended by its script."""
+        name, running = container["name"], self._statuses[container["name"]]["state"]["running"]
+        told = "1970-01-01T00:00:00Z" if script.reason == START_ERROR else running["startedAt"]
+        ending = podlib.Ending(0.0, "", script.exit_code, script.end_reason, termination_message(container, script))
+        at = format_time(max(began + timedelta(seconds=script.ends_after or 0.0), parse_time(running["startedAt"])))
+        state = podlib.terminated(self._pod, name, ending, told, at)
         self._statuses[name] = self._with_state(container, state, ready=self._is_done_init(container, script))
-        return True
+
+    # -- probes -------------------------------------------------------------------------------------------------------
+
+    def _state_at(self, container: Obj, health: probes.Health, elapsed: float) -> tuple[bool, bool]:
+        """Whether the container counts as started, and as ready; an init container is ready once it has ended."""
+        if self._is_ephemeral(container):
+            return False, False
+        if is_sidecar(container) or any(one is container for one in self._main):
+            return health.at(elapsed)
+        return True, False
+
+    def _is_ephemeral(self, container: Obj) -> bool:
+        return any(one is container for one in self._ephemeral)
+
+    def _health(self, container: Obj) -> probes.Health:
+        return probes.health_of(self._pod, container) if probes.has_effect(self._pod, container) else probes.WELL
+
+    def _tell_failures(self, name: str, health: probes.Health, elapsed: float) -> None:
+        since = self._runs.told.setdefault(name, elapsed)
+        for failure in health.failures:
+            if since < failure.at <= elapsed:
+                self._say("Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
+        self._runs.told[name] = max(since, elapsed)
+
+    def _grace(self) -> float:
+        seconds = self._pod["spec"].get("terminationGracePeriodSeconds")
+        return 30.0 if seconds is None else float(seconds)
+
+    def _probe_grace(self, container: Obj, probe: str) -> float:
+        seconds = (container.get(f"{probe}Probe") or {}).get("terminationGracePeriodSeconds")
+        return self._grace() if seconds is None else float(seconds)
 
     def _restart(self, container: Obj, *, init: bool) -> bool:
         """Restart a container that has ended, if and when it is to be; whether it was."""
         name, status = container["name"], self._statuses[container["name"]]
         ended = status["state"].get("terminated") or status["lastState"]["terminated"]
-        if not restarts_after(self._pod, container, ended["exitCode"], init=init):
+        if self._is_ephemeral(container) or not restarts_after(self._pod, container, ended["exitCode"], init=init):
             return False
         at = parse_time(ended["finishedAt"]).timestamp()
         left, pause = self._runs.crashes.wait(name, at, self._now.timestamp())
         if left <= 0:
+            if not self._pull(container):
+                return False
             self._runs.crashes.started(name, at, self._now.timestamp())
             return self._start(container)
         self._due.append(left)
@@ -240,16 +304,17 @@ class _Advance:
             where = f"{name_of(self._pod)}_{namespace_of(self._pod)}({uid_of(self._pod)})"
             self._say("Warning", "BackOff", f"Back-off restarting failed container {name} in pod {where}")
             self._wait(container, CRASH_LOOP, crash_message(self._pod, name, pause))
-            self._statuses[name]["lastState"] = {"terminated": ended}
         return False
 
     # -- statuses -----------------------------------------------------------------------------------------------------
 
     def _with_state(self, container: Obj, state: Obj, *, ready: bool) -> Obj:
         before = self._statuses[container["name"]]
-        started = "running" in state
-        made = podlib.container_status(self._pod, container, state, ready=ready, started=started)
-        return {**made, "lastState": before.get("lastState") or {}, "restartCount": before.get("restartCount", 0)}
+        count = before.get("restartCount", 0)
+        made = podlib.container_status(self._pod, container, state, ready=ready, started=False, restarts=count)
+        if "terminated" in state:
+            state["terminated"]["containerID"] = made["containerID"]
+        return {**made, "image": before.get("image", made["image"]), "lastState": before.get("lastState") or {}}
 
     def _waiting(self, container: Obj, reason: str, message: str = "") -> Obj:
         state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
@@ -258,19 +323,20 @@ class _Advance:
 
     def _wait(self, container: Obj, reason: str, message: str) -> None:
         before = self._statuses[container["name"]]
-        kept: Obj = {
-            key: before[key] for key in ("lastState", "restartCount", "imageID", "containerID") if key in before
-        }
+        kept: Obj = {key: before[key] for key in ("restartCount", "imageID", "containerID") if key in before}
+        ended = before["state"].get("terminated")
+        kept["lastState"] = {"terminated": ended} if ended else before.get("lastState") or {}
         self._statuses[container["name"]] = {**self._waiting(container, reason, message), **kept}
 
     def _is_done_init(self, container: Obj, script: Script) -> bool:
         """Whether a container that has ended counts as ready: an init container that did its work."""
         return script.exit_code == 0 and any(one is container for one in self._init) and not is_sidecar(container)
 
-    def _end_sidecars(self) -> None:
-        for container in self._init:
+    def _end_others(self) -> None:
+        """Sidecars and ephemeral containers end with the pod."""
+        for container in (*self._init, *self._ephemeral):
             state = self._statuses[container["name"]]["state"]
-            if is_sidecar(container) and "running" in state:
+            if "running" in state:
                 ending = podlib.Ending(0.0, "Succeeded", 0, "Completed")
                 began = state["running"]["startedAt"]
                 ended = podlib.terminated(self._pod, container["name"], ending, began, self._text)
@@ -300,7 +366,8 @@ class _Advance:
         missing += [c["name"] for c in self._init if is_sidecar(c) and not self._statuses[c["name"]]["started"]]
         begun = any("waiting" not in self._statuses[c["name"]]["state"] for c in self._main)
         incomplete = f"containers with incomplete status: [{' '.join(missing)}]"
-        unready = [c["name"] for c in self._main if not self._statuses[c["name"]]["ready"]]
+        able = [*(c for c in self._init if is_sidecar(c)), *self._main]
+        unready = [c["name"] for c in able if not self._statuses[c["name"]]["ready"]]
         listed = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
         initialized = podlib.condition(
             "Initialized", self._text, "PodCompleted" if phase == "Succeeded" else "", status=True

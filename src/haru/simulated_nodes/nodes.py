@@ -43,7 +43,7 @@ LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
 class SimulatedNode:
     """One simulated node. Its kubelet acts once it is `up`, and not while it is offline."""
 
-    __slots__ = ("allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "uid", "up")
+    __slots__ = ("allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "stored", "uid", "up")
 
     def __init__(self, profile: Profile, name: str, number: int) -> None:
         self.profile = profile
@@ -55,6 +55,8 @@ class SimulatedNode:
         """Which devices its driver fails to prepare, as an annotation says it."""
         self.internal_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + number))
         self.allocatable: dict[str, int] = {}
+        self.stored: Obj = {"metadata": {"name": name}}
+        """The Node as it was last seen."""
 
     @property
     def number(self) -> int:
@@ -69,7 +71,7 @@ class SimulatedNode:
 
     def adopt(self, node: Obj) -> None:
         """Take over what the stored object says."""
-        self.uid = node["metadata"]["uid"]
+        self.uid, self.stored = node["metadata"]["uid"], node
         status = node.get("status") or {}
         for address in status.get("addresses") or ():
             if address.get("type") == "InternalIP":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -21,9 +21,10 @@ from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
-from haru.kube.names import format_time
+from haru.kube.names import format_time, parse_time
+from haru.kube.node_admission import os_problem, placement_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
-from haru.simulated_nodes import containers, resize
+from haru.simulated_nodes import containers, resize, stops
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
@@ -72,11 +73,19 @@ WORKERS: Final = 16
 _BY_NODE: Final = "node"
 _BY_CLAIM: Final = "claim"
 _RETRY_SECONDS: Final = 10.0
+_LEAST_SECONDS: Final = 2.0
 _PREPARING: Final = "Failed to prepare dynamic resources: "
 
 
 PODS: Final = known_kind("v1", "Pod")
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+
+
+class _Stopping(NamedTuple):
+    """A pod whose containers come to their ends: since when, and when each has ended."""
+
+    since: datetime
+    stops: Mapping[str, stops.Stop]
 
 
 class PodWorkers:
@@ -102,6 +111,7 @@ class PodWorkers:
         self._admitted: set[str] = set()
         self._began: dict[str, datetime] = {}
         self._runs: dict[str, containers.PodRuns] = {}
+        self._stopping: dict[str, _Stopping] = {}
         self._allocations = resize.Allocations()
         self._deferred: dict[str, set[str]] = {}
         """By node, the pods whose resize waits for room."""
@@ -149,6 +159,7 @@ class PodWorkers:
     def _ended(self, pod: Obj) -> None:
         self._admitted.discard(uid_of(pod))
         self._began.pop(uid_of(pod), None)
+        self._stopping.pop(uid_of(pod), None)
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(pod)
         self._defer(pod, defer=False)
@@ -164,8 +175,7 @@ class PodWorkers:
         if pod is None or node is None or not node.acts:
             return None
         if is_being_deleted(pod):
-            await self._finish_deletion(self._allocations.allocated(pod))
-            return None
+            return await self._finish_deletion(self._allocations.allocated(pod))
         phase = _phase(pod)
         if phase in podlib.TERMINAL:
             self._ended(pod)
@@ -178,7 +188,12 @@ class PodWorkers:
         began = self._clock()
         now = format_time(began)
         if uid_of(pod) not in self._admitted:
-            problem = podlib.admission_problem(pod, self._others(pod, node), node.allocatable)
+            others = self._others(pod, node)
+            problem = (
+                os_problem(pod)
+                or podlib.admission_problem(pod, others, node.allocatable)
+                or placement_problem(pod, others, node.stored)
+            )
             if problem is not None:
                 self._recorder.event(pod, "Warning", *problem)
                 await self._write(pod, podlib.rejected_status(pod, now, *problem))
@@ -284,14 +299,16 @@ class PodWorkers:
             await self._recall_claims(pod, node)
         now = self._clock()
         pod = await self._resize(pod, node, format_time(now))
-        joined = podlib.joined_status(pod, format_time(now))
-        if joined is not None:
-            pod = await self._write(pod, joined) or pod
+        scripts = self._scripts(pod)
+        if scripts is None:
+            for change in (podlib.joined_status(pod, format_time(now)), podlib.newly_observed(pod)):
+                if change is not None:
+                    pod = await self._write(pod, change) or pod
         deadline = podlib.deadline_of(pod)
         if deadline is None:
-            return await self._until_its_end(pod, node, now)
+            return await self._until_its_end(pod, node, now, scripts)
         if deadline > now:
-            due = await self._until_its_end(pod, node, now)
+            due = await self._until_its_end(pod, node, now, scripts)
             left = (deadline - now).total_seconds()
             return left if due is None else min(due, left)
         self._ended(pod)
@@ -339,14 +356,11 @@ class PodWorkers:
         for pod in resize.in_turn(waiting):
             self._queue.add(key_of(pod))
 
-    async def _until_its_end(self, pod: Obj, node: SimulatedNode, now: datetime) -> float | None:
-        scripts = self._scripts(pod)
-        if scripts is not None:
-            return await self._advance(pod, node, scripts)
-        try:
-            ending = podlib.ending_of(pod)
-        except ValueError:
-            ending = None
+    async def _until_its_end(
+        self, pod: Obj, node: SimulatedNode, now: datetime, scripts: Mapping[str, Script] | None
+    ) -> float | None:
+        left: list[float] = []
+        ending = self._final_ending(pod)
         if ending is not None:
             began = self._began.get(uid_of(pod)) or podlib.started_at(pod) or now
             due = began + timedelta(seconds=ending.after_seconds)
@@ -354,8 +368,22 @@ class PodWorkers:
                 self._ended(pod)
                 await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
                 return None
-        await self._refresh_readiness(pod, format_time(now))
-        return (due - now).total_seconds() if ending is not None else None
+            left.append((due - now).total_seconds())
+        if scripts is None:
+            await self._refresh_readiness(pod, format_time(now))
+        elif (next_step := await self._advance(pod, node, scripts)) is not None:
+            left.append(next_step)
+        return min(left, default=None)
+
+    def _final_ending(self, pod: Obj) -> podlib.Ending | None:
+        """The end after which no container is restarted."""
+        try:
+            ending = podlib.ending_of(pod)
+        except ValueError:
+            return None
+        if ending is None or ending.phase == "Succeeded" or pod["spec"].get("restartPolicy", "Always") == "Never":
+            return ending
+        return None
 
     async def _recall_claims(self, pod: Obj, node: SimulatedNode) -> None:
         """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""
@@ -372,13 +400,42 @@ class PodWorkers:
         if any(present.get(field) != wanted.get(field) for field in ("status", "reason", "message")):
             await self._write(pod, {"conditions": [wanted]})
 
-    async def _finish_deletion(self, pod: Obj) -> None:
-        """Stop what runs, unprepare, tell the end, then let the object go."""
+    async def _finish_deletion(self, pod: Obj) -> float | None:
+        """Stop what runs, unprepare, tell the end, then let the object go; seconds until the next container ends."""
+        left = await self._stop(pod) if _phase(pod) not in podlib.TERMINAL else None
+        if left is not None:
+            return left
         self._ended(pod)
-        if _phase(pod) not in podlib.TERMINAL:
-            if _phase(pod) == "Running":
+        pod = self._pods.store.get(key_of(pod)) or pod
+        await self._delete(pod)
+        return None
+
+    async def _stop(self, pod: Obj) -> float | None:
+        """Tell which containers have ended by now; seconds until the next one does, None if all have."""
+        now, grace = self._clock(), float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        begun = self._stopping.get(uid_of(pod))
+        if begun is None:
+            begun = _Stopping(self._asked_to_stop(pod, grace, now), stops.stops_of(pod, grace))
+            if any("running" in (status.get("state") or {}) for status in podlib.statuses(pod).values()):
                 self._events.stopped(pod)
-            await self._write(pod, podlib.killed_status(pod, format_time(self._clock())))
+            if stops.takes_time(pod):
+                self._stopping[uid_of(pod)] = begun
+        ends = {name: begun.since + timedelta(seconds=min(stop.after, max(grace, 0.0) + _LEAST_SECONDS))
+                for name, stop in begun.stops.items()}  # fmt: skip
+        over = {name: (begun.stops[name], format_time(max(at, begun.since))) for name, at in ends.items() if at <= now}
+        left = min(((at - now).total_seconds() for at in ends.values() if at > now), default=None)
+        running = {name for name, status in podlib.statuses(pod).items() if "running" in (status.get("state") or {})}
+        if left is None or running & over.keys():
+            await self._write(pod, stops.stopped_status(pod, over, format_time(now)))
+        return left
+
+    def _asked_to_stop(self, pod: Obj, grace: float, now: datetime) -> datetime:
+        """When the deletion was asked for; the object says it in whole seconds."""
+        text = pod["metadata"].get("deletionTimestamp")
+        asked = parse_time(text) - timedelta(seconds=grace) if text else now
+        return now if abs((now - asked).total_seconds()) <= 1.5 else min(asked, now)
+
+    async def _delete(self, pod: Obj) -> None:
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
             return  # only finalizers keep it
         try:

@@ -10,27 +10,26 @@ Source of the statuses: kubelet, as behaviour.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from haru.kube.container_scripts import OOM_EXIT_CODE, OOM_KILLED
+from haru.kube.container_scripts import ending_reason, is_number
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
 from haru.kube.node_admission import admission_problem as admission_problem
+from haru.kube.simulation import exit_code_of, seconds_of, signal_of
 from haru.simulated_nodes.resize import reported_resources
 
 RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
 FAIL: Final = "simulated.haru.dev/fail"
 EXIT_CODE: Final = "simulated.haru.dev/exit-code"
+SIGNAL: Final = "simulated.haru.dev/signal"
+TERMINATION_MESSAGE: Final = "simulated.haru.dev/termination-message"
 TERMINAL: Final = ("Succeeded", "Failed")
 OVERDUE: Final = "Pod was active on the node longer than the specified deadline"
-_KILLED: Final = 143
 _KILLED_AT_ONCE: Final = 137
-_MAX_EXIT_CODE: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,25 @@ _COMPLETED: Final = Ending(0.0, "Succeeded", 0, "Completed")
 def ending_of(pod: Obj) -> Ending | None:
     """The end that the annotations ask for, None for a pod that runs on; ValueError for a malformed annotation."""
     annotations = annotations_of(pod)
+    if not annotations:
+        return None
+    ending = _ending(annotations)
+    said = annotations.get(TERMINATION_MESSAGE)
+    return ending if ending is None or said is None else replace(ending, message=said)
+
+
+def _ending(annotations: Mapping[str, str]) -> Ending | None:
     run, fail = annotations.get(RUN_SECONDS), annotations.get(FAIL)
-    seconds = _seconds(RUN_SECONDS, run) if run is not None else None
+    seconds = seconds_of(RUN_SECONDS, run) if run is not None else None
+    if (signal := annotations.get(SIGNAL)) is not None and fail is None:
+        return Ending(seconds or 0.0, "Failed", signal_of(SIGNAL, signal), "Error")
     if fail is None:
         return None if seconds is None else Ending(seconds, "Succeeded", 0, "Completed")
-    usual = OOM_EXIT_CODE if fail.partition(":")[0].strip() == OOM_KILLED else 1
-    code = _exit_code(annotations.get(EXIT_CODE, str(usual)))
-    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", fail):
-        return Ending(_seconds(FAIL, fail), "Failed", code, "Error")
-    reason, _, message = fail.partition(":")
-    return Ending(seconds or 0.0, "Failed", code, reason.strip() or "Error", message.strip() or fail.strip())
+    given = annotations.get(EXIT_CODE)
+    if is_number(fail):
+        return Ending(seconds_of(FAIL, fail), "Failed", exit_code_of(EXIT_CODE, given or "1"), "Error")
+    reason, message, usual = ending_reason(fail)
+    return Ending(seconds or 0.0, "Failed", exit_code_of(EXIT_CODE, given or str(usual)), reason, message)
 
 
 def deadline_of(pod: Obj) -> datetime | None:
@@ -75,23 +83,6 @@ def overdue_status(pod: Obj, now: str) -> Obj:
     return {**status, "reason": "DeadlineExceeded", "message": OVERDUE}
 
 
-def _exit_code(text: str) -> int:
-    code = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= code <= _MAX_EXIT_CODE:
-        raise ValueError(f'annotation {EXIT_CODE}: "{text}" is no exit code, write a number from 1 to {_MAX_EXIT_CODE}')
-    return code
-
-
-def _seconds(annotation: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f'annotation {annotation}: "{text}" is no number of seconds, write for example "30"')
-    return seconds
-
-
 def condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
     """A condition as a patch: null takes away what an earlier one of the type said."""
     return {
@@ -103,15 +94,20 @@ def condition(type_: str, now: str, reason: str = "", message: str = "", *, stat
     }
 
 
-def _container_id(pod: Obj, name: str) -> str:
-    return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
+def _container_id(pod: Obj, name: str, restarts: int) -> str:
+    """The identity of one run of a container."""
+    run = f"/{restarts}" if restarts else ""
+    return f"simulated://{short_hash(f'{uid_of(pod)}/{name}{run}', 40)}"
 
 
-def container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
-    """The status of a container in this state."""
+def container_status(
+    pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool, restarts: int | None = None
+) -> Obj:
+    """The status of a container in this state; `restarts` are those of its status before if they are not given."""
     image = container.get("image") or ""
     before = statuses(pod).get(container["name"]) or {}
     last = before.get("lastState") or {}
+    count = before.get("restartCount", 0) if restarts is None else restarts
     resources = {} if _is_ephemeral(pod, container) else reported_resources(container)
     return {
         **resources,
@@ -119,10 +115,10 @@ def container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, read
         "state": state,
         "lastState": last,
         "ready": ready,
-        "restartCount": before.get("restartCount", 0),
+        "restartCount": count,
         "image": image,
         "imageID": f"simulated://{short_hash(image, 40)}",
-        "containerID": _container_id(pod, container["name"]),
+        "containerID": _container_id(pod, container["name"], count),
         "started": started,
     }
 
@@ -144,12 +140,13 @@ def _is_sidecar(container: Mapping[str, Any]) -> bool:
 
 def terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj:
     """The state of a container that has ended."""
+    restarts = (statuses(pod).get(name) or {}).get("restartCount", 0)
     state = {
         "exitCode": ending.exit_code,
         "reason": ending.reason,
         "startedAt": began,
         "finishedAt": now,
-        "containerID": _container_id(pod, name),
+        "containerID": _container_id(pod, name, restarts),
     }
     if ending.message:
         state["message"] = ending.message
@@ -232,12 +229,28 @@ def joined_status(pod: Obj, now: str) -> Obj | None:
 
 def observed(pod: Obj, status: Obj) -> Obj:
     """The status as written for this pod: what it observed, and transition times only where there was a transition."""
+    generation = pod["metadata"].get("generation")
     for condition in status.get("conditions") or ():
         before = get_condition(pod, condition["type"]) or {}
         if before.get("status") == condition["status"] and before.get("lastTransitionTime"):
             condition["lastTransitionTime"] = before["lastTransitionTime"]
-    generation = pod["metadata"].get("generation")
+        if generation:
+            condition["observedGeneration"] = generation
     return {**status, "observedGeneration": generation} if generation else status
+
+
+def newly_observed(pod: Obj) -> Obj | None:
+    """The status of a pod whose spec has changed since it was last written; None if it has not (KEP-5067)."""
+    generation, status = pod["metadata"].get("generation"), pod.get("status") or {}
+    if not generation or (status.get("observedGeneration") or 0) >= generation:
+        return None
+    known = [one["type"] for one in status.get("conditions") or () if one["type"] in _OWN_CONDITIONS]
+    conditions = [{"type": type_, "observedGeneration": generation} for type_ in known]
+    return {"observedGeneration": generation, **({"conditions": conditions} if conditions else {})}
+
+
+_OWN_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+"""Conditions in which a kubelet says which generation it has seen."""
 
 
 def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
@@ -286,13 +299,6 @@ def started_at(pod: Obj) -> datetime | None:
 
 
 # --- ends that others bring about
-
-
-def killed_status(pod: Obj, now: str) -> Obj:
-    """The status of a pod that was deleted: its containers, if any, were told to stop and did."""
-    if (pod.get("status") or {}).get("phase") == "Running":
-        return ended_status(pod, now, Ending(0, "Failed", _KILLED, "Error"))
-    return observed(pod, {"phase": "Failed"})
 
 
 def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:

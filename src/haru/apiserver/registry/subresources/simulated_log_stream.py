@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Final
 
 from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, LogText, end_of_run
@@ -36,9 +37,9 @@ class SimulatedLogStream:
         """Until the container ends, the client goes, or the server stops. Raises TimeoutError."""
         gone = asyncio.create_task(close_when_gone(request, self._watch))
         try:
-            shown = self._run.printed(self._clock())
-            await self._send(request, self._text.first(shown))
-            await self._follow(request, len(shown))
+            now = self._clock()
+            await self._send(request, self._text.first(self._run.printed(now)))
+            await self._follow(request, now)
         except Compacted:
             return
         finally:
@@ -46,22 +47,21 @@ class SimulatedLogStream:
             self._watch.close()
             self._streams.watches.discard(self._watch)
 
-    async def _follow(self, request: Request, told: int) -> None:
+    async def _follow(self, request: Request, told: datetime) -> None:
         """Send the lines after those that are told, each when it is due."""
-        lines = self._run.lines
         while not self._watch.closed and not self._text.is_full:
             self._watch.pending()
             pod = await self._call.objects.peek("", "pods", self._call.namespace, self._call.name)
             now = self._clock()
             same = pod if pod is not None and uid_of(pod) == self._uid else None
             ended = end_of_run(same, self._container, self._run.restarts, now)
-            due = [line for line in lines[told:] if line[0] <= (ended or now)]
-            await self._send(request, self._text.more(due))
-            told += len(due)
+            until = ended or now
+            await self._send(request, self._text.more(self._run.printed(until, told)))
+            told = max(told, until)
             if ended is not None:
                 return
-            left = (lines[told][0] - now).total_seconds() if told < len(lines) else _LOOK_SECONDS
-            await self._watch.wait(min(left, _LOOK_SECONDS))
+            left = self._run.seconds_to_next(now)
+            await self._watch.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
     async def _send(self, request: Request, body: bytes) -> None:
         if body:

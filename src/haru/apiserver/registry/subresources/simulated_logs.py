@@ -1,4 +1,4 @@
-"""The log of a simulated container: what its commands print, read off its spec and status. Pure.
+"""The log of a simulated container: what its script prints, read off its spec, annotations and status. Pure.
 
 Simulated kubelets serve no logs, and need to keep none: a script and the start of a container say every line.
 Source of the messages: kubelet `kubelet_pods.go`, `validateContainerLogStatus`.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from haru.kube.container_scripts import RUNS_ON, script_of
+from haru.kube.container_scripts import RUNS_ON, Script, script_of
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
@@ -22,16 +22,25 @@ Line = tuple[datetime, str]
 
 @dataclass(frozen=True, slots=True)
 class ContainerRun:
-    """One run of a container, from one start to its end (None: it runs), and all lines that its script prints."""
+    """One run of a container, from one start to its end (None: it runs), and what its script prints."""
 
     restarts: int
+    began: datetime
     ended: datetime | None
-    lines: Sequence[Line]
+    script: Script
 
-    def printed(self, now: datetime) -> Sequence[Line]:
-        """The lines until now."""
+    def printed(self, now: datetime, since: datetime | None = None) -> Sequence[Line]:
+        """The lines until now, only those after `since` if that is given."""
         until = now if self.ended is None else min(now, self.ended)
-        return [line for line in self.lines if line[0] <= until]
+        after = -1.0 if since is None else (since - self.began).total_seconds()
+        lines = self.script.printed((until - self.began).total_seconds(), after)
+        return [(self.began + timedelta(seconds=at), text) for at, text in lines]
+
+    def seconds_to_next(self, now: datetime) -> float | None:
+        """How long it is until the next line; None if there is none."""
+        passed = (now - self.began).total_seconds()
+        due = self.script.next_line(passed)
+        return None if due is None else due - passed
 
 
 class LogText:
@@ -76,9 +85,11 @@ def container_run(pod: Obj, container: str, *, previous: bool = False) -> Contai
     if spec is None or status is None:
         return None
     began, ended = _times(pod, status, previous=previous)
-    script = script_of(pod, spec) or RUNS_ON
-    lines = [(began + timedelta(seconds=at), text) for at, text in script.lines]
-    return ContainerRun(int(status.get("restartCount") or 0), ended, lines)
+    try:
+        script = script_of(pod, spec) or RUNS_ON
+    except ValueError as error:
+        raise bad_request_error(f"pod {name_of(pod)}: {error}") from error
+    return ContainerRun(int(status.get("restartCount") or 0), began, ended, script)
 
 
 def end_of_run(pod: Obj | None, container: str, restarts: int, now: datetime) -> datetime | None:
@@ -140,9 +151,10 @@ def _stamp(moment: datetime) -> str:
 
 def _containers(pod: Obj) -> list[Obj]:
     spec = pod.get("spec") or {}
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return [one for member in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(member) or ()]
 
 
 def _statuses(pod: Obj) -> list[Obj]:
     status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return [one for member in members for one in status.get(member) or ()]

@@ -1,0 +1,287 @@
+"""Run trivial commands without a process: what they print, how long they take and how they end. Pure.
+
+Understood are `true`, `false`, `sleep N`, `echo WORDS`, `cat FILE` of what was written, `stress --vm-bytes N` (killed
+above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and line
+breaks; `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `>` and `>>` into a file. Time passes only in
+`sleep`. At the first command that is not understood the program counts as one that runs on.
+Source: commands of POSIX sh.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+OOM_KILLED: Final = "OOMKilled"
+BUILTINS: Final = ("exit", "set", "cd", "export")
+"""Commands of shells only: nothing of that name is in `$PATH`."""
+SHELLS: Final = ("sh", "bash", "ash", "dash")
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_PUNCTUATION: Final = ";&|<>()\n"
+_OPERATORS: Final = {"", ";", "&&", "||"}
+_TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])
+_LOOP: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*while\s+(true|:|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$", re.DOTALL
+)
+_FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
+_RANGE: Final = re.compile(r"\$\(seq\s+(?:(\d+)\s+)?(\d+)\)|\{(\d+)\.\.(\d+)\}")
+_MOST_COMMANDS: Final = 1000
+_MOST_TEXT: Final = 100_000
+_FILLING_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A line of output, so many seconds after the start; again every `every` seconds if that is given."""
+
+    at: float
+    text: str
+    is_error: bool = False
+    every: float = 0.0
+
+
+@dataclass(slots=True)
+class Ran:
+    """What a program printed, when and how it ended; `ends_after` is None for one that runs on."""
+
+    lines: list[Printed] = field(default_factory=list)
+    ends_after: float | None = None
+    exit_code: int = 0
+    killed: str = ""
+    """Why the program was killed, if it was."""
+    unknown: str = ""
+    """The first command that is not understood."""
+
+
+class _Stopped(Exception):
+    """The program has ended, or runs on."""
+
+
+class TrivialShell:
+    """Run one program. `memory` is the limit in bytes; `files` are what it can read, and then what it has written."""
+
+    def __init__(
+        self, variables: Mapping[str, str], memory: float = math.inf, files: Mapping[str, str] | None = None
+    ) -> None:
+        self._variables, self._memory = dict(variables), memory
+        self.files: MutableMapping[str, str] = dict(files or {})
+        self._ran = Ran()
+        self._at, self._code = 0.0, 0
+        self._ends_at_failure = False
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        """What this program does, given as its words."""
+        name = argv[0].rpartition("/")[2]
+        ran = self._ran
+        try:
+            options = [word for word in argv[1:-1] if word.startswith("-")]
+            if name in SHELLS and len(argv) >= 3 and options == [*argv[1:-1]] and "c" in options[-1]:
+                self._ends_at_failure = any("e" in option for option in options)
+                self._text(argv[-1])
+            else:
+                self._code = self.command([name, *argv[1:]])
+        except _Stopped as stopped:
+            if not stopped.args:
+                return ran
+            ran.killed = str(stopped.args[0])
+        ran.ends_after, ran.exit_code = self._at, self._code
+        return ran
+
+    def say(self, text: str, *, is_error: bool = False) -> None:
+        """Print a line."""
+        self._ran.lines.append(Printed(self._at, text, is_error))
+
+    def command(self, words: Sequence[str]) -> int:
+        """Run a program; its exit code."""
+        name, rest = words[0], words[1:]
+        if name in ("true", ":"):
+            return 0
+        if name == "false":
+            return 1
+        if name == "sleep":
+            return self._sleep(rest)
+        if name == "echo":
+            self.say(" ".join(rest[1:] if rest and rest[0] in ("-n", "-e", "-ne") else rest))
+            return 0
+        if name == "cat" and rest and all(path in self.files for path in rest):
+            for path in rest:
+                for line in self.files[path].splitlines():
+                    self.say(line)
+            return 0
+        if name in ("stress", "stress-ng") and "--vm-bytes" in rest[:-1]:
+            wanted = _bytes(rest[rest.index("--vm-bytes") + 1]) * _count(rest)
+            if wanted > self._memory:
+                self._at += _FILLING_SECONDS
+                raise _Stopped(OOM_KILLED)
+        return self.other(words)
+
+    def other(self, words: Sequence[str]) -> int:
+        """A program that is not understood: it runs on."""
+        self._ran.unknown = words[0]
+        raise _Stopped
+
+    # -- text of a shell ----------------------------------------------------------------------------------------------
+
+    def _text(self, text: str) -> None:
+        text = _unrolled(text)
+        loop = _LOOP.search(text)
+        if loop is None:
+            self._commands(text)
+            return
+        before = text[: loop.start()].strip(" ;\n")
+        if before and self._commands(before):
+            return
+        began, first = self._at, len(self._ran.lines)
+        condition = f"{loop[1]}\n" if loop[1].startswith("sleep") else ""
+        if self._commands(condition + loop[2]):
+            return
+        period = self._at - began
+        lines = self._ran.lines
+        lines[first:] = [Printed(one.at, one.text, one.is_error, period) for one in lines[first:]]
+        raise _Stopped
+
+    def _commands(self, text: str) -> bool:
+        """Run commands in turn; whether the shell has ended with one."""
+        try:
+            commands = list(_parsed(text))
+        except ValueError as error:
+            self.say(f"sh: syntax error: {str(error).lower()}", is_error=True)
+            self._code = 2
+            return True
+        for number, (operator, words) in enumerate(commands):
+            if number >= _MOST_COMMANDS:
+                raise _Stopped
+            if (operator == "&&" and self._code) or (operator == "||" and not self._code):
+                continue
+            following = commands[number + 1][0] if number + 1 < len(commands) else ""
+            if self._simple(words):
+                return True
+            if self._ends_at_failure and self._code and following not in ("&&", "||"):
+                return True
+        return False
+
+    def _simple(self, words: list[str]) -> bool:
+        """Run one command of a shell; whether the shell ends with it."""
+        words, path, appends = _redirected(words)
+        first, lines = len(self._ran.lines), self._ran.lines
+        to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
+        words = words[: len(words) - len(to_stderr)] or ["sh"]
+        ends = self._plain([_expanded(word, self._variables, self._code) for word in words])
+        if to_stderr:
+            lines[first:] = [Printed(one.at, one.text, True, one.every) for one in lines[first:]]
+        elif path:
+            path = _expanded(path, self._variables, 0)
+            written = "".join(f"{one.text}\n" for one in lines[first:] if not one.is_error)
+            lines[first:] = [one for one in lines[first:] if one.is_error]
+            self.files[path] = (self.files.get(path, "") if appends else "") + written
+        return ends
+
+    def _plain(self, words: list[str]) -> bool:
+        if any(set(word) & set(_PUNCTUATION) and set(word) <= set(_PUNCTUATION) for word in words):
+            words = ["sh"]
+        replaced = words[0] == "exec"
+        words = words[1:] if replaced and len(words) > 1 else words
+        name, rest = words[0].rpartition("/")[2], words[1:]
+        if name == "exit":
+            self._code = (int(rest[0]) & 255 if rest[0].isdigit() else 2) if rest else self._code
+            return True
+        if name == "set" and rest and set(rest[0]) <= set("-euxo"):
+            self._ends_at_failure |= "e" in rest[0]
+            self._code = 0
+            return replaced
+        assigned = [_ASSIGNMENT.fullmatch(word) for word in (rest if name == "export" and rest else words)]
+        if all(assigned):
+            self._variables |= {one[1]: one[2] for one in assigned if one is not None}
+            self._code = 0
+        else:
+            self._code = self.command([name, *rest])
+        return replaced
+
+    def _sleep(self, words: Sequence[str]) -> int:
+        found = [_SLEEP.fullmatch(word) for word in words]
+        if words and words[0] in ("infinity", "inf"):
+            raise _Stopped
+        if not found or None in found:
+            self.say(f"sleep: invalid number '{' '.join(words)}'", is_error=True)
+            return 1
+        self._at += sum(float(one[1]) * _SECONDS[one[2]] for one in found if one is not None)
+        return 0
+
+
+def _unrolled(text: str) -> str:
+    """The text with loops over words written out."""
+    while (loop := _FOR.search(text)) and len(text) <= _MOST_TEXT:
+        words = _RANGE.sub(_numbers, loop[2]).split()
+        if any("$" in word or "`" in word or "*" in word for word in words):
+            return text
+        turns = "; ".join(f"{loop[1]}={shlex.quote(word)}; {loop[3].strip()}" for word in words[:_MOST_COMMANDS])
+        text = f"{text[: loop.start()]} {turns or 'true'} {text[loop.end() :]}"
+    return text
+
+
+def _numbers(found: re.Match[str]) -> str:
+    first, last = int(found[1] or found[3] or 1), int(found[2] or found[4])
+    return " ".join(str(number) for number in range(first, min(last, first + _MOST_COMMANDS) + 1))
+
+
+def _expanded(word: str, variables: Mapping[str, str], code: int) -> str:
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return str(code) if name == "?" else variables.get(name, "")
+
+    return _VARIABLE.sub(value, word)
+
+
+def _parsed(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a script, each with the operator before it. Raises ValueError for unbalanced quotes."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    operator, words, in_comment = "", list[str](), False
+    for token in lexer:
+        in_comment = (in_comment or token.startswith("#")) and "\n" not in token
+        if in_comment:
+            continue
+        if set(token) <= set(_PUNCTUATION) and token.strip("\n") in _OPERATORS:
+            if words:
+                yield operator, _understood(words)
+                words = []
+                operator = token.strip("\n")
+        else:
+            words.append(token)
+    if words:
+        yield operator, _understood(words)
+
+
+def _understood(words: list[str]) -> list[str]:
+    """The words; a command that is not understood in place of a substitution."""
+    return ["sh"] if any("`" in word or "$(" in word for word in words) else words
+
+
+def _redirected(words: list[str]) -> tuple[list[str], str, bool]:
+    """A command without its `> FILE` or `>> FILE`, the file, and whether it is appended to."""
+    if words[-3:] == ["2", ">&", "1"] and len(words) > 3:
+        words = words[:-3]
+    if len(words) > 2 and words[-2] in (">", ">>") and words[-1].startswith(("/", "$")):
+        kept = words[:-2]
+        return (kept[:-1] if kept[-1] == "1" and len(kept) > 1 else kept), words[-1], words[-2] == ">>"
+    return words, "", False
+
+
+def _bytes(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bkmgBKMG]?)", text)
+    scale = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3}
+    return float(found[1]) * 1024.0 ** scale[found[2].lower()] if found else 0.0
+
+
+def _count(words: Sequence[str]) -> int:
+    for name in ("--vm", "-m"):
+        if name in words[:-1] and words[words.index(name) + 1].isdigit():
+            return max(1, int(words[words.index(name) + 1]))
+    return 1

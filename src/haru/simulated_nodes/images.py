@@ -1,0 +1,75 @@
+"""Which images a simulated node cannot pull, and how kubelets tell it. Pure.
+
+Simulated nodes pull nothing: an image is there unless its annotation or its name says that it is not.
+Source: kubelet `image_manager`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from haru.kube.meta import Obj
+from haru.kube.simulation import is_annotated, setting
+
+FAIL_IMAGE_PULL: Final = "fail-image-pull"
+ERR_IMAGE_PULL: Final = "ErrImagePull"
+IMAGE_PULL_BACK_OFF: Final = "ImagePullBackOff"
+_UNKNOWN_HOST: Final = ".invalid"
+"""No registry has a name under this domain (RFC 2606)."""
+_MISSING_NAMES: Final = ("invalid", "invalid-image")
+_MISSING_TAGS: Final = ("404", "does-not-exist", "non-existent", "nonexistent", "not-found")
+_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE: Final = re.compile(
+    rf"(?:(?P<host>(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::\d+)?|[A-Za-z0-9-]+:\d+)/)?"
+    rf"(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@[a-z0-9]+:[0-9a-fA-F]{{32,}})?"
+)
+
+
+class PullProblem(NamedTuple):
+    """Why an image is not there: the reason of the waiting container, its message, and the reason of the event.
+
+    Only what failed as ErrImagePull is tried again.
+    """
+
+    reason: str
+    message: str
+    event: str = "Failed"
+
+
+def pull_problem(pod: Obj, container: Obj) -> PullProblem | None:
+    """Why the image of a container cannot be pulled; None if it can."""
+    image = container.get("image") or ""
+    said = setting(pod, container["name"], FAIL_IMAGE_PULL) if is_annotated(pod) else None
+    cause = f"{image}: not found" if said == "true" else said if said and said != "false" else _cause(image)
+    if not cause:
+        return None
+    if cause == _INVALID_NAME:
+        text = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {_INVALID_NAME}'
+        return PullProblem("InvalidImageName", text, "InspectFailed")
+    if container.get("imagePullPolicy") == "Never":
+        text = f'Container image "{image}" is not present with pull policy of Never'
+        return PullProblem("ErrImageNeverPull", text, "ErrImageNeverPull")
+    prefix = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": '
+    return PullProblem(ERR_IMAGE_PULL, prefix + cause)
+
+
+_INVALID_NAME: Final = "invalid reference format"
+
+
+@lru_cache(maxsize=4096)
+def _cause(image: str) -> str:
+    """What is wrong with an image by its name; empty if nothing is."""
+    if not image:
+        return ""
+    found = _REFERENCE.fullmatch(image)
+    if found is None:
+        return _INVALID_NAME
+    host = (found["host"] or "").partition(":")[0]
+    if host.endswith(_UNKNOWN_HOST) or host.startswith("invalid."):
+        manifest = f"https://{found['host']}/v2/{found['path']}/manifests/{found['tag'] or 'latest'}"
+        return f'failed to do request: Head "{manifest}": dial tcp: lookup {host}: no such host'
+    if found["tag"] in _MISSING_TAGS or found["path"].rpartition("/")[2] in _MISSING_NAMES:
+        return f"{image}: not found"
+    return ""

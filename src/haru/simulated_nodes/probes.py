@@ -1,0 +1,164 @@
+"""What the probes of a simulated container answer, and what follows from it, as a function of its time. Pure.
+
+An annotation says what a probe answers, as a course of `ok` and `fail`; otherwise a probe that runs a trivial command
+answers by its exit code, and any other succeeds. Nothing runs between two changes: the turning points are computed.
+Source: kubelet `prober` (thresholds in a row; readiness and liveness after the startup probe), as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from haru.kube.container_scripts import memory_limit, variables_of
+from haru.kube.meta import Obj
+from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
+from haru.kube.trivial_shell import TrivialShell
+
+_FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
+_ALWAYS: Final = (Entry(0.0, "ok"),)
+
+
+class Turn(NamedTuple):
+    """From when on a probe counts as having succeeded or failed."""
+
+    at: float
+    success: bool
+
+
+class Failure(NamedTuple):
+    """An attempt that failed and is told: which probe, and its output."""
+
+    at: float
+    probe: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the probes make of one run of a container; times in seconds from its start."""
+
+    started: float | None = 0.0
+    """When it counts as started; None if it never does."""
+    readiness: tuple[Turn, ...] = ()
+    killed: tuple[float, str] | None = None
+    """When it is killed, and for which probe."""
+    failures: tuple[Failure, ...] = ()
+
+    def at(self, seconds: float) -> tuple[bool, bool]:
+        """Whether the container counts as started, and as ready, after so many seconds."""
+        if self.started is None or seconds < self.started:
+            return False, False
+        ready = [turn.success for turn in self.readiness if turn.at <= seconds]
+        return True, ready[-1] if ready else False
+
+    def next_change(self, seconds: float) -> float | None:
+        """When the next change after then is due; None if there is none."""
+        times = [turn.at for turn in self.readiness] + [failure.at for failure in self.failures]
+        if self.started is not None:
+            times.append(self.started)
+        if self.killed is not None:
+            times.append(self.killed[0])
+        return min((at for at in times if at > seconds), default=None)
+
+
+WELL: Final = Health(readiness=(Turn(0.0, True),))
+"""A container whose probes, if it has any, succeed at once."""
+
+
+def has_effect(pod: Obj, container: Mapping[str, Any]) -> bool:
+    """Whether the probes of a container make a difference."""
+    if not any(field in container for field in _FIELDS.values()):
+        return False
+    return health_of(pod, container) != WELL
+
+
+def health_of(pod: Obj, container: Mapping[str, Any]) -> Health:
+    """What the probes make of a container. Raises ValueError for a malformed annotation."""
+    started: float | None = 0.0
+    killed: tuple[float, str] | None = None
+    failures: list[Failure] = []
+    if startup := container.get("startupProbe"):
+        answers = _answers(pod, container, "Startup")
+        turns = _turns(startup, answers, 0.0)
+        first = turns[0] if turns else None
+        started = first.at if first is not None and first.success else None
+        if first is not None and not first.success:
+            killed = first.at, "startup"
+        failures += _failures(startup, answers, "Startup", 0.0, first.at if first else math.inf)
+    readiness: Sequence[Turn] = (Turn(started or 0.0, True),)
+    if started is not None and (probe := container.get("readinessProbe")):
+        answers = _answers(pod, container, "Readiness")
+        readiness = _turns(probe, answers, started)
+        failures += _failures(probe, answers, "Readiness", started, math.inf)
+    if started is not None and (probe := container.get("livenessProbe")):
+        answers = _answers(pod, container, "Liveness")
+        dead = next((turn.at for turn in _turns(probe, answers, started) if not turn.success), None)
+        if dead is not None:
+            killed = dead, "liveness"
+        failures += _failures(probe, answers, "Liveness", started, dead if dead is not None else math.inf)
+    return Health(started, tuple(readiness), killed, tuple(sorted(failures)))
+
+
+def _answers(pod: Obj, container: Mapping[str, Any], name: str) -> Sequence[Entry]:
+    key = f"{name.lower()}-probe"
+    said = setting(pod, container["name"], key) if is_annotated(pod) else None
+    if said is not None:
+        entries = course(said)
+        if not entries or any(entry.every or entry.value.split(":")[0] not in ("ok", "fail") for entry in entries):
+            raise ValueError(f'annotation {key} of {DOMAIN}: "{said}": write ok or fail, for example "fail; @30 ok"')
+        return entries
+    command = (container[_FIELDS[name]].get("exec") or {}).get("command")
+    if command:
+        ran = TrivialShell(variables_of(pod, container), memory_limit(container)).run(command)
+        if ran.ends_after is not None and ran.exit_code:
+            return (Entry(0.0, f"fail: command exited with {ran.exit_code}"),)
+    return _ALWAYS
+
+
+def _period(probe: Mapping[str, Any]) -> float:
+    return float(probe.get("periodSeconds") or 10)
+
+
+def _stretches(probe: Mapping[str, Any], answers: Sequence[Entry], begin: float) -> Iterator[tuple[float, int, str]]:
+    """The attempts in a row with one answer: the time of the first, how many there are (-1: no end), the answer."""
+    first, period = max(begin, float(probe.get("initialDelaySeconds") or 0)), _period(probe)
+    for number, entry in enumerate(answers):
+        end = answers[number + 1].at if number + 1 < len(answers) else math.inf
+        low = max(0, math.ceil((entry.at - first) / period)) if number else 0
+        high = -1 if end == math.inf else math.ceil((end - first) / period)
+        if high < 0 or high > low:
+            yield first + low * period, high - low if high >= 0 else -1, entry.value
+
+
+def _turns(probe: Mapping[str, Any], answers: Sequence[Entry], begin: float) -> list[Turn]:
+    """When enough attempts in a row have succeeded, or failed, to change what the probe says."""
+    turns: list[Turn] = []
+    row, before = 0, None
+    for at, count, answer in _stretches(probe, answers, begin):
+        success = answer == "ok"
+        row = row if success == before else 0
+        before = success
+        needed = int((probe.get("successThreshold") or 1) if success else (probe.get("failureThreshold") or 3))
+        missing = max(1, needed - row)
+        if (count < 0 or count >= missing) and (not turns or turns[-1].success != success):
+            turns.append(Turn(at + (missing - 1) * _period(probe), success))
+        row += max(count, 0)
+    return turns
+
+
+def _failures(
+    probe: Mapping[str, Any], answers: Sequence[Entry], name: str, begin: float, end: float
+) -> Iterator[Failure]:
+    """The first failing attempt of each row, and the one that turns what the probe says."""
+    turned = {turn.at for turn in _turns(probe, answers, begin) if not turn.success}
+    for at, count, answer in _stretches(probe, answers, begin):
+        if answer == "ok":
+            continue
+        output = answer.partition(":")[2].strip() or "simulated failure"
+        last = at + (count - 1) * _period(probe) if count >= 0 else math.inf
+        for moment in sorted({at, *(turn for turn in turned if at <= turn <= last)}):
+            if moment <= end:
+                yield Failure(moment, name, output)

@@ -1,0 +1,136 @@
+"""How the containers of a simulated pod that is deleted come to their end, within its grace period. Pure.
+
+A container ends at once when it is told to (exit code 143), after its preStop hook, or so late as its annotation
+`stop-seconds` says; at the end of the grace period it is killed (137). Sidecars end after the others, the last first.
+Source: kubelet `kuberuntime_container.go` (hooks, at least two seconds after them), KEP-753, `getPhase`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from haru.kube import simulation
+from haru.kube.container_restarts import is_sidecar
+from haru.kube.container_scripts import memory_limit, variables_of
+from haru.kube.meta import Obj
+from haru.kube.trivial_shell import TrivialShell
+from haru.simulated_nodes import pods as podlib
+
+STOPPED: Final = 143
+KILLED: Final = 137
+_LEAST_SECONDS: Final = 2.0
+
+
+class Stop(NamedTuple):
+    """When a container has ended, in seconds after the deletion, and its exit code."""
+
+    after: float
+    exit_code: int
+
+
+def takes_time(pod: Obj) -> bool:
+    """Whether some container of a pod may not end at once."""
+    spec = pod.get("spec") or {}
+    for member in ("containers", "initContainers"):
+        for container in spec.get(member) or ():
+            if (container.get("lifecycle") or {}).get("preStop"):
+                return True
+    return simulation.is_annotated(pod) and any(
+        simulation.STOP_SECONDS in name for name in pod["metadata"]["annotations"]
+    )
+
+
+def stops_of(pod: Obj, grace: float) -> dict[str, Stop]:
+    """When and how each running container ends."""
+    running = {name for name, status in podlib.statuses(pod).items() if "running" in (status.get("state") or {})}
+    spec = pod.get("spec") or {}
+    stops: dict[str, Stop] = {}
+    for container in (*(spec.get("containers") or ()), *(spec.get("ephemeralContainers") or ())):
+        if container["name"] in running:
+            stops[container["name"]] = stop_of(pod, container, grace)
+    last = max((stop.after for stop in stops.values()), default=0.0)
+    for container in reversed(spec.get("initContainers") or ()):
+        if container["name"] in running:
+            stop = stop_of(pod, container, max(0.0, grace - last))
+            if is_sidecar(container):
+                last += stop.after
+                stop = Stop(last, stop.exit_code)
+            stops[container["name"]] = stop
+    return stops
+
+
+def stop_of(pod: Obj, container: Mapping[str, Any], grace: float) -> Stop:
+    """When and how one container ends that is told to."""
+    hook = min(_hook_seconds(pod, container, grace), grace)
+    text = simulation.setting(pod, container["name"], simulation.STOP_SECONDS)
+    try:
+        slow = simulation.seconds_of(simulation.STOP_SECONDS, text) if text is not None else 0.0
+    except ValueError:
+        slow = 0.0
+    patience = max(grace - hook, _LEAST_SECONDS)
+    return Stop(hook + slow, STOPPED) if slow <= patience else Stop(hook + patience, KILLED)
+
+
+def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
+    hook = (container.get("lifecycle") or {}).get("preStop") or {}
+    if "sleep" in hook:
+        return float(hook["sleep"].get("seconds") or 0)
+    command = (hook.get("exec") or {}).get("command")
+    if not command:
+        return 0.0
+    ran = TrivialShell(variables_of(pod, container), memory_limit(container)).run(command)
+    if ran.ends_after is None:
+        return 0.0 if ran.unknown else grace
+    return ran.ends_after
+
+
+def stopped_status(pod: Obj, stopped: Mapping[str, tuple[Stop, str]], now: str) -> Obj:
+    """The status once these containers have ended, each at a time of its own; with a phase once all have."""
+    spec, before = pod.get("spec") or {}, pod.get("status") or {}
+    containers = {
+        one["name"]: one
+        for member in ("initContainers", "containers", "ephemeralContainers")
+        for one in spec.get(member) or ()
+    }
+    status: Obj = {}
+    for member in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        given: Sequence[Obj] = before.get(member) or ()
+        if given:
+            status[member] = [_stopped(pod, containers.get(one["name"]), one, stopped) for one in given]
+    main = status.get("containerStatuses") or []
+    over = all("running" not in one["state"] for member in status.values() for one in member)
+    unready = [one["name"] for one in main if not one.get("ready")]
+    reason, message = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+    if over:
+        codes = [_exit_code(one) for one in main]
+        status["phase"] = "Succeeded" if codes and not any(codes) else "Failed"
+        reason, message = ("PodCompleted" if status["phase"] == "Succeeded" else "PodFailed"), ""
+        status["conditions"] = [
+            podlib.condition("PodReadyToStartContainers", now, status=False),
+            podlib.condition("Initialized", now, "PodCompleted" if reason == "PodCompleted" else "", status=True),
+        ]
+    if over or unready:
+        status.setdefault("conditions", []).extend(
+            podlib.condition(name, now, reason, message, status=False) for name in ("Ready", "ContainersReady")
+        )
+    return podlib.observed(pod, status)
+
+
+def _stopped(pod: Obj, container: Obj | None, status: Obj, stopped: Mapping[str, tuple[Stop, str]]) -> Obj:
+    name, running = status["name"], (status.get("state") or {}).get("running")
+    last = (status.get("lastState") or {}).get("terminated")
+    if name not in stopped:
+        waits = "waiting" in (status.get("state") or {}) and last
+        return {**status, "state": {"terminated": last}, "lastState": {}} if waits else status
+    if running is None or container is None:
+        return status
+    stop, at = stopped[name]
+    ending = podlib.Ending(0.0, "", stop.exit_code, "Error" if stop.exit_code else "Completed")
+    state = podlib.terminated(pod, name, ending, running["startedAt"], at)
+    return {**status, "state": state, "ready": False, "started": False}
+
+
+def _exit_code(status: Obj) -> int:
+    ended = (status.get("state") or {}).get("terminated")
+    return int(ended["exitCode"]) if ended else KILLED

@@ -1,0 +1,234 @@
+"""Containers of simulated pods do what their annotations and probes say, in virtual time and without a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from container_play import Play, container
+
+from haru.simulated_nodes.containers import scripts_of
+
+RUN = "run-seconds.simulated.haru.dev/"
+
+
+def test_annotation_of_one_container_ends_it_and_the_restart_policy_decides_what_follows() -> None:
+    play = Play(container("a"), container("b"), annotations={f"{RUN}a": "5"}, restartPolicy="OnFailure")
+    assert play.until(6)["phase"] == "Running"
+    assert play.one("a")["state"]["terminated"]["reason"] == "Completed"
+    assert "running" in play.one("b")["state"]
+    restarted = Play(container("a"), annotations={f"{RUN}a": "5"})
+    restarted.until(6)
+    assert restarted.one("a")["restartCount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("annotations", "code", "reason", "at"),
+    [
+        ({f"{RUN}c": "3", "exit-code.simulated.haru.dev/c": "7"}, 7, "Error", 3),
+        ({f"{RUN}c": "3", "signal.simulated.haru.dev/c": "SIGKILL"}, 137, "Error", 3),
+        ({"signal.simulated.haru.dev/c": "15"}, 143, "Error", 0),
+        ({"fail.simulated.haru.dev/c": "4"}, 1, "Error", 4),
+        ({f"{RUN}c": "2", "fail.simulated.haru.dev/c": "OOMKilled"}, 137, "OOMKilled", 2),
+        (
+            {f"{RUN}c": "2", "fail.simulated.haru.dev/c": "Evil: why", "exit-code.simulated.haru.dev/c": "9"},
+            9,
+            "Evil",
+            2,
+        ),
+    ],
+)
+def test_annotated_container_ends_with_code_and_reason(
+    annotations: dict[str, str], code: int, reason: str, at: int
+) -> None:
+    play = Play(container(), annotations=annotations, restartPolicy="Never")
+    play.until(at)
+    ended = play.one()["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (code, reason)
+    assert ended["finishedAt"] == f"2026-01-01T00:00:0{at}Z"
+    assert play.pod["status"]["phase"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        ("run-seconds.simulated.haru.dev/c", "soon"),
+        ("exit-code.simulated.haru.dev/c", "256"),
+        ("signal.simulated.haru.dev/c", "SIGNONE"),
+        ("simulated.haru.dev/signal", "99"),
+        ("simulated.haru.dev/readiness-probe", "perhaps"),
+    ],
+)
+def test_malformed_annotation_is_an_error_that_names_it(annotation: str, text: str) -> None:
+    pod = {
+        "metadata": {"name": "p", "annotations": {annotation: text}},
+        "spec": {"containers": [container(readinessProbe={"periodSeconds": 10})]},
+    }
+    with pytest.raises(ValueError, match=annotation.split(".")[0] if "dev/c" in annotation else annotation[19:]):
+        scripts_of(pod)
+
+
+@pytest.mark.parametrize(
+    ("more", "annotations", "message"),
+    [
+        ({}, {"simulated.haru.dev/termination-message": "lost rank 3"}, "lost rank 3"),
+        ({"script": "echo a; echo b; exit 2", "terminationMessagePolicy": "FallbackToLogsOnError"}, {}, "a\nb\n"),
+        ({"script": "echo a; exit 2"}, {}, None),
+        ({"script": "echo a; exit 0", "terminationMessagePolicy": "FallbackToLogsOnError"}, {}, None),
+        ({"script": "echo why > /dev/termination-log; exit 2"}, {}, "why\n"),
+        ({"script": "echo why > /out; exit 2", "terminationMessagePath": "/out"}, {}, "why\n"),
+        ({"script": "echo why > /elsewhere; exit 2"}, {}, None),
+    ],
+)
+def test_termination_message_comes_from_annotation_file_or_log(
+    more: dict[str, Any], annotations: dict[str, str], message: str | None
+) -> None:
+    play = Play(container(**{"script": "exit 1", **more}), annotations=annotations, restartPolicy="Never")
+    assert play.one()["state"]["terminated"].get("message") == message
+
+
+def test_readiness_waits_for_its_delay_and_its_successes_in_a_row() -> None:
+    probe = {"initialDelaySeconds": 30, "periodSeconds": 5, "successThreshold": 3}
+    play = Play(container(readinessProbe=probe))
+    play.until(39)
+    assert (play.one()["started"], play.one()["ready"]) == (True, False)
+    assert play.condition("Ready") == ("False", "ContainersNotReady")
+    play.until(40)
+    assert play.one()["ready"] and play.condition("Ready") == ("True", None)
+    assert play.writes == 2
+
+
+def test_readiness_follows_the_course_of_its_annotation() -> None:
+    annotations = {"readiness-probe.simulated.haru.dev/c": "fail: connection refused; @12 ok; @31 fail"}
+    play = Play(container(readinessProbe={"periodSeconds": 10}), annotations=annotations)
+    assert not play.one()["ready"]
+    play.until(19.5)
+    assert not play.one()["ready"]  # asked at 0, 10, 20
+    play.until(20)
+    assert play.one()["ready"]
+    play.until(59.5)
+    assert play.one()["ready"]  # failed at 40 and 50, three failures are needed
+    play.until(60)
+    assert not play.one()["ready"] and play.one()["restartCount"] == 0
+    assert play.told("Unhealthy")[0] == "Readiness probe failed: connection refused"
+
+
+def test_failing_liveness_probe_restarts_the_container() -> None:
+    annotations = {"simulated.haru.dev/liveness-probe": "ok; @10 fail"}
+    play = Play(container(livenessProbe={"periodSeconds": 5, "failureThreshold": 2}), annotations=annotations)
+    assert starts_until(play, 14.5) == 0
+    assert starts_until(play, 15) == 1  # failed at 10 and 15
+    assert play.one()["lastState"]["terminated"]["exitCode"] == 143
+    assert play.told("Killing") == ["Container c failed liveness probe, will be restarted"]
+    assert play.told("Unhealthy") == ["Liveness probe failed: simulated failure"] * 2
+    assert starts_until(play, 30) == 1  # the second restart waits
+    assert play.one()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+
+
+def starts_until(play: Play, seconds: float) -> int:
+    play.until(seconds)
+    return int(play.one()["restartCount"])
+
+
+def test_slow_container_is_killed_at_the_end_of_the_grace_period_of_its_probe() -> None:
+    annotations = {"simulated.haru.dev/liveness-probe": "fail", "simulated.haru.dev/stop-seconds": "60"}
+    probe = {"periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 5}
+    play = Play(container(livenessProbe=probe), annotations=annotations, restartPolicy="Never")
+    assert "running" in play.one()["state"]
+    play.until(5)
+    assert play.one()["state"]["terminated"]["exitCode"] == 137
+
+
+def test_startup_probe_holds_back_the_others_and_kills_who_never_starts() -> None:
+    startup = {"periodSeconds": 10, "failureThreshold": 3}
+    annotations = {"simulated.haru.dev/startup-probe": "fail; @15 ok"}
+    play = Play(container(startupProbe=startup, readinessProbe={}), annotations=annotations)
+    play.until(19.5)
+    assert (play.one()["started"], play.one()["ready"]) == (False, False)
+    play.until(20)
+    assert (play.one()["started"], play.one()["ready"]) == (True, True)
+    never = Play(container(startupProbe=startup), annotations={"simulated.haru.dev/startup-probe": "fail"})
+    never.until(20)
+    assert never.one()["restartCount"] == 1
+    assert never.told("Killing") == ["Container c failed startup probe, will be restarted"]
+
+
+def test_probe_that_runs_false_fails() -> None:
+    play = Play(container(readinessProbe={"exec": {"command": ["/bin/false"]}}))
+    assert play.until(100)["phase"] == "Running" and not play.one()["ready"]
+    assert play.told("Unhealthy")[0] == "Readiness probe failed: command exited with 1"
+
+
+def test_sidecar_holds_back_what_comes_after_it_until_it_has_started() -> None:
+    sidecar = container("proxy", restartPolicy="Always", startupProbe={"initialDelaySeconds": 4})
+    play = Play(container(), initContainers=[sidecar])
+    assert play.until(3)["phase"] == "Pending"
+    assert play.until(4)["phase"] == "Running"
+
+
+def test_sidecar_that_restarts_holds_nothing_back() -> None:
+    sidecar = container("proxy", "sleep 2; exit 1", restartPolicy="Always")
+    play = Play(container(script="sleep 8; exit 0"), initContainers=[sidecar], restartPolicy="Never")
+    assert play.until(7)["phase"] == "Running"
+    assert play.condition("ContainersReady") == ("False", "ContainersNotReady")
+    assert play.until(8)["phase"] == "Succeeded"
+
+
+def test_container_whose_image_changes_is_restarted_with_the_new_one() -> None:
+    play = Play(container(readinessProbe={"initialDelaySeconds": 1}), restartPolicy="Never")
+    play.until(10)
+    first = play.one()["containerID"]
+    play.pod["spec"]["containers"][0]["image"] = "j"
+    play.until(11)
+    assert (play.one()["image"], play.one()["restartCount"]) == ("j", 1)
+    assert play.one()["containerID"] != first == play.one()["lastState"]["terminated"]["containerID"]
+    assert play.told("Killing") == ["Container c definition changed, will be restarted"]
+
+
+def test_container_whose_new_image_is_missing_keeps_its_last_end() -> None:
+    play = Play(container(readinessProbe={"initialDelaySeconds": 1}))
+    play.pod["spec"]["containers"][0]["image"] = "webserver:404"
+    play.until(0.5)
+    assert play.one()["state"]["waiting"]["reason"] == "ErrImagePull"
+    assert play.one()["lastState"]["terminated"]["exitCode"] == 143
+    assert play.pod["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["k8s.gcr.io/invalid-image", "webserver:404", "foo:non-existent", "invalid.registry.k8s.io/invalid/alpine:3.1"],
+)
+def test_image_that_names_itself_missing_is_not_pulled(image: str) -> None:
+    assert Play(container(image=image)).one()["state"]["waiting"]["reason"] == "ErrImagePull"
+
+
+def test_missing_image_is_never_pulled_if_its_policy_says_so() -> None:
+    play = Play(container(image="a:404", imagePullPolicy="Never"))
+    waiting = play.one()["state"]["waiting"]
+    assert waiting == {
+        "reason": "ErrImageNeverPull",
+        "message": 'Container image "a:404" is not present with pull policy of Never',
+    }
+    assert play.told("ErrImageNeverPull") == [waiting["message"]]
+
+
+def test_malformed_image_is_told_as_such() -> None:
+    play = Play(container(image="Not An Image"))
+    assert play.one()["state"]["waiting"]["reason"] == "InvalidImageName"
+    assert play.told("InspectFailed")
+
+
+@pytest.mark.parametrize("image", ["a", "a:1", "r.example.com:5000/a/b_c:1.2@sha256:" + "a" * 64, "localhost/a"])
+def test_other_image_is_there(image: str) -> None:
+    assert scripts_of({"metadata": {"name": "p"}, "spec": {"containers": [container(image=image)]}}) is None
+
+
+def test_ephemeral_container_runs_its_command_once_and_ends_with_the_pod() -> None:
+    debugger = container("debug", "echo hi; sleep 2; exit 3")
+    waits = container("waits")
+    play = Play(container(script="sleep 9"), ephemeralContainers=[debugger, waits], restartPolicy="Never")
+    assert "running" in play.one("debug")["state"] and not play.one("debug")["ready"]
+    play.until(5)
+    assert (play.one("debug")["state"]["terminated"]["exitCode"], play.one("debug")["restartCount"]) == (3, 0)
+    assert play.until(9)["phase"] == "Succeeded"
+    assert "terminated" in play.one("waits")["state"]
