@@ -2,8 +2,8 @@
 
 Understood are `true`, `false`, `sleep N`, `echo WORDS`, `cat FILE` of what was written, `stress --vm-bytes N` (killed
 above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and line
-breaks; `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `>` and `>>` into a file. Time passes only in
-`sleep`. At the first command that is not understood the program counts as one that runs on.
+breaks; `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `>` and `>>` into a file. Time passes
+only in `sleep`. At the first command that is not understood the program counts as one that runs on.
 Source: commands of POSIX sh.
 """
 
