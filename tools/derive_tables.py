@@ -3,8 +3,8 @@
     HARU_REFERENCE_DATA=DIR python tools/derive_tables.py
 
 reads DIR/data/kubernetes-1.36/{schema,wire,paths}.json (names, types and numbers of the API) and two lists kept here:
-field_facts.txt (what the schemas do not say: which scalars are Go pointers, declared enums and defaults) and the
-short names and categories below. It writes one table per API group and version:
+field_facts.txt (what the schemas do not say: which fields are Go pointers, which are written without a value, declared
+enums and defaults) and the short names and categories below. It writes one table per API group and version:
 
     @PodSpec
     1 volumes []Volume keys=name merge=name ps=merge,retainKeys
@@ -15,6 +15,7 @@ short names and categories below. It writes one table per API group and version:
 
 A line is: protobuf number (`-`: not on the wire), JSON name, type (`[]T` list, `{}T` map, `pkg/T` another package),
 flags. `!` required, `*` a pointer in Go (zero differs from absent), `+` the message's fields belong to this one.
+A required field is written in JSON without a value too, unless it has `~`; others are if they have `0`.
 The loader is haru.kube.schema; kinds.txt is read by haru.kube.kinds.
 """
 
@@ -103,6 +104,7 @@ IN_ALL = {
     "horizontalpodautoscalers", "cronjobs", "jobs",
 }  # fmt: skip
 EXTENDING = {"admissionregistration.k8s.io", *PACKAGES}
+FACTS = {"pointer": "*", "written": "0", "omitted": "~"}
 VERBS = {"post": "create", "put": "update"}
 STORED_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
@@ -273,7 +275,7 @@ class Tables:
 
     def facts(self, stem: str, short: str, json_name: str) -> list[str]:
         flags = self.source.facts.get((stem, f"{short}.{json_name}"), [])
-        return ["*" if flag == "pointer" else flag for flag in flags]
+        return [FACTS.get(flag, flag) for flag in flags]
 
     def write(self) -> None:
         OUT.mkdir(parents=True, exist_ok=True)

@@ -300,7 +300,7 @@ async def test_failing_audit_annotation_denies_request(api: Caller) -> None:
     assert (await api("POST", MAPS, config_map("m", a="1"))).status == 201
     answer = await api("POST", MAPS, config_map("n"))
     assert answer.status == 422
-    assert "resulted in error: no such key: a" in answer.json["message"]
+    assert "resulted in error: no such key: data" in answer.json["message"]
 
 
 async def test_update_and_delete_policies_see_old_object(api: Caller) -> None:

@@ -59,16 +59,8 @@ CLAIM: dict[str, Any] = {"metadata": {"name": "c"}, "spec": {}}
 @pytest.mark.parametrize(
     ("version", "warning"),
     [
-        (
-            "v1beta1",
-            "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+; "
-            "use resource.k8s.io/v1 ResourceClaim",
-        ),
-        (
-            "v1beta2",
-            "resource.k8s.io/v1beta2 ResourceClaim is deprecated in v1.36+, unavailable in v1.39+; "
-            "use resource.k8s.io/v1 ResourceClaim",
-        ),
+        ("v1beta1", "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+"),
+        ("v1beta2", "resource.k8s.io/v1beta2 ResourceClaim is deprecated in v1.36+, unavailable in v1.39+"),
         ("v1", None),
     ],
 )

@@ -293,7 +293,7 @@ async def test_audit_level_decides_which_bodies_are_logged(logged: Any) -> None:
 
 async def test_managed_fields_are_logged_unless_omitted(logged: Any) -> None:
     server = await logged(policy(rule("RequestResponse")))
-    await server.api.create(MAPS, config_map("a"))
+    await server.api.create(MAPS, config_map("a", k="v"))
     (event,) = await server.events(stage="ResponseComplete")
     assert event["responseObject"]["metadata"]["managedFields"]
 

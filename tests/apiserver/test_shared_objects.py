@@ -127,8 +127,8 @@ async def test_shared_watch_tells_deletions_with_their_revision_and_what_leaves_
         await api("PATCH", f"{PODS}/a", {"metadata": {"labels": {"k": "v"}}}, type=MERGE)
         seen.append(await anext(events))
         await api("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
-        seen.append(await anext(events))
-    assert [type_ for type_, _ in seen] == ["ADDED", "DELETED", "ADDED", "DELETED"]
+        seen += [await anext(events), await anext(events)]
+    assert [type_ for type_, _ in seen] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
     revisions = [int(obj["metadata"]["resourceVersion"]) for _, obj in seen]
     assert revisions == sorted(set(revisions))
 

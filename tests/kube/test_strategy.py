@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from kube_cases import ALL, NOW, Obj, claim, controller, device, group, kind_of, pod, put, resource, slice_of
 
-from haru.kube.kinds import Kind, all_kinds
+from haru.kube.json_form import json_form
+from haru.kube.kinds import Kind, all_kinds, known_kind
 from haru.kube.schema import message_type, type_of
 from haru.kube.strategy import (
-    has_first_status,
-    has_generation,
+    begins_generation,
+    next_generation,
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,
     qos_class,
-    spec_changed,
 )
 
 LATER = "2026-03-02T00:00:00Z"
@@ -187,9 +187,43 @@ def test_taint_rule_with_changed_effect_gets_new_time_added(changes: Obj, expect
 )
 def test_generation_counts_spec_changes(path: str, value: Any, changed: bool) -> None:
     old = slice_of(device())
-    assert spec_changed(put(old, path, value), old, kind_of(old)) is changed
-    assert has_generation(kind_of(old))
-    assert not has_generation(kind_of(claim()))
+    assert (next_generation(put(old, path, value), old, kind_of(old)) is not None) is changed
+    assert begins_generation(kind_of(old))
+    assert not begins_generation(kind_of(claim()))
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "member", "expected"),
+    [
+        ("apps/v1", "Deployment", "annotations", 4),
+        ("apps/v1", "Deployment", "labels", None),
+        ("discovery.k8s.io/v1", "EndpointSlice", "labels", 4),
+        ("apps/v1", "ReplicaSet", "annotations", None),
+    ],
+)
+def test_generation_of_some_kinds_counts_changes_of_metadata(
+    api_version: str, kind: str, member: str, expected: int | None
+) -> None:
+    old = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "generation": 3}}
+    assert next_generation(put(old, f"metadata.{member}", {"a": "b"}), old, known_kind(api_version, kind)) == expected
+
+
+def test_generation_of_csi_driver_begins_with_its_first_change() -> None:
+    old: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "a"}, "spec": {}}
+    kind = known_kind("storage.k8s.io/v1", "CSIDriver")
+    assert not begins_generation(kind)
+    assert next_generation(put(old, "spec", {"podInfoOnMount": True}), old, kind) == 1
+
+
+def test_volume_says_since_when_it_is_in_its_phase() -> None:
+    kind = known_kind("v1", "PersistentVolume")
+    volume: Obj = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "a"}, "spec": {}}
+    old = prepare_for_create(volume, kind, ALL, NOW)
+    assert old["status"] == {"phase": "Pending", "lastPhaseTransitionTime": NOW}
+    bound = prepare_for_status_update(put(old, "status", {"phase": "Bound"}), old, kind, ALL, LATER)
+    assert bound["status"]["lastPhaseTransitionTime"] == LATER
+    told = prepare_for_status_update(put(bound, "status", {"phase": "Bound", "message": "m"}), bound, kind, ALL, NOW)
+    assert told["status"]["lastPhaseTransitionTime"] == LATER
 
 
 WITH_STATUS = [kind for kind in all_kinds() if not kind.virtual and "status" in type_of(kind).fields]
@@ -198,7 +232,8 @@ WITH_STATUS = [kind for kind in all_kinds() if not kind.virtual and "status" in 
 @pytest.mark.parametrize("kind", WITH_STATUS, ids=lambda kind: f"{kind.api_version}/{kind.plural}")
 def test_initial_status_has_all_required_fields(kind: Kind) -> None:
     new = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "a"}, "spec": {}}
-    status = prepare_for_create(new, kind, ALL, NOW).get("status")
-    if status is not None or has_first_status(kind):
+    made = json_form(prepare_for_create(new, kind, ALL, NOW), kind)
+    status = made.get("status")
+    if kind.plural != "resourcepoolstatusrequests":
         fields = message_type(type_of(kind).fields["status"].type).fields
         assert {name for name, field in fields.items() if field.required} <= (status or {}).keys()

@@ -25,7 +25,7 @@ from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
-from haru.kube.schema import SCALARS, Field, MessageType, message_type
+from haru.kube.schema import SCALARS, SCHEMA_OF_JSON, SCHEMAS_IN_JSON, Field, MessageType, message_type
 
 Check = Callable[[Any], bool]
 _Unknown = tuple[str, str, MessageType]  # path, name, the type that lacks it
@@ -173,9 +173,6 @@ _CHECKS: dict[str, Check] = {
     "fieldsV1": lambda v: type(v) is dict,
     "stringList": _is_string_list,
 }
-_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
-_SCHEMAS_IN_JSON = frozenset({"additionalItems", "additionalProperties", "items"})
-"""Members of a schema that hold a schema or something else, and are JSON to the tables."""
 _checkers: dict[str, Check] = {}
 
 
@@ -201,7 +198,7 @@ def _checker(target: MessageType) -> Check:
     _checkers[target.name] = check  # before the fields: types may contain themselves
     for name, field in target.fields.items():
         fields[name] = _field_check(field)
-    if target.name == _SCHEMA:
+    if target.name == SCHEMA_OF_JSON:
         boolean_or_schema: Check = lambda value: type(value) is bool or check(value)  # noqa: E731
         fields.update(items=check, additionalItems=boolean_or_schema, additionalProperties=boolean_or_schema)
     return check
@@ -241,7 +238,7 @@ class Walk:
                 self.unknown.append((inner_path, name, target))
             elif inner is not None:
                 inner_go = f"{go_path}.{name}" if go_path else name
-                if target.name == _SCHEMA and name in _SCHEMAS_IN_JSON:
+                if target.name == SCHEMA_OF_JSON and name in SCHEMAS_IN_JSON:
                     inner = _schema_or_other(inner, name, target)
                     if inner is None:
                         continue

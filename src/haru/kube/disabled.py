@@ -126,7 +126,10 @@ _FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
     ("", "ReplicationController"): _template_feature("spec.template"),
     ("apps", "Deployment"): _template_feature("spec.template"),
     ("apps", "ReplicaSet"): _template_feature("spec.template"),
-    ("apps", "StatefulSet"): _template_feature("spec.template"),
+    ("apps", "StatefulSet"): (
+        *_template_feature("spec.template"),
+        _feature("MaxUnavailableStatefulSet", "spec.updateStrategy.rollingUpdate.maxUnavailable"),
+    ),
     ("apps", "DaemonSet"): _template_feature("spec.template"),
     ("batch", "Job"): _template_feature("spec.template"),
     ("batch", "CronJob"): _template_feature("spec.jobTemplate.spec.template"),

@@ -43,6 +43,10 @@ SCALARS: Mapping[str, Scalar] = {
 }
 """`json` is any JSON value; `stringList` occurs as the value of a map only."""
 
+SCHEMA_OF_JSON = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+SCHEMAS_IN_JSON = frozenset({"additionalItems", "additionalProperties", "items"})
+"""Members of a schema that hold a schema or something else, and are JSON to the tables."""
+
 _TABLES = Path(__file__).parent / "tables"
 _API = "io.k8s.api."
 _META = "io.k8s.apimachinery.pkg.apis."
@@ -73,6 +77,8 @@ class Field:
     patch_strategies: tuple[str, ...] = ()
     pointer: bool = False
     """Whether a zero value differs from an absent one (a pointer in the Go types)."""
+    written: bool = False
+    """Whether JSON has the field without a value too (null, zero or an object of such fields)."""
 
     @property
     def is_message(self) -> bool:
@@ -200,7 +206,9 @@ def _field(stem: str, number: int | None, name: str, type_name: str, flags: list
 
 
 _FLAGS: dict[str, Any] = {
-    "!": lambda o, _: o.update(required=True),
+    "!": lambda o, _: o.update(required=True, written=True),
+    "0": lambda o, _: o.update(written=True),
+    "~": lambda o, _: o.update(written=False),
     "*": lambda o, _: o.update(pointer=True),
     "atomic": lambda o, _: o.update(list_type="atomic"),
     "set": lambda o, _: o.update(list_type="set"),

@@ -7,7 +7,7 @@ return new objects. Source: the registry strategies of each API group, as behavi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from haru.kube import api_services
@@ -51,10 +51,10 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return api_services.with_first_status(obj, now)
     if key == ("batch", "Job"):
         return _generated_job(obj)
-    if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):
+    if key == ("", "PersistentVolumeClaim"):
         return {**obj, "status": {"phase": "Pending"}}
-    if key in _FIRST_STATUS:
-        return {**obj, "status": dict(_FIRST_STATUS[key])}
+    if key == ("", "PersistentVolume"):
+        return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": now}}
     return obj
 
 
@@ -71,7 +71,7 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
     return drop_disabled_fields(new, old, kind, gates)
 
 
-def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> Obj:
+def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
     """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
     metadata = dict(new.get("metadata") or {})
     before = old.get("metadata") or {}
@@ -89,12 +89,9 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
         prepared = _without_deallocated(prepared, old)
     if (kind.group, kind.kind) == ("", "Pod"):
         prepared = _with_kept_pod_status(prepared, old)
+    if (kind.group, kind.kind) == ("", "PersistentVolume"):
+        prepared = _with_phase_time(prepared, old, now)
     return drop_disabled_fields(prepared, old, kind, gates)
-
-
-def has_first_status(kind: Kind) -> bool:
-    """Whether an object has a status, if only an empty one, before any controller has written it."""
-    return kind.custom is None and (kind.group, kind.kind) != (_RESOURCE, "ResourcePoolStatusRequest")
 
 
 def allows_unconditional_update(kind: Kind) -> bool:
@@ -102,43 +99,49 @@ def allows_unconditional_update(kind: Kind) -> bool:
 
     Of two who believe that they lead, or that they spend the last of a budget, one has to learn that it does not.
     """
-    return kind.custom is None and "conditional" not in _UPDATE_RULES.get((kind.group, kind.kind), ())
+    return "conditional" not in _rules_of(kind)
 
 
-def has_generation(kind: Kind) -> bool:
-    """Whether the kind counts changes of its spec in `metadata.generation`."""
-    return kind.custom is not None or "generation" in _UPDATE_RULES.get((kind.group, kind.kind), ())
+def creates_on_update(kind: Kind) -> bool:
+    """Whether an update of an object that is not there creates it."""
+    return "creates" in _rules_of(kind)
 
 
-def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
-    """Whether an update changes what `metadata.generation` counts: everything but metadata and status."""
+def is_shown_when_deleted(kind: Kind) -> bool:
+    """Whether a deletion answers with the object itself even when it is gone."""
+    return "shown" in _rules_of(kind)
+
+
+def begins_generation(kind: Kind) -> bool:
+    """Whether a new object of the kind is of generation 1."""
+    return not {"generation", "first-generation"}.isdisjoint(_rules_of(kind))
+
+
+def next_generation(new: Obj, old: Obj, kind: Kind) -> int | None:
+    """The generation of an update that changes what `metadata.generation` counts, else None.
+
+    That is everything but metadata and status; of some kinds labels or annotations too.
+    """
+    rules = _rules_of(kind)
+    if "generation" not in rules and "later-generations" not in rules:
+        return None
     names = (new.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}
     if kind.custom is not None and not kind.custom.has_status:
         names |= {"status"}
-    return any(not same(new.get(name), old.get(name)) for name in names)
+    before = old["metadata"]
+    counted = [name for name in ("labels", "annotations") if f"generation-of-{name}" in rules]
+    if any(not same(new.get(name), old.get(name)) for name in names) or any(
+        (new["metadata"].get(name) or {}) != (before.get(name) or {}) for name in counted
+    ):
+        return int(before.get("generation") or 0) + 1
+    return None
 
 
-# What a new status has to have: strict clients look for it although no controller has been there yet.
-_FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    ("", "ReplicationController"): {"replicas": 0},
-    ("apps", "DaemonSet"): {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    },
-    ("apps", "ReplicaSet"): {"replicas": 0},
-    ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
-    ("autoscaling", "HorizontalPodAutoscaler"): {"currentReplicas": 0, "desiredReplicas": 0},
-    ("policy", "PodDisruptionBudget"): {
-        "disruptionsAllowed": 0,
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "expectedPods": 0,
-    },
-    ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
-}
-_UPDATE_RULES = {("" if group == "core" else group, kind): rules for group, kind, *rules in rows("update_rules")}
+_RULES = {("" if group == "core" else group, kind): rules for group, kind, *rules in rows("write_rules")}
+
+
+def _rules_of(kind: Kind) -> Sequence[str]:
+    return _RULES.get((kind.group, kind.kind), ()) if kind.custom is None else ("generation", "conditional")
 
 
 def _with(obj: Obj, name: str, value: Any) -> Obj:
@@ -159,7 +162,7 @@ def _first_pod_status(spec: Obj, now: str) -> Obj:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": now,
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
@@ -239,6 +242,17 @@ def _with_kept_pod_status(new: Obj, old: Obj) -> Obj:
     return {**new, "status": status}
 
 
+def _with_phase_time(volume: Obj, old: Obj, now: str) -> Obj:
+    """A volume says since when it is in its phase, unless the writer does."""
+    status, before = volume.get("status") or {}, old.get("status") or {}
+    given, known = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+    if status.get("phase") != before.get("phase"):
+        time = now if not given or given == known else given
+    else:
+        time = given or known
+    return {**volume, "status": _with(status, "lastPhaseTransitionTime", time)}
+
+
 def qos_class(spec: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, by the cpu and memory of the containers (or of the pod, KEP 2837)."""
     pod_level = spec.get("resources") or {}
@@ -298,11 +312,9 @@ def _with_stored_versions(definition: Obj) -> Obj:
 
 
 def _first_definition(definition: Obj) -> Obj:
-    """A new definition stays until its objects are gone; what is stored is remembered from the beginning."""
-    metadata = dict(definition.get("metadata") or {})
-    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), definitions.CLEANUP]))
+    """What is stored is remembered from the beginning."""
     stored = [v.get("name") for v in (definition.get("spec") or {}).get("versions") or () if v.get("storage")]
-    return {**definition, "metadata": metadata, "status": {"storedVersions": stored}}
+    return {**definition, "status": {"storedVersions": stored}}
 
 
 def _with_namespace_finalizers(new: Obj, old: Obj) -> Obj:
@@ -330,7 +342,8 @@ def _generated_job(job: Obj) -> Obj:
     wanted = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
     new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
     new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
-    if not metadata.get("labels"):  # as defaulting has it for every job that is read or written from now on
+    own = metadata.get("labels")
+    if not own or own is template_metadata.get("labels"):  # by default a job has the labels of its pods
         metadata = {**metadata, "labels": dict(labels)}
     return {**job, "metadata": metadata, "spec": new_spec}
 

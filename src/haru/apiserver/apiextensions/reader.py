@@ -20,6 +20,7 @@ from haru.apiserver.registry.resources import Resource
 from haru.kube.conversion import convert
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
+from haru.kube.json_form import json_form, served
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.storage import Event, Record, Store
@@ -173,7 +174,7 @@ async def converted(obj: Obj, to: Kind) -> Obj:
     """An object that is complete in the version of a kind. Raises StatusError."""
     reader = reader_of(to)
     if reader is None or obj.get("apiVersion") == to.api_version:
-        return convert(obj, to)
+        return served(obj, to)
     (found,) = await reader.converted([obj], to)
     return found
 
@@ -182,7 +183,9 @@ async def stored_form(obj: Obj, resource: Resource) -> Obj:
     """An object of a resource as it is to be stored: what the version that it is stored in has by default is there."""
     found = await converted(obj, resource.stored)
     reader = reader_of(resource.stored)
-    return found if reader is None or found is obj else reader.completed(found)
+    if reader is None:
+        return json_form(found, resource.stored)
+    return found if found is obj else reader.completed(found)
 
 
 def lying(record: Record, resource: Resource) -> Obj:

@@ -12,7 +12,7 @@ from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube import yaml
-from haru.kube.conversion import convert
+from haru.kube.json_form import served
 from haru.kube.meta import Obj
 from haru.storage import Record
 
@@ -26,7 +26,7 @@ def representation_of(request: Request) -> Representation:
 
 def versioned(record: Record, resource: Resource) -> Obj:
     """The record's object in the served version."""
-    return convert(decode(record), resource.kind)
+    return served(decode(record), resource.kind)
 
 
 def object_bytes(record: Record, resource: Resource) -> bytes:

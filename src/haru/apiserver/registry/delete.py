@@ -6,26 +6,26 @@ Source: k8s.io/apiserver `registry/rest` BeforeDelete and the pod strategy, as b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from haru.apiserver.apiextensions.reader import converted, lying
+from haru.apiserver.apiextensions.reader import converted, lying, read_record
 from haru.apiserver.encoding.objects import encode, recent
 from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.list import find, selection_of
-from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, is_dry_run
 from haru.apiserver.request.http import Request, Response, json_response, success_status
+from haru.kube.custom.definitions import CLEANUP, GROUP, PLURAL
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import FieldError, StatusError, bad_request_error, conflict_error, invalid, invalid_error
 from haru.kube.kinds import delete_options
 from haru.kube.meta import Obj
 from haru.kube.names import format_time, parse_time
+from haru.kube.strategy import is_shown_when_deleted
 from haru.storage import CompareFailed, Delete, Put, Record
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
-DEFAULT_GRACE = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +112,22 @@ async def delete_one(call: Call, options: Options) -> Deletion:
         if call.dry_run:
             return Deletion(marked, removable)
         try:
-            if removable:
-                (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
-                marked["metadata"]["resourceVersion"] = str(event.revision)
-                return Deletion(marked, True)
-            if marked == obj:
-                return Deletion(obj, False)
-            return Deletion(await _write(call, record, marked), False)
+            if marked != obj:
+                record = await _write(call, record, marked)
+            if not removable:
+                return Deletion(recent(record), False)
+            (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             continue
+        metadata = {**marked["metadata"], "resourceVersion": str(event.revision)}
+        return Deletion({**marked, "metadata": metadata}, True)
 
 
-async def _write(call: Call, record: Record, obj: Obj) -> Obj:
+async def _write(call: Call, record: Record, obj: Obj) -> Record:
     value, place = encode(obj)
     (event,) = await call.objects.store.transact(Put(record.key, value, record.revision, place))
     assert event.new is not None
-    return recent(event.new)
+    return event.new
 
 
 def _check_preconditions(call: Call, options: Options, obj: Obj) -> None:
@@ -145,67 +145,124 @@ def _check_preconditions(call: Call, options: Options, obj: Obj) -> None:
 
 
 def _marked(call: Call, obj: Obj, options: Options) -> Obj:
-    """The object as a deletion leaves it if it is not removed."""
-    metadata = dict(obj["metadata"])
-    marked = {**obj, "metadata": metadata}
-    _set_propagation(metadata, options)
-    grace = _grace(obj, options)
+    """The object as a deletion leaves it, or as it is seen last; itself where nothing of it changes."""
+    key = (call.resource.kind.group, call.resource.kind.plural)
     now = call.objects.clock()
-    stamp = metadata.get("deletionTimestamp")
+    stamp = obj["metadata"].get("deletionTimestamp")
+    if stamp is None and key in _ENDINGS:
+        marked = _ENDINGS[key](obj, call.now)
+        marked["metadata"] = _propagated({**marked["metadata"], "deletionTimestamp": call.now}, key, options)
+        return marked
+    if key == ("", "namespaces") and (obj.get("spec") or {}).get("finalizers"):
+        return obj
+    gracefully = _gracefully(obj, options, now) if key == _PODS else None
+    if gracefully is not None:
+        if gracefully is obj:
+            return obj
+        return {**gracefully, "metadata": _propagated(gracefully["metadata"], key, options)}
+    metadata = _propagated(obj["metadata"], key, options)
+    if not metadata.get("finalizers"):
+        return obj if metadata is obj["metadata"] else {**obj, "metadata": metadata}
+    metadata = {**metadata, "deletionGracePeriodSeconds": 0}
     if stamp is None:
-        if metadata.get("generation"):
-            metadata["generation"] = int(metadata["generation"]) + 1
+        _raise_generation(metadata)
+    if stamp is None or parse_time(stamp) > now:
+        metadata["deletionTimestamp"] = format_time(now)
+    return {**obj, "metadata": metadata}
+
+
+def _raise_generation(metadata: Obj) -> None:
+    if metadata.get("generation"):
+        metadata["generation"] = int(metadata["generation"]) + 1
+
+
+def _ending_namespace(namespace: Obj, now: str) -> Obj:
+    return {**namespace, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}
+
+
+def _ending_definition(definition: Obj, now: str) -> Obj:
+    """A definition stays until its objects are gone."""
+    finalizers = [*(definition["metadata"].get("finalizers") or ())]
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    status = dict(definition.get("status") or {})
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    condition = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionPending", "message": why}
+    others = [each for each in status.get("conditions") or () if each.get("type") != "Terminating"]
+    status["conditions"] = [*others, {**condition, "lastTransitionTime": now}]
+    return {**definition, "metadata": {**definition["metadata"], "finalizers": finalizers}, "status": status}
+
+
+_PODS = ("", "pods")
+_ENDINGS = {("", "namespaces"): _ending_namespace, (GROUP, PLURAL): _ending_definition}
+"""Kinds that only begin to end with the first request: by group and plural, what is noted in them."""
+
+
+def _gracefully(pod: Obj, options: Options, now: datetime) -> Obj | None:
+    """A pod with the time until which it may end; itself while that goes on, None if it is over."""
+    metadata = dict(pod["metadata"])
+    asked = options.grace if options.grace is None or options.grace >= 0 else 1
+    stamp, left = metadata.get("deletionTimestamp"), int(metadata.get("deletionGracePeriodSeconds") or 0)
+    if stamp is None:
+        grace = _grace(pod, asked)
+        _raise_generation(metadata)
         metadata["deletionTimestamp"] = format_time(now + timedelta(seconds=grace))
-        metadata["deletionGracePeriodSeconds"] = grace
-    elif grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
+    elif not left:
+        return None
+    elif asked is None or asked >= left:
+        return pod
+    else:
         # A second deletion may only shorten the wait, counted from when the first was asked for.
-        asked = parse_time(stamp) - timedelta(seconds=int(metadata["deletionGracePeriodSeconds"]))
-        if options.grace is not None:
-            metadata["deletionTimestamp"] = format_time(max(asked + timedelta(seconds=grace), now))
-            metadata["deletionGracePeriodSeconds"] = grace
-    if (obj["apiVersion"], obj["kind"]) == ("v1", "Namespace"):
-        marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return marked
+        until, grace = parse_time(stamp) + timedelta(seconds=asked - left), asked
+        if until < now:
+            until, grace = now, min(asked, 1)
+        metadata["deletionTimestamp"] = format_time(until)
+    metadata["deletionGracePeriodSeconds"] = grace
+    return {**pod, "metadata": metadata}
 
 
-def _grace(obj: Obj, options: Options) -> int:
-    """Seconds of grace: only pods that may be running have any."""
-    if (obj["apiVersion"], obj["kind"]) != ("v1", "Pod"):
-        return 0
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+def _grace(pod: Obj, asked: int | None) -> int:
+    """Seconds of grace: only a pod that may be running has any."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    period = options.grace
-    if period is None:
-        period = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+    period = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
     return 1 if period < 0 else int(period)
 
 
-def _set_propagation(metadata: Obj, options: Options) -> None:
-    """The finalizers that hand the dependents to the garbage collector first."""
+_ORPHANED = frozenset({("", "replicationcontrollers"), ("batch", "jobs")})
+"""Kinds whose dependents stay unless the request says otherwise."""
+
+
+def _propagated(metadata: Obj, key: tuple[str, str], options: Options) -> Obj:
+    """Metadata with the finalizers that hand the dependents to the garbage collector first."""
+    if key == ("", "events") or key[0] == "events.k8s.io":
+        return metadata
+    finalizers = list(metadata.get("finalizers") or ())
     policy = options.policy
-    if not policy and options.orphan_dependents is not None:
+    if options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"
     if not policy:
-        return
-    finalizers = [f for f in metadata.get("finalizers") or () if f not in (ORPHAN, FOREGROUND)]
-    if policy == "Orphan":
-        finalizers.append(ORPHAN)
-    elif policy == "Foreground":
-        finalizers.append(FOREGROUND)
-    if finalizers:
-        metadata["finalizers"] = finalizers
-    else:
-        metadata.pop("finalizers", None)
+        policy = next((each for each in finalizers if each in (ORPHAN, FOREGROUND)), "")
+        if not policy and key in _ORPHANED:
+            policy = "Orphan"
+    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy, policy)
+    kept = [each for each in finalizers if each not in (ORPHAN, FOREGROUND)]
+    if wanted in (ORPHAN, FOREGROUND):
+        kept.append(wanted)
+    if set(kept) == set(finalizers):
+        return metadata
+    changed = {**metadata, "finalizers": kept}
+    if not kept:
+        del changed["finalizers"]
+    return changed
 
 
 def _is_removable(group: str, plural: str, obj: Obj) -> bool:
     metadata = obj["metadata"]
     if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return False
-    if (group, plural) == ("", "namespaces"):
-        return not (obj.get("spec") or {}).get("finalizers")
-    return True
+    return (group, plural) != ("", "namespaces") or not (obj.get("spec") or {}).get("finalizers")
 
 
 async def handle_delete(call: Call) -> Response:
@@ -214,7 +271,7 @@ async def handle_delete(call: Call) -> Response:
     await call.admission.admit_delete(call)
     deletion = await delete_one(call, options)
     kind = call.resource.kind
-    if deletion.removed and not strategy_for(kind.group, kind.plural).returns_deleted:
+    if deletion.removed and not is_shown_when_deleted(kind):
         details: Obj = {"name": call.name}
         if kind.group:
             details["group"] = kind.group
@@ -227,7 +284,7 @@ async def handle_delete(call: Call) -> Response:
 
 
 async def handle_delete_collection(call: Call) -> Response:
-    """DELETE of a collection: every selected object, each by the rules for one."""
+    """DELETE of a collection: every selected object, each by the rules for one; answered is how they were."""
     options = await read_options(call)
     found = await find(call, selection_of(call))
     items = []
@@ -237,12 +294,12 @@ async def handle_delete_collection(call: Call) -> Response:
         call.namespace = record.key.split("/")[1] if call.resource.kind.namespaced else ""
         try:
             await call.admission.admit_delete(call)
-            deletion = await delete_one(call, options)
+            await delete_one(call, options)
         except StatusError as error:
             if error.code == 404:
                 continue
             raise
-        items.append(await converted(deletion.obj, call.resource.kind))
+        items.append(await read_record(record, call.resource))
     kind = call.resource.kind
     listed = {
         "kind": kind.list_kind,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
-from haru.kube.conversion import convert
 from haru.kube.errors import (
     StatusError,
     bad_request_error,
@@ -21,6 +20,7 @@ from haru.kube.errors import (
     too_large_error,
     unsupported_media_type_error,
 )
+from haru.kube.json_form import served
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import server_side_apply
@@ -105,7 +105,7 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
     if other is None:
         raise bad_request_error(f"the patch may not change the apiVersion ({kind.api_version}) to {version}")
-    return convert(bodies.decode_checked(obj, other, wish, known, call.request), kind)
+    return served(bodies.decode_checked(obj, other, wish, known, call.request), kind)
 
 
 async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:

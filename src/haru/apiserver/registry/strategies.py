@@ -27,8 +27,6 @@ class Strategy:
 
     complete_create: Complete | None = None
     complete_update: CompleteUpdate | None = None
-    returns_deleted: bool = False
-    """Whether a deletion answers with the object itself even when it is gone."""
     allocates: bool = False
     """Whether something is given out with a new object that no other one may have."""
 
@@ -171,8 +169,8 @@ def write_string_data(secret: Obj) -> None:
 
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {
-    ("", "pods"): Strategy(complete_update=_update_pod, returns_deleted=True),
-    ("", "services"): Strategy(_create_service, _update_service, returns_deleted=True, allocates=True),
+    ("", "pods"): Strategy(complete_update=_update_pod),
+    ("", "services"): Strategy(_create_service, _update_service, allocates=True),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),
 }

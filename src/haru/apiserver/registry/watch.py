@@ -24,8 +24,8 @@ from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_webso
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
-from haru.kube.conversion import convert
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.kube.json_form import served
 from haru.kube.meta import Obj
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
 from haru.serving import EVENTS
@@ -162,7 +162,7 @@ class WatchStream:
         if shape == "table":
             table: Obj = orjson.loads(self._object(record, revision))
             return table
-        obj = convert(recent(record), self._resource.kind)
+        obj = served(recent(record), self._resource.kind)
         if revision != record.revision:
             obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         return partial(obj) if shape == "partial" else obj

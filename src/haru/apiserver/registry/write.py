@@ -32,17 +32,17 @@ from haru.kube.errors import (
     method_not_allowed_error,
     required,
 )
+from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
     allows_unconditional_update,
-    has_first_status,
-    has_generation,
+    begins_generation,
+    next_generation,
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,
-    spec_changed,
 )
 from haru.kube.validation import validate_create, validate_status_update, validate_update
 from haru.kube.warnings import warnings_on_create, warnings_on_update
@@ -93,7 +93,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     if metadata.get("resourceVersion"):
         raise bad_request_error("resourceVersion should not be set on objects to be created")
     name_new_object(call, metadata)
-    obj = apply_defaults(obj, kind, call.objects.gates, call.now)
+    obj = json_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     obj = own(obj if applied else _tracked(call, None, obj))
     generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
@@ -146,14 +146,14 @@ def place_in_namespace(call: Call, metadata: Obj) -> None:
 
 def name_new_object(call: Call, metadata: Obj) -> None:
     """Fill in what the server owns."""
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(name, None)
     if not metadata.get("name"):
         metadata.pop("name", None)
     drop_empty(metadata)
     metadata["uid"] = call.objects.new_uid()
     metadata["creationTimestamp"] = call.now
-    if has_generation(call.resource.kind):
+    if begins_generation(call.resource.kind):
         metadata["generation"] = 1
 
 
@@ -171,8 +171,6 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     if complete is not None:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, objects.gates, call.now)
-    if call.resource.has_status and "status" not in obj and has_first_status(kind):
-        obj = {**obj, "status": {}}
     errors = validate_create(obj, kind, objects.gates, objects.check_selector) or rule_errors(kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
@@ -229,7 +227,7 @@ async def change(
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
                 wanted, owned = changed, True
-        new = await (prepare or prepare_change)(call, wanted, live)
+        new = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind)
         if not owned:
             new = _tracked(call, live, new)
         if call.chain is not None:
@@ -363,7 +361,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
     wanted["metadata"] = keep_server_metadata(call, wanted, live)
     if call.subresource == "status":
-        new = _complete(call, prepare_for_status_update(wanted, live, kind, objects.gates), live)
+        new = _complete(call, prepare_for_status_update(wanted, live, kind, objects.gates, call.now), live)
         await call.admission.admit_status(call, new, live)
         errors = validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None and not errors:
@@ -375,8 +373,8 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
             await complete(call, new, live)
         new = own(prepare_for_update(new, live, kind, objects.gates, call.now))
         await call.admission.admit_update(call, new, live)
-        if has_generation(kind) and spec_changed(new, live, kind):
-            new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
+        if generation := next_generation(new, live, kind):
+            new["metadata"]["generation"] = generation
         errors = validate_update(new, live, kind, objects.gates, objects.check_selector) or rule_errors(kind, new, live)
     if errors:
         raise call.invalid(call.name, errors)

@@ -123,6 +123,7 @@ def _csi_driver(driver: Obj, gates: FeatureGates) -> None:
         storageCapacity=False,
         fsGroupPolicy="ReadWriteOnceWithFSType",
         requiresRepublish=False,
+        seLinuxMount=False,
     )
     if not spec.get("volumeLifecycleModes"):
         spec["volumeLifecycleModes"] = ["Persistent"]

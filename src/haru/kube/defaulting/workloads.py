@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from haru.kube.cloning import clone
 from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
 from haru.kube.defaulting.pods import fill_template
 from haru.kube.gates import FeatureGates
@@ -62,7 +61,7 @@ def _job(job: Obj, gates: FeatureGates) -> None:
     metadata = section(job, "metadata")
     labels = (part(spec, "template", "metadata") or {}).get("labels")
     if labels and not metadata.get("labels"):
-        metadata["labels"] = clone(labels)
+        metadata["labels"] = labels
 
 
 def _job_spec(spec: Obj) -> None:

@@ -9,7 +9,7 @@ from haru.apiserver.apiextensions.reader import in_version
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
-from haru.kube.conversion import convert
+from haru.kube.json_form import served
 from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
 
@@ -50,4 +50,4 @@ async def collect(objects: ObjectStore, resource: Resource, reference: Obj, name
         records = [each for each in page.records if selector.matches(shared(each)["metadata"].get("labels") or {})]
     if not records and reference.get("parameterNotFoundAction") == "Deny":
         raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [convert(shared(record), resource.kind) for record in await in_version(records, resource)]
+    return [served(shared(record), resource.kind) for record in await in_version(records, resource)]
