@@ -236,7 +236,7 @@ async def test_endpoints_of_service_follow_its_pods(cluster: Any) -> None:
         "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
     }
     assert empty["metadata"]["ownerReferences"][0]["kind"] == "Service"
-    assert (empty["addressType"], empty["endpoints"]) == ("IPv4", [])
+    assert (empty["addressType"], empty["endpoints"]) == ("IPv4", None)
     for number in range(3):
         body = pod_body(f"p-{number}")
         body["metadata"]["labels"] = APP

@@ -23,6 +23,7 @@ from haru.client.workqueue import WorkQueue
 from haru.clock import utc_now
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.gates import FeatureGates
+from haru.kube.json_form import json_form
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
@@ -143,9 +144,10 @@ class Controller:
 
     async def update_status(self, informer: Informer, obj: Obj, status: Obj) -> Obj:
         """Replace the status, unless it stands so already."""
-        if (obj.get("status") or {}) == status:
+        wanted = json_form({**obj, "status": status}, informer.kind)
+        if (obj.get("status") or {}) in (status, wanted["status"]):
             return obj
-        return await self.update(informer, {**obj, "status": status}, "status")
+        return await self.update(informer, wanted, "status")
 
     async def patch(self, informer: Informer, obj: Obj, patch: Obj, **options: Any) -> Obj:
         """Patch this very object (by uid)."""

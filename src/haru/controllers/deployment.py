@@ -266,7 +266,10 @@ class DeploymentController(Controller):
 
     async def _note_revision(self, deployment: Obj, revision: int) -> None:
         if revision_of(deployment) != revision:
-            await self.patch(self.deployments, deployment, {"metadata": {"annotations": {REVISION: str(revision)}}})
+            # By way of the status: annotations of a Deployment count in its generation.
+            annotations = {**annotations_of(deployment), REVISION: str(revision)}
+            noted = {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}}
+            await self.update(self.deployments, noted, "status")
 
     # -- sizes --------------------------------------------------------------------------------------------------------
 

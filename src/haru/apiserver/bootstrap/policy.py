@@ -129,7 +129,7 @@ def _beyond(wanted: Sequence[Obj], granted: Sequence[Obj]) -> Iterator[Obj]:
 
 def _triples(rule: Obj) -> Iterator[Triple]:
     for verb in rule["verbs"]:
-        for group in rule.get("apiGroups", ()):
+        for group in rule.get("apiGroups") or ():
             for resource in rule["resources"]:
                 yield verb, group, resource
 

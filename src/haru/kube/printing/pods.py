@@ -20,7 +20,7 @@ class _Restarts:
 
     def add(self, container: Obj) -> None:
         self.count += container.get("restartCount", 0)
-        finished = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt", "")
+        finished = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
         then, newest = instant(finished), instant(self.last)
         if then is not None and (newest is None or then > newest):
             self.last = finished

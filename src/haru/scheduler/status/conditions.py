@@ -77,7 +77,7 @@ def reserved_patch(obj: Obj, text: str | None, now: str) -> Obj | None:
         return None
     entry: Obj = {"type": CONDITION, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
     if current and current.get("status") == status:
-        entry["lastTransitionTime"] = current.get("lastTransitionTime", now)
+        entry["lastTransitionTime"] = current.get("lastTransitionTime") or now
     return {"metadata": {"uid": obj["metadata"]["uid"]}, "status": {"conditions": [entry]}}
 
 
@@ -107,5 +107,5 @@ def group_scheduled_patch(group: Obj, status: str, reason: str, message: str, no
         "lastTransitionTime": now,
     }
     if current and current.get("status") == status:
-        entry["lastTransitionTime"] = current.get("lastTransitionTime", now)
+        entry["lastTransitionTime"] = current.get("lastTransitionTime") or now
     return {"metadata": {"uid": group["metadata"]["uid"]}, "status": {"conditions": [entry]}}
