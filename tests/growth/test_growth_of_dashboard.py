@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -17,6 +18,7 @@ from haru.client.informer import Informer
 from haru.cluster_view import KINDS, ChangeCounter, ClusterView, WatchedObjects
 from haru.dashboard.access import Access
 from haru.dashboard.app import Dashboard
+from haru.dashboard.pages import PAGES
 from haru.dashboard.views import story as story_module
 from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.workloads import Workload
@@ -58,7 +60,8 @@ class GrownView:
 
     def __init__(self, size: int) -> None:
         client = ApiClient.in_process(FakeApi())
-        self.objects, self.size, self._revision = WatchedObjects(ChangeCounter()), size, 0
+        self.changes = ChangeCounter()
+        self.objects, self.size, self._revision = WatchedObjects(self.changes), size, 0
         self.informers: dict[str, Informer] = {}
         for api_version, kind in KINDS:
             self.informers[kind] = self.objects.informer(client, known_kind(api_version, kind))
@@ -118,7 +121,7 @@ class Watch:
     """A watch that always runs."""
 
     def __init__(self, grown: GrownView) -> None:
-        self.grown, self.changes = grown, ChangeCounter()
+        self.grown, self.changes = grown, grown.changes
 
     def viewing(self) -> Any:
         return self
@@ -141,19 +144,23 @@ class Browser:
     def __init__(self, grown: GrownView) -> None:
         self.grown, self.access = grown, Access(8080)
         self.dashboard = Dashboard(Watch(grown), self.access, usage)  # type: ignore[arg-type]
-        self.dashboard._renderer = self.dashboard._explanations._worker = Inline()  # type: ignore[assignment]
+        services = self.dashboard.services
+        services.renderer = services.explanations._worker = Inline()  # type: ignore[assignment]
         self.cookie = (self.access.enter(self.access.code) or "").partition(";")[0]
 
     async def get(self, path: str) -> bytes:
         sent: list[Any] = []
         headers = [(b"host", b"127.0.0.1:8080"), (b"cookie", self.cookie.encode())]
-        waiting = iter([{"type": "http.disconnect"}])
+        has_body = asyncio.Event()
 
         async def receive() -> Any:
-            return next(waiting)
+            await has_body.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if message.get("body"):
+                has_body.set()
 
         scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b""}
         await self.dashboard(scope, receive, send)
@@ -161,16 +168,19 @@ class Browser:
         return b"".join(message.get("body", b"") for message in sent[1:])
 
 
-PAGES = {
-    ("/", 0): "/",
-    ("/queue", 0): "/queue",
-    ("/allocation", 0): "/allocation",
-    ("/workload", 3): "/workload/default/pod/running-1",
+PATHS = {
+    "/": "/",
+    "/map": "/map",
+    "/queue": "/queue",
+    "/usage": "/usage",
+    "/workload/{namespace}/{kind}/{name}": "/workload/default/pod/running-1",
 }
+"""An address of each page."""
 OTHERS = ("/changes", "/static/dashboard.css", "/static/dashboard.js")
 MAY_GROW = {
     # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
-    "/": ("node, which the map counts, groups and shows", 2000),
+    "/": ("node, which the map counts and groups", 2000),
+    "/map": ("node, which the map counts, groups and shows", 2000),
     "/workload/default/pod/running-1": ("event of the cluster, among which its own are looked for", 60),
 }
 """What a page's cost may grow with, and by how many steps for one of them; that of all others is flat."""
@@ -178,7 +188,7 @@ MAY_GROW = {
 
 async def test_every_page_has_a_growth_case() -> None:
     browser = Browser(GrownView(1))
-    assert browser.dashboard.pages.keys() == PAGES.keys()
+    assert {page.path for page in PAGES} == PATHS.keys()
     await browser.dashboard.stop()
 
 
@@ -190,8 +200,8 @@ async def costs_of_pages(size: int, monkeypatch: pytest.MonkeyPatch) -> dict[str
     told = explain(snapshot, "pod", snapshot.pods["default/waits"].obj, remedies=False)
     monkeypatch.setattr(story_module, "explain", lambda *_, **__: told)
     monkeypatch.setattr("haru.dashboard.explanations.explain", lambda *_, **__: told)
-    monkeypatch.setattr(browser.dashboard._explanations, "_tell", lambda: None)
-    for path in (*PAGES.values(), *OTHERS):
+    monkeypatch.setattr(browser.dashboard.services.explanations, "_tell", lambda: None)
+    for path in (*PATHS.values(), *OTHERS):
         await browser.get(path)
         grown.hear("Pod", "ADDED", pod(f"new-for-{path.replace('/', '-')}", node="node-1"))
         with Steps() as found[path]:

@@ -18,6 +18,7 @@ from haru.cli.main import UsageError
 from haru.event_loop import stop_event
 
 if TYPE_CHECKING:
+    from haru.dashboard.views.prices import Prices
     from haru.dashboard.views.usage import Measured
 
 
@@ -34,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         type=Path,
         metavar="PATH",
-        help="usage history for the page Allocation: the file or its directory (default: that of haru up)",
+        help="usage history for the charts: the file or its directory (default: that of haru up)",
     )
+    parser.add_argument("--card-prices", type=Path, metavar="FILE", help="price list of cards, for what idle ones cost")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
@@ -44,13 +46,15 @@ def run(options: argparse.Namespace) -> int:
     """Serves the page until it is stopped."""
     from haru.cli.logs import configure_logging
     from haru.embedded.options import OptionError, parse_dashboard
+    from haru.embedded.prices import read_prices
 
     configure_logging(options.verbose, options.log_format)
     try:
         host, port = parse_dashboard(options.listen, "--listen")
+        prices = read_prices(options.card_prices, "--card-prices")
     except OptionError as error:
         raise UsageError(str(error)) from error
-    return asyncio.run(_serve(options, host, port))
+    return asyncio.run(_serve(options, host, port, prices))
 
 
 def _measured(options: argparse.Namespace) -> Measured | None:
@@ -67,12 +71,12 @@ def _measured(options: argparse.Namespace) -> Measured | None:
         return None
 
 
-async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
+async def _serve(options: argparse.Namespace, host: str, port: int, prices: Prices | None) -> int:
     from haru.dashboard.server import DashboardServer
 
     stop = stop_event()
     async with connect(options, "haru-dashboard") as client:
-        server = DashboardServer(client, host, port, _measured(options))
+        server = DashboardServer(client, host, port, _measured(options), prices)
         try:
             await server.start()
         except OSError as error:

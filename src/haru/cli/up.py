@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="address for the metrics of device usage, on loopback only (default: none)",
     )
+    parser.add_argument("--card-prices", type=Path, metavar="FILE", help="price list of cards, for what idle ones cost")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--data-dir", type=Path, metavar="DIR", help="directory for the state")
     where.add_argument("--ephemeral", action="store_true", help="keep no state: everything is removed at exit")
@@ -177,6 +178,7 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
     if flags.no_usage_history:
         given["usage.history"] = False
     take("usage_metrics", "usage.metrics", lambda text: parse_loopback(text, "--usage-metrics"))
+    take("card_prices", "usage.card_prices", Path.expanduser)
     take("write_kubeconfig", "state.write_kubeconfig", Path.expanduser)
     take("controllers", "controllers.names", lambda text: tuple(text.split(",")))
     take("scheduler_name", "scheduler.names", tuple)

@@ -25,6 +25,7 @@ from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.gate import Gate, SecureHeaders
 from haru.dashboard.pages import PAGES
 from haru.dashboard.rendering import HERE, render
+from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
 
 _SHARED_SECONDS = 1.0
@@ -42,11 +43,16 @@ class Dashboard:
     """Serves one cluster to those whom `access` recognizes."""
 
     def __init__(
-        self, watch: ClusterWatch, access: Access, measured: Measured | None = None, pages: tuple[Page, ...] = PAGES
+        self,
+        watch: ClusterWatch,
+        access: Access,
+        measured: Measured | None = None,
+        prices: Prices | None = None,
+        pages: tuple[Page, ...] = PAGES,
     ) -> None:
         self._watch = watch
         self._pages = pages
-        self.services = Services(ExplanationCache(watch.changes.add), measured)
+        self.services = Services(ExplanationCache(watch.changes.add), measured, prices)
         self._stopping = asyncio.Event()
         self._made: dict[str, _Made] = {}
         self._app = Starlette(

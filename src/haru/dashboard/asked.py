@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from haru.cluster_view import ClusterView
 from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.views.device_map import KnownPlaces
+from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import KnownPods
 from haru.dashboard.views.usage import Measured
 from haru.dashboard.views.workloads import Filter
@@ -25,6 +26,7 @@ class Services:
 
     explanations: ExplanationCache
     measured: Measured | None = None
+    prices: Prices | None = None
     renderer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     places: KnownPlaces = field(default_factory=KnownPlaces)
     pods: KnownPods = field(default_factory=KnownPods)

@@ -77,14 +77,16 @@ class ExplanationCache:
         """Make the story of a workload."""
         return await self.run(lambda: story(view.snapshot, work, view.events, now_text(), self._pods))
 
-    async def of(self, snapshot: Snapshot, queue: Sequence[WaitingWorkload]) -> Mapping[Workload, ShownExplanation]:
-        """Return the explanations for a queue that are there after a moment."""
+    async def of(
+        self, snapshot: Snapshot, queue: Sequence[WaitingWorkload], wait: float | None = None
+    ) -> Mapping[Workload, ShownExplanation]:
+        """Return the explanations for a queue that are there after a moment (default: a second)."""
         self._wanted, self._viewed = (snapshot, queue), time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="dashboard explanations")
         self._waiting += 1
         try:
-            await asyncio.wait({self._task}, timeout=WAIT_SECONDS)
+            await asyncio.wait({self._task}, timeout=WAIT_SECONDS if wait is None else wait)
         finally:
             self._waiting -= 1
         found = {each.workload: self._made.get(each.workload) for each in queue}

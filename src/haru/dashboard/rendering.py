@@ -51,7 +51,7 @@ def number(value: float) -> str:
 
 def percent(value: float | None) -> str:
     """Format a share of 100."""
-    return "unmeasured" if value is None else f"{round(value)}\u202f%"
+    return "–" if value is None else f"{round(value)}\u202f%"
 
 
 def moment(milliseconds: float) -> str:

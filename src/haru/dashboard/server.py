@@ -12,6 +12,7 @@ from haru.serving import listening_socket, server_class, settings
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
+    from haru.dashboard.views.prices import Prices
     from haru.dashboard.views.usage import Measured
 
 _LINGER_SECONDS = 0.3
@@ -20,17 +21,20 @@ _LINGER_SECONDS = 0.3
 class DashboardServer:
     """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
-    `measured` reads the usage history; without it the page of usage says that there is none.
+    `measured` reads the usage history; without it the page of usage says that there is none. `prices` are of cards.
 
     The pages are imported at the first request, for a short start of `haru up`.
     """
 
-    def __init__(self, client: ApiClient, host: str, port: int, measured: Measured | None = None) -> None:
+    def __init__(
+        self, client: ApiClient, host: str, port: int, measured: Measured | None = None, prices: Prices | None = None
+    ) -> None:
         check_loopback(host, port, "--dashboard")
         self._host = "127.0.0.1" if host == "localhost" else host
         self._wanted_port = port
         self._client = client
         self._measured = measured
+        self._prices = prices
         self.url = ""
         """The address with the one-time code; once started."""
         self._access: Access | None = None
@@ -73,5 +77,5 @@ class DashboardServer:
             from haru.dashboard.app import Dashboard
 
             assert self._access is not None
-            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured)
+            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured, self._prices)
         await self._app(scope, receive, send)

@@ -92,6 +92,8 @@ class UsageOptions:
     """Whether the history for `haru top --since` is written."""
     metrics: tuple[str, int] | None = None
     """Host and port of its metrics, loopback only; None: none are served."""
+    card_prices: Path | None = None
+    """A price list of cards, for what the page says of idle ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "explainApi": _Field("explain_api", bool, _TRUE_OR_FALSE),
     "usageHistory": _Field("usage.history", bool, _TRUE_OR_FALSE),
     "usageMetrics": _Field("usage.metrics", str, "be HOST:PORT on loopback", parse_loopback),
+    "cardPrices": _Field("usage.card_prices", str, _PATH, _path),
     "dataDir": _Field("state.data_dir", str, _PATH, _path),
     "ephemeral": _Field("state.ephemeral", bool, _TRUE_OR_FALSE),
     "writeKubeconfig": _Field("state.write_kubeconfig", str, _PATH, _path),

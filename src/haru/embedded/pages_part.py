@@ -13,6 +13,7 @@ from haru.embedded.explain_api import EmbeddedExplainApi
 from haru.embedded.gates import gates_of
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Setting, Tasks
+from haru.embedded.prices import read_prices
 from haru.embedded.usage import measured_by
 from haru.embedded.users import ADMIN
 from haru.engine import Features
@@ -50,7 +51,8 @@ class PagesPart(Tasks):
 
     async def _start_dashboard(self, setting: Setting, host: str, port: int) -> None:
         measured = measured_by(_history(setting.directory)) if self._options.usage.history else None
-        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured)
+        prices = read_prices(self._options.usage.card_prices, "--card-prices")
+        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured, prices)
         self._servers.append(dashboard)
         try:
             await dashboard.start()

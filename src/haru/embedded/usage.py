@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from haru.accounting.device_states import UsageKey
     from haru.accounting.ledger import Interval
     from haru.dashboard.views.usage import Measured, Span, Use
 
@@ -24,15 +25,27 @@ def measured_by(path: Path) -> Measured:
 
 
 def _span(interval: Interval) -> Span:
-    from haru.accounting.device_states import HELD, WHOLE
-    from haru.dashboard.views.usage import Span, Use
-    from haru.dashboard.views.workloads import Workload
+    from haru.accounting.device_states import WHOLE
+    from haru.dashboard.views.usage import Span
 
     amounts: dict[Use, float] = defaultdict(float)
     for key, amount in interval.amounts.items():
-        if key.state in HELD:
-            use = Use("held", Workload(key.namespace, key.owner))
-        else:
-            use = Use("free" if key.state == "Free" else "missed")
-        amounts[use] += amount / WHOLE
+        amounts[_use(key)] += amount / WHOLE
     return Span(interval.began, interval.ended, interval.observed, amounts)
+
+
+def _use(key: UsageKey) -> Use:
+    """What an amount of the ledger counts; a history that was written before there were words tells by states."""
+    from haru.accounting.device_states import HELD, MISSED
+    from haru.dashboard.views.usage import Use
+    from haru.dashboard.views.workloads import Workload
+
+    if key.state in HELD:
+        kind = _HELD_BY_STATE[key.state] if not key.word else key.word
+        return Use(kind, Workload(key.namespace, key.owner))  # type: ignore[arg-type]
+    if key.state in MISSED and key.word in ("", "free"):
+        return Use("missed")
+    return Use("free" if key.word in ("", "free") else key.word)  # type: ignore[arg-type]
+
+
+_HELD_BY_STATE = {"Busy": "inUse", "Idle": "idle", "Unused": "idle", "Held": "unmeasured"}

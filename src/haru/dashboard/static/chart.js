@@ -36,7 +36,18 @@
     const sums = [];
     return series.map(({ values }) => values.map((value, at) => value === null ? null : (sums[at] = (sums[at] || 0) + value)));
   }
-  function options(box, spec) {
+  // The browser's own time, as all ages on the page; the day where it begins.
+  function times(_, ticks, __, ___, step) {
+    return ticks.map((tick, at) => {
+      const when = new Date(tick * 1000), two = (number) => String(number).padStart(2, "0");
+      const day = `${two(when.getMonth() + 1)}-${two(when.getDate())}`;
+      if (step >= 86400) return day;
+      const clock = `${two(when.getHours())}:${two(when.getMinutes())}${step < 60 ? `:${two(when.getSeconds())}` : ""}`;
+      return at && when.getDate() !== new Date(ticks[at - 1] * 1000).getDate() ? `${clock}\n${day}` : clock;
+    });
+  }
+  function options(box, spec, shown) {
+    const looks = spec.series.map(({ look }) => look).reverse();
     const quiet = colour("--quiet"), line = colour("--line");
     const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
     const round = (value) => value === null || value === undefined ? "–" : String(Math.round(value * 10) / 10);
@@ -45,15 +56,15 @@
       height: Number(box.dataset.height),
       padding: [10, 8, 0, 0],
       scales: { x: { time: true, range: () => spec.range || [spec.x[0], spec.x[spec.x.length - 1]] }, y: { range: (_, __, most) => [0, Math.max(1, spec.most || most)] } },
-      axes: [axis, { ...axis, size: 46, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], values: (_, ticks) => ticks.map((tick) => tick.toLocaleString()) }],
+      axes: [{ ...axis, values: times, space: 70 }, { ...axis, size: 46, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], values: (_, ticks) => ticks.map((tick) => tick.toLocaleString()) }],
       cursor: { points: { show: false }, drag: { x: Boolean(spec.zoom), y: false, setScale: false } },
-      legend: { show: spec.legend !== false, live: true },
+      legend: { show: spec.legend !== false, live: true, markers: { width: 0, fill: (_, index) => index ? colour(`--${looks[index - 1].split(" ")[0]}`) : "transparent" } },
       hooks: spec.zoom ? { setSelect: [(plot) => zoomed(plot, spec)] } : {},
       series: [
-        { value: (_, at) => at === null ? "–" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") },
+        { value: (_, at) => at === null ? "–" : new Date(at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short", hour12: false }) },
         ...spec.series.map((each) => {
           const fill = fillOf(each.look);
-          return { label: each.name, fill, stroke: colour("--ground"), width: 0.5, points: { show: false }, spanGaps: false, paths: uPlot.paths.stepped({ align: 1 }), value: (plot, _, index, at) => at === null ? "–" : round(plot.haruValues[index - 1][at]) };
+          return { label: each.name, fill, stroke: colour("--ground"), width: 0.5, points: { show: false }, spanGaps: false, paths: uPlot.paths.stepped({ align: 1 }), value: (_, __, index, at) => at === null ? "–" : round(shown.values[index - 1][at]) };
         }).reverse(),
       ],
     };
@@ -75,7 +86,7 @@
     const spec = JSON.parse(text), shape = JSON.stringify(spec.series.map(({ name, look }) => [name, look]));
     const data = [spec.x, ...stacked(spec.series).reverse()], values = spec.series.map(({ values }) => values).reverse();
     if (known && known.shape === shape && !force) {
-      known.plot.haruValues = values;
+      known.shown.values = values;
       Object.assign(known.spec, spec);
       known.plot.setData(data);
       known.text = text;
@@ -83,9 +94,9 @@
     }
     if (known) known.plot.destroy();
     box.replaceChildren();
-    const plot = new uPlot(options(box, spec), data, box);
-    plot.haruValues = values;
-    drawn.set(box, { plot, text, shape, spec });
+    const shown = { values };
+    const plot = new uPlot(options(box, spec, shown), data, box);
+    drawn.set(box, { plot, text, shape, spec, shown });
     watch.observe(box);
   }
   const watch = new ResizeObserver((entries) => {

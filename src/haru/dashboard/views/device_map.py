@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
-from typing import Self
+from typing import Literal, Self
 
 from haru.dashboard.views.cards import ONE_FREE, Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
@@ -17,9 +17,15 @@ from haru.engine.dra import DeviceId
 from haru.engine.state import NodeInfo, PodInfo, consumer_key, differing
 from haru.explain.card_counts import WHOLE, CardCounts, CardPartition
 from haru.explain.cards import Layouts, PoolLayout
-from haru.kube.meta import Obj, get_condition
+from haru.kube.meta import Obj, get_condition, labels_of
 
 _MOST_COUNTED = 64
+_RACKS = ("topology.haru.dev/rack", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone")
+_POOLS = (
+    "node.kubernetes.io/pool", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool", "simulated.haru.dev/profile", "node.kubernetes.io/instance-type",
+)  # fmt: skip
+"""Labels that say in which rack or pool of nodes a node is, the first that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,14 @@ class Place:
     cordoned: bool = False
     taints: tuple[str, ...] = ()
     is_node: bool = True
+    rack: str = ""
+    pool: str = ""
+
+    @property
+    def product(self) -> str:
+        """The model of most of its cards; empty without cards."""
+        found = Counter(card.product for card in self.cards)
+        return max(found, key=lambda name: (found[name], name)) if found else ""
 
     @property
     def look(self) -> tuple[object, ...]:
@@ -65,13 +79,32 @@ class Totals:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMap:
-    """All places, and the holders with how many parts of cards they have."""
+By = Literal["node", "rack", "pool", "model"]
+"""What the map is grouped by; nodes are one group."""
 
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Places that share a rack, a pool of nodes or a model."""
+
+    title: str
     places: tuple[Place, ...]
     totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMap:
+    """All places, in groups; the holders with how many parts of cards they have; the cards of each model."""
+
+    groups: tuple[Group, ...]
+    totals: Totals
     holders: tuple[tuple[Workload, int], ...]
+    products: tuple[tuple[str, CardCounts], ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The places of all groups."""
+        return tuple(place for group in self.groups for place in group.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +116,17 @@ class _Row:
     order: tuple[tuple[str, int], ...]
     holders: Counter[Workload]
     totals: Totals
+    products: Mapping[str, CardCounts]
 
     @classmethod
     def of(cls, place: Place) -> Self:
         """Compute it."""
         parts = [part for card in place.cards for part in card.parts]
         holders = Counter(owner for part in parts for owner in part.owners if owner != OTHER)
-        return cls(place, place.look, _natural(place.names[0]), holders, _totals(place))
+        products: dict[str, CardCounts] = {}
+        for card in place.cards:
+            products[card.product] = products.get(card.product, NO_CARDS) + card.counts
+        return cls(place, place.look, _natural(place.names[0]), holders, _totals(place), products)
 
 
 class KnownPlaces:
@@ -182,7 +219,11 @@ def _pools_of(claim: Obj | None) -> Iterator[str]:
 
 
 def device_map(
-    snapshot: Snapshot, layouts: Layouts, chosen: Filter = EVERYTHING, known: KnownPlaces | None = None
+    snapshot: Snapshot,
+    layouts: Layouts,
+    chosen: Filter = EVERYTHING,
+    known: KnownPlaces | None = None,
+    by: By = "node",
 ) -> DeviceMap:
     """Make the map of what a filter selects; what is `known` of an earlier snapshot is not computed again."""
     found = (known or KnownPlaces()).rows(snapshot, layouts)
@@ -193,10 +234,31 @@ def device_map(
             _Row.of(place) for place in seen if any(_is_chosen(part) for card in place.cards for part in card.parts)
         ]
     held: Counter[Workload] = Counter()
+    products: dict[str, CardCounts] = {}
     for row in rows:
         held.update(row.holders)
+        for name, counts in row.products.items():
+            products[name] = products.get(name, NO_CARDS) + counts
     holders = sorted(held.items(), key=lambda item: (-item[1], item[0]))
-    return DeviceMap(_grouped(rows), sum((row.totals for row in rows), Totals()), tuple(holders))
+    models = sorted(products.items(), key=lambda item: (-item[1].total, item[0]))
+    return DeviceMap(_groups(rows, by), _sum(rows), tuple(holders), tuple(models))
+
+
+def _sum(rows: Iterable[_Row]) -> Totals:
+    return sum((row.totals for row in rows), Totals())
+
+
+def _groups(rows: Iterable[_Row], by: By) -> tuple[Group, ...]:
+    """Put places into groups; those without devices come last."""
+    found: dict[tuple[bool, str], list[_Row]] = {}
+    for row in sorted(rows, key=lambda row: row.order):
+        title = {"rack": row.place.rack, "pool": row.place.pool, "model": row.place.product, "node": ""}[by]
+        bare = not row.place.cards
+        found.setdefault((bare, "" if bare else title or (f"no {by}" if by != "node" else "")), []).append(row)
+    ordered = sorted(found.items(), key=lambda item: (item[0][0], _natural(item[0][1])))
+    return tuple(
+        Group("Nodes without devices" if bare else title, _grouped(own), _sum(own)) for (bare, title), own in ordered
+    )
 
 
 def _elsewhere(pool: PoolLayout, found: Sequence[tuple[str, Card]]) -> Place:
@@ -211,15 +273,25 @@ def _node_place(name: str, info: NodeInfo | None, pools: Sequence[Sequence[tuple
     if info is None:
         return Place((name,), _in_order(cards), "no such node")
     state = _state(info) or ("" if whole else "its pool is being published")
-    return Place((name,), _in_order([*cards, *_counted(info)]), state, info.spec.unschedulable, _taints(info))
+    rack, pool = _labelled(info, _RACKS), _labelled(info, _POOLS)
+    ordered = _in_order([*cards, *_counted(info)])
+    return Place((name,), ordered, state, info.spec.unschedulable, _taints(info), rack=rack, pool=pool)
+
+
+def _labelled(info: NodeInfo, keys: Iterable[str]) -> str:
+    """Return the first of some labels that a node has."""
+    labels = labels_of(info.spec.obj)
+    return next((labels[key] for key in keys if labels.get(key)), "")
 
 
 def _cards_of(
     snapshot: Snapshot, pool: PoolLayout, owners: Owners, partition: CardPartition
 ) -> Iterator[tuple[str, Card]]:
-    use = snapshot.allocated.use(pool.pool.key)
+    key = pool.pool.key
+    use = snapshot.allocated.use(key)
     for layout in pool.cards:
-        yield layout.node, replace(card_at(layout, use, owners), counts=partition.counts(layout, pool))
+        card = card_at(layout, use, owners, lambda claim, device: partition.percent(claim, key, device))
+        yield layout.node, replace(card, counts=partition.counts(layout, pool), driver=key.driver, pool=key.pool)
 
 
 def _counted(info: NodeInfo) -> Iterator[Card]:

@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
 
-Kind = Literal["held", "missed", "free"]
-"""Held; free while compatible work waited; free."""
+Kind = Literal["held", "inUse", "idle", "unmeasured", "reserved", "missed", "free", "unavailable"]
+"""The words of docs/glossary.md; `missed` is free while compatible work waited, `held` all that is held together."""
+HELD: tuple[Kind, ...] = ("held", "inUse", "idle", "unmeasured")
 
 SLOTS = 96
 _MOST_WORKLOADS = 10
@@ -79,6 +80,7 @@ class Allocation:
 
 
 OTHERS = Workload("", "other work")
+_NAMES = {"missed": "free while work waited", "inUse": "in use"}
 
 
 def allocation(
@@ -91,14 +93,42 @@ def allocation(
     for span in spans:
         _spread(span, since, length, per_slot, observed)
     named = _largest(per_slot, chosen)
-    order = [*(Use("held", work) for work in named), Use("held", OTHERS), Use("missed"), Use("free")]
-    cards: dict[Use, list[float]] = {use: [0.0] * slots for use in order}
+    rest = (Use("missed"), Use("reserved"), Use("free"), Use("unavailable"))
+    order = [*(Use("held", work) for work in named), Use("held", OTHERS), *rest]
+
+    def band(use: Use) -> Use:
+        held = use if use.kind not in HELD else Use("held", use.workload)
+        return held if held in order else Use("held", OTHERS)
+
+    return _banded(since, until, order, band, per_slot, observed)
+
+
+def states(spans: Iterable[Span], since: int, until: int, slots: int = SLOTS) -> Allocation:
+    """The cards by state, from the lowest band to the highest, whoever holds them."""
+    length = (until - since) / slots
+    per_slot: list[dict[Use, float]] = [defaultdict(float) for _ in range(slots)]
+    observed = [0.0] * slots
+    for span in spans:
+        _spread(span, since, length, per_slot, observed)
+    kinds: tuple[Kind, ...] = ("inUse", "held", "unmeasured", "idle", "reserved", "missed", "free", "unavailable")
+    return _banded(since, until, [Use(kind) for kind in kinds], lambda use: Use(use.kind), per_slot, observed)
+
+
+def _banded(
+    since: int,
+    until: int,
+    order: Sequence[Use],
+    band: Callable[[Use], Use],
+    per_slot: Sequence[Mapping[Use, float]],
+    observed: Sequence[float],
+) -> Allocation:
+    cards: dict[Use, list[float]] = {use: [0.0] * len(observed) for use in order}
     for index, amounts in enumerate(per_slot):
         # In a slot that was seen in part the mean is of that part.
         for use, amount in amounts.items():
-            known = use if use in cards else Use("held", OTHERS)
-            cards[known][index] += amount / observed[index] if observed[index] else 0.0
+            cards[band(use)][index] += amount / observed[index] if observed[index] else 0.0
     bands = [Band(use, _name(use), tuple(values)) for use, values in cards.items() if any(values)]
+    length = (until - since) / len(observed)
     return Allocation(since, until, tuple(bands), tuple(min(1.0, part / length) for part in observed))
 
 
@@ -131,4 +161,4 @@ def _largest(per_slot: Iterable[Mapping[Use, float]], chosen: Filter) -> list[Wo
 def _name(use: Use) -> str:
     if use.workload is not None:
         return f"{use.workload.namespace}/{use.workload.name}" if use.workload.namespace else use.workload.name
-    return "free while work waited" if use.kind == "missed" else "free"
+    return _NAMES.get(use.kind, use.kind)

@@ -16,6 +16,9 @@ COLUMNS = (
 )
 
 
+_TOKENS = {"inUse": "in-use", "held": "in-use"}
+
+
 def usage_chart(found: Allocation) -> dict[str, object]:
     """Make the bands of a chart, from where something was observed; unobserved slots are gaps."""
     first = next((index for index, seen in enumerate(found.seen) if seen), 0)
@@ -50,7 +53,7 @@ def usage_table(found: Allocation, query: Mapping[str, str]) -> tables.Table:
 
 def _look(band: Band) -> str:
     work = band.use.workload
-    return look(work) if work is not None else band.use.kind
+    return look(work) if work is not None else _TOKENS.get(band.use.kind, band.use.kind)
 
 
 def _cell(band: Band) -> tables.Cell:

@@ -1,0 +1,44 @@
+"""The first page: how the cards are used, what that wastes, what waits, what would help, and the last day."""
+
+from __future__ import annotations
+
+import time
+
+from haru.dashboard.asked import Answer, Asked
+from haru.dashboard.views.device_map import device_map
+from haru.dashboard.views.overview import overview
+from haru.dashboard.views.queue import waiting_work
+from haru.dashboard.views.usage import PERIODS, Allocation, states
+from haru.dashboard.views.usage_chart import usage_chart
+
+_MOST_EXPLAINED = 50
+_WAIT_SECONDS = 0.3
+_PERIOD = "24h"
+
+
+async def overview_page(asked: Asked) -> Answer:
+    """Show the cluster at a glance."""
+    view, chosen, services = asked.view, asked.chosen, asked.services
+    found = await asked.compute(lambda: device_map(view.snapshot, view.layouts, chosen, services.places))
+    queue = await asked.compute(lambda: waiting_work(view.snapshot, chosen, services.pods))
+    explanations = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
+    shown = await asked.compute(lambda: overview(found, queue, explanations, services.prices))
+    history, why = None, "No history of usage is read here."
+    try:
+        day = await asked.compute(lambda: _day(asked))
+        if day is not None:
+            history, why = (usage_chart(day), "") if any(day.seen) else (None, "Nothing was measured yet.")
+    except (OSError, ValueError) as error:
+        why = str(error)
+    return Answer("Overview", {"found": shown, "history": history, "why": why})
+
+
+def _day(asked: Asked) -> Allocation | None:
+    if asked.services.measured is None:
+        return None
+    until = int(time.time() * 1000)
+    since = until - PERIODS[_PERIOD]
+    spans = asked.services.measured(since, until)
+    # The chart begins where the history does, so that a short one is not a sliver.
+    began = min((span.began for span in spans if span.observed), default=since)
+    return states(spans, max(since, began), until)

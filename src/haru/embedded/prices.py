@@ -1,0 +1,29 @@
+"""The price list of cards, from a file: in a cluster that of a mounted ConfigMap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.embedded.errors import OptionError
+
+if TYPE_CHECKING:
+    from haru.dashboard.views.prices import Prices
+
+
+def read_prices(file: Path | None, flag: str) -> Prices | None:
+    """Read a price list; None without a file. OptionError says what is wrong with it."""
+    if file is None:
+        return None
+    import yaml
+
+    from haru.dashboard.views.prices import prices_of
+
+    try:
+        return prices_of(yaml.safe_load(file.read_text()), f"{flag}: {file}")
+    except OSError as error:
+        raise OptionError(f"{flag}: {file}: {error.strerror}; name a file that can be read") from error
+    except yaml.YAMLError as error:
+        raise OptionError(f"{flag}: {file}: it is not YAML: {error}") from error
+    except ValueError as error:
+        raise OptionError(str(error)) from error

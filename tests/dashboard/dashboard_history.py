@@ -1,0 +1,45 @@
+"""A usage history of twenty hours for the busy cluster: what the page draws of a cluster that nobody started just now."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from busy_cluster import CARDS, RUNNING
+
+from haru.accounting.device_states import WHOLE, UsageKey
+from haru.accounting.history import History
+from haru.accounting.ledger import Interval
+
+MINUTE = 60_000
+STEP = 10 * MINUTE
+LENGTH = 20 * 60 * MINUTE
+DRIVER = "gpu.nvidia.com"
+
+
+def write(file: Path, until: int) -> None:
+    """Write intervals of ten minutes: each work starts at an hour of its own, serving follows the day."""
+    history = History(file)
+    for began in range(until - LENGTH, until, STEP):
+        hour = (began - (until - LENGTH)) / (60 * MINUTE)
+        units: dict[UsageKey, int] = {}
+        left = float(CARDS)
+        for number, work in enumerate(RUNNING):
+            cards = work.pods * work.devices / (7 if "1g" in work.expression else 2 if "3g" in work.expression else 1)
+            if work.kind == "Job" and not number % 3 < hour / 4:
+                continue
+            if work.kind == "Deployment":
+                cards = round(cards * (0.75 + 0.25 * math.sin(hour / 20 * math.pi)), 2)
+            state, word = ("Held", "unmeasured") if work.busy is None else ("Busy", "inUse")
+            if work.busy is not None and work.busy < 5:
+                state, word = "Idle", "idle"
+            key = UsageKey(state, work.namespace, f"{work.kind.lower()}/{work.name}", DRIVER, word)  # type: ignore[arg-type]
+            units[key] = round(cards * WHOLE)
+            left -= cards
+        missed = min(left, 12.0 if 6 < hour < 9 or hour > 15 else 0.0)
+        units[UsageKey("GangWaiting", "research", "job/pretrain-moe", DRIVER, "free")] = round(missed * WHOLE)
+        units[UsageKey("Free", "", "", DRIVER, "free")] = round((left - missed) * WHOLE)
+        history.put(
+            Interval(began, began + STEP, STEP, {key: amount * STEP for key, amount in units.items() if amount})
+        )
+    history.close()
