@@ -1,4 +1,4 @@
-"""A usage history of twenty hours for the busy cluster: what the page draws of a cluster that nobody started just now."""
+"""A usage history of twenty hours for the busy cluster, as of one that nobody started just now."""
 
 from __future__ import annotations
 

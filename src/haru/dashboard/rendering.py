@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from haru.dashboard.views.device_map import Place
 from haru.dashboard.views.looks import look
+from haru.dashboard.views.map_drawing import boxes, outlines
 from haru.explain.render import counted
 from haru.markup import Html
 
@@ -23,6 +25,12 @@ _KEPT_TEMPLATES = 200
 def render(template: str, values: Mapping[str, object]) -> str:
     """Render a template."""
     return environment().get_template(template).render(values)
+
+
+@lru_cache(maxsize=16384)
+def tile(place: Place, zoom: str, colour: str) -> Any:
+    """Render a place of the map. Kept: most are as they were at the last request."""
+    return Markup(environment().get_template("map_tile.html").render(place=place, zoom=zoom, colour=colour))
 
 
 @cache
@@ -38,7 +46,8 @@ def environment() -> Environment:
         cache_size=_KEPT_TEMPLATES,
     )
     made.filters |= {"number": number, "percent": percent, "moment": moment, "ours": ours}
-    made.globals |= {"look": look, "counted": counted, "charts": (VENDOR / "uplot.js").is_file()}
+    made.globals |= {"look": look, "boxes": boxes, "outlines": outlines, "tile": tile, "counted": counted}
+    made.globals["charts"] = (VENDOR / "uplot.js").is_file()
     return made
 
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from haru.dashboard.asked import Answer, Asked
 from haru.dashboard.views.device_map import By, DeviceMap, device_map
-from haru.dashboard.views.map_drawing import boxes, zoom_for
+from haru.dashboard.views.map_drawing import zoom_for
 
 BYS: tuple[tuple[By, str], ...] = (("node", "Node"), ("rack", "Rack"), ("pool", "Pool"), ("model", "Model"))
 COLOURS = (("owner", "Owner"), ("state", "State"))
@@ -30,7 +30,6 @@ async def cluster_map(asked: Asked) -> Answer:
         "zooms": ZOOMS,
         "colour": "state" if colour == "state" else "owner",
         "colours": COLOURS,
-        "boxes": boxes,
         "holders": found.holders[:_MOST_HOLDERS],
         "more_holders": _more(found),
     }

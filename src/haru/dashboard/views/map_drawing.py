@@ -6,7 +6,7 @@ each is filled as far as it is utilized.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -20,6 +20,9 @@ Zoom = Literal["cluster", "nodes", "cards"]
 ZOOMS: tuple[Zoom, ...] = ("cluster", "nodes", "cards")
 _MOST_FOR: dict[Zoom, int] = {"cards": 24, "nodes": 640}
 SIDE = 100.0
+PITCH = 112
+"""From one card to the next, where several are drawn together."""
+_ON_TOP = {"idle-frame": 1, "fault": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,22 @@ def zoom_for(cards: int, asked: str) -> Zoom:
 def boxes(place: Place, by_state: bool) -> tuple[Box, ...]:
     """Draw the cards of a place; kept, as most are as they were."""
     return tuple(_box(card, place, by_state) for card in place.cards)
+
+
+def outlines(drawn: Sequence[Box], columns: int) -> tuple[tuple[str, str], ...]:
+    """Draw many cards at once: one path for each class, cards in rows of `columns`."""
+    paths: dict[str, list[str]] = {}
+    for number, box in enumerate(drawn):
+        x, y = number % columns * PITCH, number // columns * PITCH
+        for mark in box.marks:
+            if mark.classes != "none":
+                width, left = round(mark.width), round(x + mark.x)
+                piece = f"M{left} {round(y + mark.y)}h{width}v{round(mark.height)}h-{width}z"
+                paths.setdefault(mark.classes, []).append(piece)
+        if box.fault:
+            paths.setdefault("fault", []).append(f"M{x + 50} {y}h50v50z")
+    order = sorted(paths, key=lambda classes: ("ground" not in classes, "level" in classes, _ON_TOP.get(classes, 0)))
+    return tuple((classes, "".join(paths[classes])) for classes in order)
 
 
 def _box(card: Card, place: Place, by_state: bool) -> Box:
