@@ -54,12 +54,13 @@ async def test_logs_and_exec_of_simulated_or_unbound_pods_are_refused(tmp_path: 
             assert await api.ask("GET", f"{pods}/{name}/log") == (200, "")
         assert (await api.ask("GET", f"{pods}/none/log"))[0] == 404
         for name, status, words in (
-            ("ghost", 503, "its pods are simulated"),
+            ("ghost", 400, "Upgrade request required"),
             ("waits", 400, "does not have a host assigned"),
             ("none", 404, 'pods "none" not found'),
         ):
             answer = await api.ask("POST", f"{pods}/{name}/exec?command=ls&stdout=true")
             assert answer[0] == status and words in answer[1]["message"]
+        assert (await api.ask("POST", f"{pods}/ghost/portforward?ports=80"))[0] == 503
         assert (await api.ask("GET", "/api/v1/nodes/simulated/proxy/pods"))[0] == 503
 
 

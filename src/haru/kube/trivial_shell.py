@@ -70,7 +70,7 @@ class TrivialShell:
     def __init__(
         self, variables: Mapping[str, str], memory: float = math.inf, files: Mapping[str, str] | None = None
     ) -> None:
-        self._variables, self._memory = dict(variables), memory
+        self.variables, self._memory = dict(variables), memory
         self.files: MutableMapping[str, str] = dict(files or {})
         self._ran = Ran()
         self._at, self._code = 0.0, 0
@@ -93,6 +93,11 @@ class TrivialShell:
             ran.killed = str(stopped.args[0])
         ran.ends_after, ran.exit_code = self._at, self._code
         return ran
+
+    @property
+    def lines(self) -> list[Printed]:
+        """What was printed so far."""
+        return self._ran.lines
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Print a line."""
@@ -173,11 +178,11 @@ class TrivialShell:
         first, lines = len(self._ran.lines), self._ran.lines
         to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
         words = words[: len(words) - len(to_stderr)] or ["sh"]
-        ends = self._plain([_expanded(word, self._variables, self._code) for word in words])
+        ends = self._plain([_expanded(word, self.variables, self._code) for word in words])
         if to_stderr:
             lines[first:] = [Printed(one.at, one.text, True, one.every) for one in lines[first:]]
         elif path:
-            path = _expanded(path, self._variables, 0)
+            path = _expanded(path, self.variables, 0)
             written = "".join(f"{one.text}\n" for one in lines[first:] if not one.is_error)
             lines[first:] = [one for one in lines[first:] if one.is_error]
             self.files[path] = (self.files.get(path, "") if appends else "") + written
@@ -198,7 +203,7 @@ class TrivialShell:
             return replaced
         assigned = [_ASSIGNMENT.fullmatch(word) for word in (rest if name == "export" and rest else words)]
         if all(assigned):
-            self._variables |= {one[1]: one[2] for one in assigned if one is not None}
+            self.variables |= {one[1]: one[2] for one in assigned if one is not None}
             self._code = 0
         else:
             self._code = self.command([name, *rest])

@@ -89,10 +89,16 @@ class KubeletProxy:
             raise bad_request_error(f"pod {wanted.name} does not have a host assigned")
         kubelets = self._kubelets
         endpoint = await kubelets.endpoint(node) if kubelets is not None else None
-        if kubelets is None or endpoint is None:
+        simulated = kubelets is None or endpoint is None
+        if simulated and wanted.subresource == "portforward":
             raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
         if not wants_upgrade(request.scope["headers"]):
             raise bad_request_error("Upgrade request required")
+        if kubelets is None or endpoint is None:
+            from haru.apiserver.proxy.simulated.connect import connect_simulated
+
+            attach = wanted.subresource == "attach"
+            return await connect_simulated(self._objects, self._streams, request, pod, attach=attach)
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
     async def _node(self, request: Request, wanted: ConnectRequest) -> Response:

@@ -1,0 +1,136 @@
+"""The real kubectl, and the Python client, on pods of simulated nodes: logs, exec and attach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from haru.embedded.options import UpOptions, parse_profiles
+from haru.testing import LocalCluster
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: main
+  annotations:
+    log.simulated.haru.dev/main: "loading\\n@every 0.2 step"
+    exec.simulated.haru.dev/main: |
+      nvidia-smi -L: "GPU 0: NVIDIA H100 80GB HBM3"
+      check: {stderr: "no link", exitCode: 3}
+spec:
+  containers:
+  - {name: main, image: train, env: [{name: RANK, value: "7"}]}
+  - {name: done, image: busybox, command: [sh, -c, "echo bye; sleep 600"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: shell}
+spec:
+  containers: [{name: shell, image: busybox, stdin: true, tty: true}]
+"""
+TRANSPORTS = {"WebSocket": "true", "SPDY": "false"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    options = UpOptions(profiles=parse_profiles("cpu:1"), listen=("127.0.0.1", 0), dashboard=None)
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), options) as running:
+        running.apply(PODS)
+        for name in ("main", "shell"):
+            running.wait("Pod", name, "Ready", timeout=60)
+        yield running
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS.values(), ids=list(TRANSPORTS))
+def kubectl(request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl is not installed")
+    home = str(tmp_path_factory.mktemp("home"))
+    env = {"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": str(cluster.kubeconfig)}
+    env["KUBECTL_REMOTE_COMMAND_WEBSOCKETS"] = request.param
+
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *arguments], env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "error", "code"),
+    [
+        (["echo", "remote execution test"], "remote execution test\n", "", 0),
+        (["cat", "/etc/hostname"], "main\n", "", 0),
+        (["sh", "-c", "echo rank $RANK; exit 4"], "rank 7\n", "exit code 4", 4),
+        (["printenv", "RANK"], "7\n", "", 0),
+        (["false"], "", "exit code 1", 1),
+        (["nvidia-smi", "-L"], "GPU 0: NVIDIA H100 80GB HBM3\n", "", 0),
+        (["check"], "", "no link", 3),
+        (["python", "-V"], "", "this container is simulated and runs no programs", 127),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_command_in_a_container_answers(kubectl: Run, command: list[str], out: str, error: str, code: int) -> None:
+    done = kubectl("exec", "main", "-c", "main", "--", *command)
+    assert (done.stdout, done.returncode) == (out, code), done.stderr
+    assert error in done.stderr
+
+
+def test_input_is_passed_through_cat_and_run_by_a_shell(kubectl: Run) -> None:
+    text = "a line\n" * 20_000
+    assert kubectl("exec", "-i", "main", "--", "cat", stdin=text).stdout == text
+    done = kubectl("exec", "-i", "main", "--", "sh", stdin="hostname\nfalse\necho $?\nexit 5\n")
+    assert (done.stdout, done.returncode) == ("main\n0\n", 5)
+
+
+def test_container_that_does_not_run_cannot_be_entered(kubectl: Run) -> None:
+    done = kubectl("exec", "main", "-c", "none", "--", "true")
+    assert done.returncode == 1 and "container none" in done.stderr
+
+
+def test_attach_shows_what_the_container_prints_from_now_on(kubectl: Run, cluster: LocalCluster) -> None:
+    program = ["timeout", "3", shutil.which("kubectl") or "", "attach", "main", "-c", "main"]
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": str(cluster.kubeconfig)}
+    done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert "step\nstep\n" in done.stdout and "loading" not in done.stdout
+
+
+def test_attached_shell_runs_what_it_is_told(kubectl: Run) -> None:
+    done = kubectl("attach", "-i", "shell", stdin="hostname\nexit\n")
+    assert "shell\n" in done.stdout and done.returncode == 0, done
+
+
+def test_logs_of_all_kinds(kubectl: Run) -> None:
+    assert kubectl("logs", "main", "-c", "done").stdout == "bye\n"
+    assert kubectl("logs", "main", "-c", "main").stdout.startswith("loading\nstep\n")
+    assert kubectl("logs", "main", "-c", "main", "--tail=1").stdout == "step\n"
+    stamped = kubectl("logs", "main", "-c", "main", "--timestamps", "--limit-bytes=20").stdout
+    assert stamped[10] == "T" and len(stamped) == 20
+    assert "previous terminated" in kubectl("logs", "main", "-c", "main", "--previous").stderr
+
+
+def test_python_client_runs_a_command(cluster: LocalCluster) -> None:
+    from kubernetes import client, config
+    from kubernetes.stream import stream
+
+    api: Any = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
+    command = ["sh", "-c", "echo hi; exit 3"]
+    answer = stream(
+        api.connect_get_namespaced_pod_exec, "main", "default", container="main", command=command,
+        stdin=False, stdout=True, stderr=True, tty=False, _preload_content=False,
+    )  # fmt: skip
+    answer.run_forever(timeout=30)
+    try:
+        assert answer.read_stdout() == "hi\n" and answer.returncode == 3
+    finally:
+        answer.sock.shutdown()
+        api.api_client.close()
