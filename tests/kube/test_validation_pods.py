@@ -109,8 +109,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     (f"{MAIN}.env", [{"name": "a", "valueFrom": {}}], 'env[0].valueFrom: Invalid value: "": must specify one of'),
     (
         f"{MAIN}.env",
-        [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}],
-        'fieldPath: Unsupported value: "spec.x"',
+        [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "spec.schedulerName"}}}],
+        'fieldPath: Unsupported value: "spec.schedulerName"',
     ),
     (f"{MAIN}.volumeMounts", [{"name": "nope", "mountPath": "/x"}], 'volumeMounts[0].name: Not found: "nope"'),
     (f"{MAIN}.resources.claims", [{"name": "nope"}], 'spec.containers[0].resources.claims[0]: Not found: "nope"'),
@@ -186,10 +186,14 @@ FAULTS: list[tuple[str, Any, str]] = [
         [{"name": "a", "resourceClaimName": "x"}] * 2,
         'spec.resourceClaims[1].name: Duplicate value: "a"',
     ),
-    ("spec.schedulingGroup", {}, 'spec.schedulingGroup: Invalid value: "": must specify one of: `podGroupName`'),
+    (
+        "spec.schedulingGroup",
+        {},
+        "spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`",
+    ),
     ("spec.schedulingGroup", {"podGroupName": "A"}, "spec.schedulingGroup.podGroupName: Invalid value"),
     ("spec.restartPolicy", "Sometimes", "spec.restartPolicy: Unsupported value"),
-    ("spec.dnsPolicy", "None", "spec.dnsConfig.nameservers: Required value"),
+    ("spec.dnsPolicy", "None", "spec.dnsConfig: Required value: must provide `dnsConfig`"),
     ("spec.nodeName", "n1", "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"),
     ("spec.schedulingGates", [{"name": "a/b"}, {"name": "a/b"}], 'spec.schedulingGates[1]: Duplicate value: "a/b"'),
     ("spec.tolerations", [{}], "operator must be Exists when `key` is empty"),
@@ -202,7 +206,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "spec.topologySpreadConstraints",
         [{"maxSkew": 0, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}],
-        "maxSkew: Invalid value: 0: must be greater than zero",
+        "maxSkew: Invalid value: 0: must be greater than 0",
     ),
     (
         "spec.topologySpreadConstraints",
@@ -258,7 +262,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "spec.resources",
         {"claims": [{"name": "gpu"}]},
-        "spec.resources.claims: Forbidden: may not be set for pod-level resources",
+        "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level",
     ),
 ]
 
@@ -270,7 +274,7 @@ def test_invalid_pod_field_is_refused(path: str, value: Any, expected: str) -> N
 
 def test_user_namespace_excludes_host_namespaces() -> None:
     assert problems(put(RICH, "spec.hostUsers", False)) == []
-    assert "spec.hostPID: Forbidden: when `hostUsers` is false" in problems(pod(hostUsers=False, hostPID=True))
+    assert "spec.HostPID: Forbidden: when `hostUsers` is false" in problems(pod(hostUsers=False, hostPID=True))
 
 
 @pytest.mark.parametrize(

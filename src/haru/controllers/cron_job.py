@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from haru.controllers.base import Context, Controller
-from haru.controllers.cron_schedule import Schedule, ScheduleError, parse_schedule
 from haru.controllers.job_verdict import true_condition
 from haru.controllers.objects import CRON_JOBS, JOBS, by_controller
+from haru.kube.cron_schedule import Schedule, ScheduleError, parse_schedule
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (

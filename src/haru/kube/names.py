@@ -104,6 +104,19 @@ def is_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
+_UNDERSCORE_LABEL_FMT: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORE_FMT: Final = _UNDERSCORE_LABEL_FMT + r"(\." + _UNDERSCORE_LABEL_FMT + ")*"
+_UNDERSCORE: Final = re.compile(_UNDERSCORE_FMT)
+
+
+def is_dns1123_subdomain_with_underscore(value: str) -> list[str]:
+    """A DNS-1123 subdomain whose labels may have underscores (search domains)."""
+    errors = _too_long(value, 253)
+    if not _UNDERSCORE.fullmatch(value):
+        errors.append(regex_error(_SUBDOMAIN_MESSAGE, _UNDERSCORE_FMT, "example.com"))
+    return errors
+
+
 def is_dns1035_label(value: str) -> list[str]:
     """A DNS-1035 label: as a DNS-1123 label, but it starts with a letter (Service names)."""
     errors = _too_long(value, 63)
@@ -196,22 +209,61 @@ def is_port_name(value: str) -> list[str]:
 
 
 def is_ip(value: str) -> list[str]:
-    """An IPv4 or IPv6 address."""
+    """An IPv4 or IPv6 address: without a zone, and no IPv4 address in IPv6 notation."""
     try:
-        ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
+        address = None
+    if address is None or "%" in value:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return ["must not be an IPv4-mapped IPv6 address"]
     return []
+
+
+def is_canonical_ip(value: str) -> list[str]:
+    """An address as it is printed: IPv6 in lower case, its longest run of zeros left out."""
+    errors = is_ip(value)
+    if not errors and str(ipaddress.ip_address(value)) != value:
+        errors.append(f'must be in canonical form ("{ipaddress.ip_address(value)}")')
+    return errors
+
+
+_PREFIX: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 
 def is_cidr(value: str) -> list[str]:
     """An address with a prefix length."""
-    try:
-        ipaddress.ip_interface(value)
-        good = "/" in value
-    except ValueError:
-        good = False
+    address, _, prefix = value.rpartition("/")
+    good = False
+    if _PREFIX.fullmatch(prefix) and "%" not in address:
+        try:
+            ipaddress.ip_interface(value)
+            good = True
+        except ValueError:
+            pass
     return [] if good else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+
+
+def is_network(value: str) -> list[str]:
+    """A network: an address with a prefix length, and nothing set behind it."""
+    errors = is_cidr(value)
+    if errors:
+        return errors
+    network = ipaddress.ip_interface(value)
+    if isinstance(network, ipaddress.IPv6Interface) and network.ip.ipv4_mapped is not None:
+        return ["must not have an IPv4-mapped IPv6 address"]
+    if network.ip != network.network.network_address:
+        return ["must not have bits set beyond the prefix length"]
+    return []
+
+
+def is_canonical_network(value: str) -> list[str]:
+    """A network as it is printed."""
+    errors = is_network(value)
+    if not errors and str(ipaddress.ip_interface(value).network) != value:
+        errors.append(f'must be in canonical form ("{ipaddress.ip_interface(value).network}")')
+    return errors
 
 
 def is_extended_resource_name(value: str) -> bool:

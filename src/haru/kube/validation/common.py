@@ -120,6 +120,30 @@ def port(field: str, value: Any) -> list[FieldError]:
     return in_range(field, value, 1, 65535)
 
 
+def without_backsteps(field: str, path: str) -> list[FieldError]:
+    """A path that never leads upwards."""
+    return [invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
+
+
+def local_path(field: str, path: str) -> list[FieldError]:
+    """A relative path that stays below where it starts."""
+    found = [invalid(field, path, "must be a relative path")] if path.startswith("/") else []
+    return found + without_backsteps(field, path)
+
+
+def local_file(field: str, path: str) -> list[FieldError]:
+    """A local path outside of what volumes keep for themselves (names that begin with two dots)."""
+    found = local_path(field, path)
+    if path.startswith("..") and not path.startswith("../"):
+        found.append(invalid(field, path, "must not start with '..'"))
+    return found
+
+
+def address(field: str, value: str, known: Sequence[str] = ()) -> list[FieldError]:
+    """An IP address; one that the stored object had may be of an older form."""
+    return [] if value in known else each_message(field, value, names.is_ip(value))
+
+
 def items(obj: Obj | None, name: str) -> list[Any]:
     """The list at `name`; empty when absent."""
     return (obj or {}).get(name) or []

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Sequence
 
-from haru.kube import names, node_taints
+from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required, too_long
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
@@ -14,8 +14,6 @@ from haru.kube.validation.common import (
     immutable,
     in_range,
     items,
-    label_key,
-    label_value,
     one_of,
     part,
     port,
@@ -23,8 +21,7 @@ from haru.kube.validation.common import (
 )
 from haru.kube.validation.containers import PROTOCOLS
 from haru.kube.validation.metadata import STANDARD_FINALIZERS, validate_labels
-from haru.kube.validation.resources import quantity
-from haru.kube.validation.volumes import validate_volume_claim_spec
+from haru.kube.validation.volume_claim_specs import validate_volume_claim_spec
 
 MAX_DATA_BYTES = 1024 * 1024
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -37,7 +34,7 @@ _SECRET_KEYS = {
 }
 
 
-# --- namespaces, nodes ---------------------------------------------------------------------------------------------
+# --- namespaces ----------------------------------------------------------------------------------------------------
 
 
 def validate_namespace(namespace: Obj) -> list[FieldError]:
@@ -50,54 +47,6 @@ def validate_namespace(namespace: Obj) -> list[FieldError]:
             found.append(
                 invalid(place, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
             )
-    return found
-
-
-def validate_node(node: Obj) -> list[FieldError]:
-    """A Node: taints, addresses of pods, resources."""
-    spec = part(node, "spec")
-    found = _taints("spec.taints", items(spec, "taints"))
-    for index, cidr in enumerate(items(spec, "podCIDRs")):
-        found += each_message(f"spec.podCIDRs[{index}]", cidr, names.is_cidr(cidr))
-    return found + validate_node_status(node)
-
-
-def validate_node_status(node: Obj) -> list[FieldError]:
-    """The resources that a node reports."""
-    found: list[FieldError] = []
-    for member in ("capacity", "allocatable"):
-        for name, value in part(part(node, "status"), member).items():
-            place = f"status.{member}[{name}]"
-            found += each_message(place, name, names.is_qualified_name(name))
-            found += quantity(place, name, value)[1]
-    return found
-
-
-def validate_node_update(new: Obj, old: Obj) -> list[FieldError]:
-    """A node's addresses and provider stay once they are set."""
-    spec, before = part(new, "spec"), part(old, "spec")
-    found = validate_node(new)
-    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        why = 'node updates may not change providerID except from "" to valid'
-        found.append(forbidden("spec.providerID", why))
-    if items(before, "podCIDRs") and not same(spec.get("podCIDRs"), before["podCIDRs"]):
-        why = 'node updates may not change podCIDR except from "" to valid'
-        found.append(forbidden("spec.podCIDRs", why))
-    return found
-
-
-def _taints(field: str, taints: Sequence[Obj]) -> list[FieldError]:
-    found: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(taints):
-        place = f"{field}[{index}]"
-        key, effect = taint.get("key") or "", taint.get("effect") or ""
-        found += label_key(f"{place}.key", key)
-        found += label_value(f"{place}.value", taint.get("value") or "")
-        found += one_of(f"{place}.effect", effect, node_taints.EFFECTS)
-        if (key, effect) in seen:
-            found.append(duplicate(place, f"{key}:{effect}"))
-        seen.add((key, effect))
     return found
 
 

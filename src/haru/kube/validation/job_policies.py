@@ -42,7 +42,7 @@ def validate_job_policies(field: str, spec: Obj) -> list[FieldError]:
     found += _per_index(field, spec)
     if mode == "Indexed":
         found += _indexed(field, spec)
-    else:
+    elif mode in (None, "NonIndexed"):
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(name) is not None:
                 found.append(invalid(f"{field}.{name}", spec[name], "requires indexed completion mode"))

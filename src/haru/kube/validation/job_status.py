@@ -7,6 +7,7 @@ for the controller to mend. Source: KEP-4368 (managedBy), KEP-3850, KEP-3998.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from haru.kube.errors import OMITTED, FieldError, duplicate, invalid, required
@@ -19,9 +20,9 @@ _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 _CONDITIONS = "status.conditions"
 
 
-def _is_true(job: Obj, type: str) -> bool:
+def _has(job: Obj, type: str, status: str) -> bool:
     listed = items(part(job, "status"), "conditions")
-    return any(c.get("type") == type and c.get("status") == "True" for c in listed)
+    return any(c.get("type") == type and c.get("status") == status for c in listed)
 
 
 class _Outcome(NamedTuple):
@@ -35,7 +36,7 @@ class _Outcome(NamedTuple):
     @classmethod
     def of(cls, job: Obj) -> _Outcome:
         types = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-        return cls(*(_is_true(job, type) for type in types))
+        return cls(*(_has(job, type, "True") for type in types))
 
     @property
     def finished(self) -> bool:
@@ -53,7 +54,8 @@ def validate_job_status_update(new: Obj, old: Obj) -> list[FieldError]:
     found += _uncounted(part(status, "uncountedTerminatedPods"))
     found += _contradictions(new, is_, was, changed)
     found += _finished(status, is_, changed if is_.finished == was.finished else set(status) | set(before))
-    found += _times(part(new, "spec"), status, before, is_, was, changed)
+    resumes = _has(old, "Suspended", "True") and _has(new, "Suspended", "False")
+    found += _times(new, before, is_, was, changed, resumes)
     found += _indexes(part(new, "spec"), status, changed)
     return found + _backwards(part(new, "spec"), status, before, is_, was)
 
@@ -83,10 +85,10 @@ def _contradictions(job: Obj, is_: _Outcome, was: _Outcome, changed: set[str]) -
         wrong.append("cannot set SuccessCriteriaMet=True and Failed=true conditions")
     if is_.success_criteria_met and is_.failure_target:
         wrong.append("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
-    if is_.failed and not is_.failure_target and not was.failed:
+    if is_.failed and not is_.failure_target and (not was.failed or "failedIndexes" in changed):
         wrong.append("cannot set Failed=True condition without the FailureTarget=true condition")
     if is_.complete and not is_.success_criteria_met:
-        if not was.complete:
+        if not was.complete or was.success_criteria_met:
             wrong.append("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
         if part(job, "spec").get("successPolicy") is not None:
             wrong.append("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
@@ -114,17 +116,20 @@ def _finished(status: Obj, is_: _Outcome, changed: set[str]) -> list[FieldError]
     return found
 
 
-def _times(spec: Obj, status: Obj, before: Obj, is_: _Outcome, was: _Outcome, changed: set[str]) -> list[FieldError]:
+def _times(new: Obj, before: Obj, is_: _Outcome, was: _Outcome, changed: set[str], resumes: bool) -> list[FieldError]:
+    spec, status = part(new, "spec"), part(new, "status")
     found: list[FieldError] = []
     began, ended = status.get("startTime"), status.get("completionTime")
-    if is_.finished and not began and (not was.finished or "startTime" in changed):
+    never_starts = spec.get("suspend") is True and spec.get("completions") == 0
+    if is_.finished and not began and not never_starts and (not was.finished or "startTime" in changed):
         found.append(required("status.startTime", "startTime is required for finished job"))
-    if before.get("startTime") and "startTime" in changed and not spec.get("suspend"):
-        found.append(required("status.startTime", "startTime cannot be removed for unsuspended job"))
+    if before.get("startTime") and "startTime" in changed and not spec.get("suspend") and not resumes:
+        why = "field is immutable for unsuspended job once set"
+        found.append(invalid("status.startTime", began, why))
     if began and ended and changed & {"startTime", "completionTime"} and parse_time(ended) < parse_time(began):
-        found.append(invalid("status.completionTime", ended, "completionTime cannot be set before startTime"))
+        found.append(invalid("status.completionTime", ended, "must be equal to or after `startTime`"))
     if ended and before.get("completionTime") and "completionTime" in changed:
-        found.append(invalid("status.completionTime", ended, "completionTime cannot be mutated"))
+        found.append(invalid("status.completionTime", ended, "field is immutable"))
     if is_.complete != was.complete or "completionTime" in changed:
         if ended and not is_.complete:
             why = "cannot set completionTime when there is no Complete=True condition"
@@ -142,7 +147,7 @@ def _indexes(spec: Obj, status: Obj, changed: set[str]) -> list[FieldError]:
         if completed and spec.get("completionMode") != "Indexed":
             why = "cannot set non-empty completedIndexes when non-indexed completion mode"
             found.append(invalid("status.completedIndexes", completed, why))
-        elif completions is not None:
+        if completions is not None:
             found += _malformed("completedIndexes", completed, completions)
     if "failedIndexes" in changed and failed is not None:
         if spec.get("backoffLimitPerIndex") is None:
@@ -150,7 +155,7 @@ def _indexes(spec: Obj, status: Obj, changed: set[str]) -> list[FieldError]:
             found.append(invalid("status.failedIndexes", failed, why))
         elif completions is not None:
             found += _malformed("failedIndexes", failed, completions)
-    if changed & {"completedIndexes", "failedIndexes"} and failed and completions is not None and not found:
+    if changed & {"completedIndexes", "failedIndexes"} and failed and completed and completions is not None:
         both = _first_overlap(completed, failed, completions)
         if both is not None:
             why = f"failedIndexes and completedIndexes overlap at index: {both}"
@@ -167,20 +172,22 @@ def _malformed(name: str, text: str, completions: int) -> list[FieldError]:
 
 
 def _first_overlap(one: str, other: str, completions: int) -> int | None:
-    """The lowest index that both of two texts name; those that stand from before and are malformed have none."""
-    try:
-        ones, others = (
-            sorted(index_interval(fragment, completions) for fragment in text.split(",") if fragment)
-            for text in (one, other)
-        )
-    except ValueError:
-        return None
+    """The first index that both of two texts name; parts that are malformed have none."""
+    ones, others = _intervals(one, completions), _intervals(other, completions)
     while ones and others:
         (low, high), (first, last) = ones[0], others[0]
         if low <= last and first <= high:
             return max(low, first)
-        (ones if high < first else others).pop(0)
+        (ones if low <= first else others).pop(0)
     return None
+
+
+def _intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for fragment in text.split(","):
+        with suppress(ValueError):
+            found.append(index_interval(fragment, completions))
+    return found
 
 
 def _backwards(spec: Obj, status: Obj, before: Obj, is_: _Outcome, was: _Outcome) -> list[FieldError]:

@@ -11,27 +11,18 @@ from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
-from haru.kube.validation.common import each_message, immutable, items, part
-from haru.kube.validation.resources import is_overcommittable, quantity
+from haru.kube.validation.common import each_message, items, part
+from haru.kube.validation.resources import (
+    container_resource_name,
+    is_overcommittable,
+    is_standard_for_quota,
+    quantity,
+    standard_or_qualified_name,
+)
 
 _COMPUTE = frozenset(
     {"cpu", "memory", *(f"{side}.{name}" for side in ("requests", "limits") for name in ("cpu", "memory"))}
 )
-_COUNTED = frozenset(
-    (
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    )
-)
-_DISK = frozenset({"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.storage"})
-_STANDARD = _COMPUTE | _COUNTED | _DISK
 _OF_PODS = _COMPUTE | {"pods"}
 _SCOPES = {
     "Terminating": _OF_PODS,
@@ -50,35 +41,30 @@ _WITH_VALUES = ("PriorityClass", "VolumeAttributesClass")
 def validate_resource_quota(quota: Obj) -> list[FieldError]:
     """A ResourceQuota: what it limits, and its scopes."""
     spec = part(quota, "spec")
+    return _amounts("spec.hard", part(spec, "hard")) + _scopes(spec) + _scope_selector(spec)
+
+
+def validate_resource_quota_status(new: Obj, old: Obj) -> list[FieldError]:
+    """What a quota's status says is limited and used."""
+    status = part(new, "status")
+    return _amounts("status.hard", part(status, "hard")) + _amounts("status.used", part(status, "used"))
+
+
+def _amounts(field: str, amounts: Obj) -> list[FieldError]:
     found: list[FieldError] = []
-    for name, value in part(spec, "hard").items():
-        place = f"spec.hard[{name}]"
-        found += _quota_name(place, name)
-        amount, problems = quantity(place, name, value)
-        found += problems
-        if not problems and amount is not None and name in _COUNTED and not amount.is_integer():
-            found.append(invalid(place, str(amount), "must be an integer"))
-    return found + _scopes(spec) + _scope_selector(spec)
+    for name, value in amounts.items():
+        place = f"{field}[{name}]"
+        found += standard_or_qualified_name(place, name)
+        if "/" not in name and not is_standard_for_quota(name):
+            found.append(invalid(place, name, "must be a standard resource for quota"))
+        found += quantity(place, name, value)[1]
+    return found
 
 
 def validate_resource_quota_update(new: Obj, old: Obj) -> list[FieldError]:
     """A quota's scopes stay."""
-    after, before = (sorted(items(part(quota, "spec"), "scopes")) for quota in (new, old))
-    return immutable("spec.scopes", after, before)
-
-
-def _quota_name(place: str, name: str) -> list[FieldError]:
-    found = each_message(place, name, names.is_qualified_name(name))
-    if found or "/" in name or name in _STANDARD:
-        return found
-    if name.removeprefix("requests.").startswith("hugepages-"):
-        return []
-    return [invalid(place, name, "must be a standard resource for quota")]
-
-
-def _applies(scope: str, spec: Obj) -> bool:
-    limited = _STANDARD.intersection(part(spec, "hard"))
-    return limited <= _SCOPES[scope]
+    after, before = (set(items(part(quota, "spec"), "scopes")) for quota in (new, old))
+    return [] if after == before else [invalid("spec.scopes", sorted(after), "field is immutable")]
 
 
 def _scopes(spec: Obj) -> list[FieldError]:
@@ -87,46 +73,62 @@ def _scopes(spec: Obj) -> list[FieldError]:
     for scope in scopes:
         if scope not in _SCOPES:
             found.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        elif not _applies(scope, spec):
-            found.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
-    if any(pair <= set(scopes) for pair in _CONFLICTS):
-        found.append(invalid("spec.scopes", scopes, "conflicting scopes"))
-    return found
+        found += _unfit("spec.scopes", scope, spec, scopes)
+    return found + _conflicting("spec.scopes", scopes, scopes)
+
+
+def _unfit(field: str, scope: str, spec: Obj, value: Any) -> list[FieldError]:
+    """What is limited that no scope like this one counts."""
+    limited = [name for name in part(spec, "hard") if is_standard_for_quota(name)]
+    return [
+        invalid(field, value, "unsupported scope applied to resource")
+        for name in limited
+        if scope in _SCOPES and name not in _SCOPES[scope]
+    ]
+
+
+def _conflicting(field: str, scopes: list[str], value: Any) -> list[FieldError]:
+    return [invalid(field, value, "conflicting scopes") for pair in _CONFLICTS if pair <= set(scopes)]
 
 
 def _scope_selector(spec: Obj) -> list[FieldError]:
     found: list[FieldError] = []
     selector = part(spec, "scopeSelector")
     field = "spec.scopeSelector.matchExpressions"
-    for requirement in items(selector, "matchExpressions"):
-        scope, operator = requirement.get("scopeName"), requirement.get("operator")
-        values = items(requirement, "values")
+    requirements = items(selector, "matchExpressions")
+    for requirement in requirements:
+        scope, operator = requirement.get("scopeName") or "", requirement.get("operator") or ""
         if scope not in _SCOPES:
             found.append(invalid(f"{field}.scopeName", scope, "unsupported scope"))
-            continue
-        if not _applies(scope, spec):
-            found.append(invalid(field, selector, "unsupported scope applied to resource"))
-        if scope not in _WITH_VALUES and operator != "Exists":
+        found += _unfit(field, scope, spec, selector)
+        if scope in _SCOPES and scope not in _WITH_VALUES and operator != "Exists":
             why = (
                 "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
                 "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
                 "ResourceQuotaScopeCrossNamespacePodAffinity"
             )
             found.append(invalid(f"{field}.operator", operator, why))
-        if operator in ("In", "NotIn"):
-            if not values:
-                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                found.append(required(f"{field}.values", why))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                found.append(invalid(f"{field}.values", values, why))
-        else:
-            found.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    return found
+        found += _scope_values(field, operator, items(requirement, "values"))
+    scopes = [requirement.get("scopeName") or "" for requirement in requirements]
+    return found + _conflicting(field, scopes, items(spec, "scopes"))
+
+
+def _scope_values(field: str, operator: str, values: list[str]) -> list[FieldError]:
+    if operator in ("In", "NotIn"):
+        why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+        return [] if values else [required(f"{field}.values", why)]
+    if operator in ("Exists", "DoesNotExist"):
+        why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+        return [invalid(f"{field}.values", values, why)] if values else []
+    return [invalid(f"{field}.operator", operator, "not a valid selector operator")]
 
 
 # --- limit ranges
+
+
+_LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
+_BOUNDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_DEFAULTS = ("default", "defaultRequest")
 
 
 def validate_limit_range(limit_range: Obj) -> list[FieldError]:
@@ -135,45 +137,39 @@ def validate_limit_range(limit_range: Obj) -> list[FieldError]:
     seen: set[str] = set()
     for index, item in enumerate(items(part(limit_range, "spec"), "limits")):
         place, kind = f"spec.limits[{index}]", str(item.get("type") or "")
-        found += each_message(f"{place}.type", kind, names.is_qualified_name(kind))
+        wrong = each_message(f"{place}.type", kind, names.is_qualified_name(kind))
+        if not wrong and "/" not in kind and kind not in _LIMIT_TYPES:
+            wrong = [invalid(f"{place}.type", kind, "must be a standard limit type or fully qualified")]
+        found += wrong
         if kind in seen:
             found.append(duplicate(f"{place}.type", kind))
         seen.add(kind)
         if kind == "Pod":
-            for member in ("default", "defaultRequest"):
-                if item.get(member):
-                    found.append(forbidden(f"{place}.{member}", "may not be specified when `type` is 'Pod'"))
+            why = "may not be specified when `type` is 'Pod'"
+            found += [forbidden(f"{place}.{member}", why) for member in _DEFAULTS if item.get(member)]
         if kind == "PersistentVolumeClaim" and not any("storage" in part(item, member) for member in ("min", "max")):
             why = "either minimum or maximum storage value is required, but neither was provided"
             found.append(required(f"{place}.limits", why))
-        found += _bounds(place, item)
+        found += _bounds(place, item, kind)
     return found
 
 
-def _bounds(place: str, item: Obj) -> list[FieldError]:
+def _bounds(place: str, item: Obj, kind: str) -> list[FieldError]:
+    check = container_resource_name if kind in ("Pod", "Container") else standard_or_qualified_name
     amounts: dict[str, dict[str, Quantity]] = {}
     found: list[FieldError] = []
-    for member in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+    for member in (m for m in _BOUNDS if kind != "Pod" or m not in _DEFAULTS):
         amounts[member] = {}
         for name, value in part(item, member).items():
             where = f"{place}.{member}[{name}]"
-            found += each_message(where, name, names.is_qualified_name(name))
-            amount, problems = (
-                quantity(where, name, value) if member != "maxLimitRequestRatio" else _ratio(where, value)
-            )
-            found += problems
-            if amount is not None and not problems:
-                amounts[member][name] = amount
+            found += check(where, name)
+            try:
+                amounts[member][name] = parse_quantity(value)
+            except ValueError as problem:
+                found.append(invalid(where, value, str(problem)))
     for name in sorted({name for each in amounts.values() for name in each}):
         found += _contradictions(place, name, {member: each[name] for member, each in amounts.items() if name in each})
     return found
-
-
-def _ratio(where: str, value: Any) -> tuple[Quantity | None, list[FieldError]]:
-    try:
-        return parse_quantity(value), []
-    except ValueError as problem:
-        return None, [invalid(where, value, str(problem))]
 
 
 _ORDERED = (

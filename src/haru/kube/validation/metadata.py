@@ -34,7 +34,7 @@ def _no_check(name: str) -> list[str]:
 _NAME_CHECKS: Mapping[tuple[str, str], NameCheck] = {
     ("", "Namespace"): names.is_dns1123_label,
     ("", "Service"): names.is_dns1035_label,
-    ("apps", "StatefulSet"): names.is_dns1123_subdomain,
+    ("apps", "StatefulSet"): names.is_dns1123_label,
     ("rbac.authorization.k8s.io", "Role"): names.is_path_segment_name,
     ("rbac.authorization.k8s.io", "ClusterRole"): names.is_path_segment_name,
     ("rbac.authorization.k8s.io", "RoleBinding"): names.is_path_segment_name,
@@ -61,7 +61,7 @@ def validate_metadata(metadata: Obj, kind: Kind, field: str = "metadata") -> lis
     base = metadata.get("generateName")
     if base:
         # A base may end in a hyphen, which the random part follows.
-        probe = base[:-1] + "a" if base.endswith("-") else base
+        probe = base[:-2] + "a" if len(base) > 1 and base.endswith("-") else base
         found += each_message(f"{field}.generateName", base, check(probe))
     name = metadata.get("name")
     if name:
@@ -82,7 +82,7 @@ def validate_metadata(metadata: Obj, kind: Kind, field: str = "metadata") -> lis
 
 
 def validate_metadata_update(new: Obj, old: Obj, field: str = "metadata") -> list[FieldError]:
-    """An object's metadata when it replaces a stored one."""
+    """An object's metadata when it replaces a stored one; finalizers are told only whether they may be new."""
     found: list[FieldError] = []
     if old.get("deletionTimestamp"):
         extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))

@@ -14,10 +14,10 @@ from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.strategy import qos_class
 from haru.kube.validation.common import items, part, same
-from haru.kube.validation.pod_specs import validate_pod_spec
+from haru.kube.validation.pod_annotations import MIRROR
+from haru.kube.validation.pods import validate_annotations_and_spec, validate_annotations_change
 from haru.kube.validation.types import Rules
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _RESIZABLE: Final = ("cpu", "memory")
 _SIDES: Final = ("limits", "requests")
 _ONLY_RESIZABLE: Final = "only cpu and memory resources are mutable"
@@ -25,14 +25,14 @@ _ONLY_RESIZABLE: Final = "only cpu and memory resources are mutable"
 
 def is_mirror_pod(pod: Obj) -> bool:
     """Whether a pod shows one that a kubelet was given as a file."""
-    return _MIRROR in part(part(pod, "metadata"), "annotations")
+    return MIRROR in part(part(pod, "metadata"), "annotations")
 
 
 def validate_ephemeral_containers_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A Pod whose ephemeral containers were written: they may be added, never changed or removed."""
     if is_mirror_pod(old):
         return [forbidden("", "static pods do not support ephemeral containers")]
-    found = validate_pod_spec("spec", part(new, "spec"), rules, is_pod=True)
+    found = validate_annotations_and_spec(new, rules) + validate_annotations_change(new, old)
     named = {container.get("name"): container for container in items(part(new, "spec"), "ephemeralContainers")}
     for container in items(part(old, "spec"), "ephemeralContainers"):
         name = container["name"]
@@ -52,7 +52,7 @@ def validate_resize(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
         return [forbidden("", "static pods cannot be resized")]
     if part(before, "os").get("name") == "windows":
         return [forbidden("", "windows pods cannot be resized")]
-    found = validate_pod_spec("spec", spec, rules, is_pod=True)
+    found = validate_annotations_and_spec(new, rules)
     quality = part(old, "status").get("qosClass") or qos_class(before)
     if qos_class(spec) != quality:
         found.append(invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))

@@ -1,43 +1,74 @@
-"""Pods: what may be created, what an update may change, what a status write may say (core/v1)."""
+"""Pods: what may be created, what an update may change (core/v1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.kube import names
-from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
+from haru.kube.errors import FieldError, forbidden, invalid
 from haru.kube.meta import Obj
-from haru.kube.validation.common import each_message, immutable, items, label_key, part, same
-from haru.kube.validation.pod_specs import validate_pod_spec, validate_tolerations
+from haru.kube.validation.affinity import validate_tolerations
+from haru.kube.validation.common import items, part, same
+from haru.kube.validation.containers import trimmed_image
+from haru.kube.validation.pod_annotations import (
+    validate_annotations_update,
+    validate_matching_annotations,
+    validate_pod_annotations,
+)
+from haru.kube.validation.pod_specs import validate_pod_spec
 from haru.kube.validation.types import Rules
 
-_MIRROR = "kubernetes.io/config.mirror"
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
 def validate_pod(pod: Obj, rules: Rules) -> list[FieldError]:
     """A Pod when it is created."""
     spec = part(pod, "spec")
-    found = validate_pod_spec("spec", spec, rules, is_pod=True)
+    found = validate_annotations_and_spec(pod, rules)
     if items(spec, "ephemeralContainers"):
         found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and items(spec, "schedulingGates"):
         found.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    if _MIRROR in part(part(pod, "metadata"), "annotations") and items(spec, "resourceClaims"):
-        found.append(forbidden("spec.resourceClaims", "static pods do not support resource claims"))
+    return found + validate_matching_annotations("spec", _annotations(pod), spec)
+
+
+def validate_annotations_and_spec(pod: Obj, rules: Rules) -> list[FieldError]:
+    """What holds for a Pod at every write of it."""
+    metadata, spec = part(pod, "metadata"), part(pod, "spec")
+    found = validate_pod_annotations("metadata.annotations", _annotations(pod), spec)
+    found += validate_pod_spec("spec", spec, rules, metadata)
+    if not spec.get("serviceAccountName"):
+        why = "must not be specified when serviceAccountName is not set"
+        for index, volume in enumerate(items(spec, "volumes")):
+            for number, source in enumerate(items(volume.get("projected"), "sources")):
+                if source.get("serviceAccountToken") is not None:
+                    place = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
+                    found.append(forbidden(place, why))
+    for member in ("containers", "initContainers"):
+        for index, container in enumerate(items(spec, member)):
+            found += trimmed_image(f"spec.{member}[{index}]", container)
     return found
+
+
+def validate_annotations_change(new: Obj, old: Obj) -> list[FieldError]:
+    """What the annotations of a stored Pod say, and which of them stay."""
+    field = "metadata.annotations"
+    found = validate_annotations_update(field, _annotations(new), _annotations(old))
+    return found + validate_pod_annotations(field, _annotations(new), part(new, "spec"))
+
+
+def _annotations(pod: Obj) -> Obj:
+    return part(part(pod, "metadata"), "annotations")
 
 
 def validate_pod_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A Pod when it replaces a stored one: images, deadline, tolerations and scheduling gates may change."""
     spec, before = part(new, "spec"), part(old, "spec")
-    found = validate_pod_spec("spec", spec, rules, is_pod=True)
+    found = validate_annotations_and_spec(new, rules) + validate_annotations_change(new, old)
     for name in ("containers", "initContainers"):
         if len(items(spec, name)) != len(items(before, name)):
             return [*found, forbidden(f"spec.{name}", "pod updates may not add or remove containers")]
@@ -58,31 +89,6 @@ def validate_pod_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
         listed = ", ".join(f"spec.{name}" for name in changed)
         why = f"pod updates may not change fields other than {_UPDATABLE}\n changed: {listed}"
         found.append(forbidden("spec", why))
-    return found
-
-
-def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
-    """A status write: restarts are not undone, the QoS class stays, claim statuses name claims of the pod."""
-    status, before = part(new, "status"), part(old, "status")
-    found: list[FieldError] = []
-    for index, condition in enumerate(items(status, "conditions")):
-        if condition.get("type") not in _SYSTEM_CONDITIONS:
-            found += label_key(f"metadata.conditions[{index}].Type", condition.get("type") or "")
-    if part(new, "spec").get("nodeName") != part(old, "spec").get("nodeName"):
-        found.append(forbidden("status.nodeName", "may not be changed directly"))
-    nominated = status.get("nominatedNodeName")
-    if nominated and nominated != before.get("nominatedNodeName"):
-        found += each_message("status.nominatedNodeName", nominated, names.is_dns1123_subdomain(nominated))
-    found += immutable("status.qosClass", status.get("qosClass"), before.get("qosClass"))
-    found += _transitions(new, old)
-    found += _claim_statuses(items(status, "resourceClaimStatuses"), part(new, "spec"))
-    for name in ("podIPs", "hostIPs"):
-        for index, address in enumerate(items(status, name)):
-            ip = address.get("ip") or ""
-            found += each_message(f"status.{name}[{index}]", ip, names.is_ip(ip))
-    extended = status.get("extendedResourceClaimStatus")
-    if extended is not None and not extended.get("resourceClaimName"):
-        found.append(required("status.extendedResourceClaimStatus.resourceClaimName"))
     return found
 
 
@@ -107,7 +113,7 @@ def _only_added_tolerations(new: Sequence[Obj], old: Sequence[Obj]) -> list[Fiel
     if any(key(toleration) not in kept for toleration in old):
         why = "existing toleration can not be modified except its tolerationSeconds"
         return [forbidden("spec.tolerations", why)]
-    return [] if new == old else validate_tolerations("spec.tolerations", new)
+    return validate_tolerations("spec.tolerations", new)
 
 
 def _only_removed_gates(new: Sequence[Obj], old: Sequence[Obj]) -> list[FieldError]:
@@ -167,43 +173,3 @@ def _narrower(field: str, new: Obj, old: Obj) -> list[FieldError]:
             if items(term, name)[: len(items(before, name))] != items(before, name):
                 return [invalid(f"{place}[{index}]", term, "only additions are allowed (no mutations or deletions)")]
     return []
-
-
-def _transitions(new: Obj, old: Obj) -> list[FieldError]:
-    """A container that ended for good does not run again."""
-    policy = part(old, "spec").get("restartPolicy")
-    sidecars = {c.get("name") for c in items(part(old, "spec"), "initContainers") if c.get("restartPolicy") == "Always"}
-    found: list[FieldError] = []
-    for name in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        rule = "Never" if name == "ephemeralContainerStatuses" else policy
-        if rule == "Always":
-            continue
-        now = {status.get("name"): status for status in items(part(new, "status"), name)}
-        for index, status in enumerate(items(part(old, "status"), name)):
-            ended = part(status, "state").get("terminated")
-            if ended is None or (ended.get("exitCode") and rule == "OnFailure"):
-                continue
-            if name == "initContainerStatuses" and status.get("name") in sidecars:
-                continue
-            successor = now.get(status.get("name"))
-            if successor is not None and part(successor, "state").get("terminated") is None:
-                why = "may not be transitioned to non-terminated state"
-                found.append(forbidden(f"status.{name}[{index}].state", why))
-    return found
-
-
-def _claim_statuses(statuses: Sequence[Obj], spec: Obj) -> list[FieldError]:
-    known = {claim.get("name") for claim in items(spec, "resourceClaims")}
-    found: list[FieldError] = []
-    seen: set[str] = set()
-    for index, status in enumerate(statuses):
-        place, name = f"status.resourceClaimStatuses[{index}].name", status.get("name") or ""
-        if name not in known:
-            found.append(invalid(place, name, "must match the name of an entry in `spec.resourceClaims`"))
-        if name in seen:
-            found.append(duplicate(place, name))
-        seen.add(name)
-        made = status.get("resourceClaimName")
-        if made is not None:
-            found += each_message(place, made, names.is_dns1123_subdomain(made))
-    return found

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
-from haru.kube.resources import is_pod_level_resource
+from haru.kube.resources import is_pod_level_resource, parse_resource_list, pod_limits, pod_requests
 from haru.kube.validation.common import each_message, items, label_name, part
 
-_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+COUNTED: Final = frozenset(
+    {
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
+"""Objects that quotas count: resources of which there is a whole number."""
+STANDARD: Final = frozenset(
+    {
+        *_CONTAINER_RESOURCES,
+        *(f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES),
+        "requests.storage",
+        *COUNTED,
+    }
+)
+"""Resources that quotas know by these names."""
 _NOT_NEGATIVE = "must be greater than or equal to 0"
+_MILLI: Final = 1000
+
+NameCheck = Callable[[str, str], list[FieldError]]
 
 
 def is_native(name: str) -> bool:
@@ -26,16 +52,39 @@ def is_overcommittable(name: str) -> bool:
     return is_native(name) and not name.startswith("hugepages-")
 
 
-def validate_resource_name(field: str, name: str) -> list[FieldError]:
-    """A qualified name; without a domain it must be a resource that containers have."""
+def _is_huge_pages(name: str) -> bool:
+    return name.startswith("hugepages-")
+
+
+def is_standard_for_quota(name: str) -> bool:
+    """Whether a quota can limit a resource of this name that has no domain."""
+    return name in STANDARD or name.removeprefix("requests.").startswith("hugepages-")
+
+
+def standard_or_qualified_name(field: str, name: str) -> list[FieldError]:
+    """A qualified name; without a domain it must be a resource that Kubernetes knows."""
     found = each_message(field, name, names.is_qualified_name(name))
-    if found or "/" in name:
-        if not found and not is_native(name) and not names.is_extended_resource_name(name):
-            return [invalid(field, name, "doesn't follow extended resource name standard")]
+    if found or "/" in name or is_standard_for_quota(name) or name == "storage":
         return found
-    if name in _CONTAINER_RESOURCES or name.startswith("hugepages-"):
-        return []
-    return [invalid(field, name, "must be a standard resource for containers")]
+    return [invalid(field, name, "must be a standard resource type or fully qualified")]
+
+
+def container_resource_name(field: str, name: str) -> list[FieldError]:
+    """A resource that containers have."""
+    found = standard_or_qualified_name(field, name)
+    if "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not _is_huge_pages(name):
+            found.append(invalid(field, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not names.is_extended_resource_name(name):
+        found.append(invalid(field, name, "doesn't follow extended resource name standard"))
+    return found
+
+
+def _pod_resource_name(field: str, name: str) -> list[FieldError]:
+    found = standard_or_qualified_name(field, name)
+    if found or is_pod_level_resource(name):
+        return found
+    return [not_supported(field, name, ("cpu", "hugepages-", "memory"))]
 
 
 def quantity(field: str, name: str, value: Any) -> tuple[Quantity | None, list[FieldError]]:
@@ -44,41 +93,58 @@ def quantity(field: str, name: str, value: Any) -> tuple[Quantity | None, list[F
         parsed = parse_quantity(value)
     except ValueError as problem:
         return None, [invalid(field, value, str(problem))]
-    if parsed < Quantity(0):
-        return parsed, [invalid(field, str(parsed), _NOT_NEGATIVE)]
-    if not is_native(name) and not parsed.is_integer():
-        return parsed, [invalid(field, str(parsed), "must be an integer")]
-    return parsed, []
+    found = [invalid(field, str(parsed), _NOT_NEGATIVE)] if parsed < Quantity(0) else []
+    if (name in COUNTED or names.is_extended_resource_name(name)) and parsed.milli() % _MILLI:
+        found.append(invalid(field, str(parsed), "must be an integer"))
+    return parsed, found
 
 
-def validate_requirements(field: str, resources: Obj, claim_names: Collection[str]) -> list[FieldError]:
-    """A container's requests, limits and claims."""
-    found: list[FieldError] = []
+def _huge_pages(field: str, name: str, amount: Quantity | None) -> list[FieldError]:
+    """Huge pages come in pages of the size that their name says."""
+    if amount is None or not _is_huge_pages(name):
+        return []
+    try:
+        size = parse_quantity(name.removeprefix("hugepages-"))
+    except ValueError:
+        size = Quantity(0)
+    if size > Quantity(0) and not size.milli() % _MILLI and not amount.value() % size.value():
+        return []
+    return [invalid(field, str(amount), f"{amount} is not positive integer multiple of {name}")]
+
+
+def validate_requirements(
+    field: str, resources: Obj, claim_names: Collection[str], name_check: NameCheck = container_resource_name
+) -> list[FieldError]:
+    """Requests, limits and claims of a container."""
     limits, requests = part(resources, "limits"), part(resources, "requests")
-    amounts: dict[str, Quantity | None] = {}
-    for name, value in limits.items():
-        place = f"{field}.limits[{name}]"
-        found += validate_resource_name(place, name)
-        amounts[name], problem = quantity(place, name, value)
-        found += problem
-    for name, value in requests.items():
-        place = f"{field}.requests[{name}]"
-        found += validate_resource_name(place, name)
-        amount, problem = quantity(place, name, value)
-        found += problem
-        limit = amounts.get(name)
-        if name in limits and amount is not None and limit is not None:
-            if amount != limit and not is_overcommittable(name):
-                found.append(invalid(f"{field}.requests", str(amount), f"must be equal to {name} limit of {limit}"))
-            elif amount > limit:
-                why = f"must be less than or equal to {name} limit of {limit}"
-                found.append(invalid(f"{field}.requests", str(amount), why))
+    found: list[FieldError] = []
+    amounts: dict[tuple[str, str], Quantity | None] = {}
+    for side, given in (("limits", limits), ("requests", requests)):
+        for name, value in given.items():
+            place = f"{field}.{side}[{name}]"
+            found += name_check(place, name)
+            amounts[side, name], problem = quantity(place, name, value)
+            found += problem + _huge_pages(place, name, amounts[side, name])
+    for name in requests:
+        amount, limit = amounts["requests", name], amounts.get(("limits", name))
+        if name in limits:
+            found += _request_and_limit(f"{field}.requests", name, amount, limit)
         elif not is_overcommittable(name):
             found.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
-    huge = any(name.startswith("hugepages-") for name in (*limits, *requests))
-    if huge and not {"cpu", "memory"} & (limits.keys() | requests.keys()):
+    given_names = limits.keys() | requests.keys()
+    if any(map(_is_huge_pages, given_names)) and not {"cpu", "memory"} & given_names:
         found.append(forbidden(field, "HugePages require cpu or memory"))
     return found + _claims(f"{field}.claims", items(resources, "claims"), claim_names)
+
+
+def _request_and_limit(field: str, name: str, amount: Quantity | None, limit: Quantity | None) -> list[FieldError]:
+    if amount is None or limit is None or amount == limit:
+        return []
+    if not is_overcommittable(name):
+        return [invalid(field, str(amount), f"must be equal to {name} limit of {limit}")]
+    if amount > limit:
+        return [invalid(field, str(amount), f"must be less than or equal to {name} limit of {limit}")]
+    return []
 
 
 def _claims(field: str, claims: list[Obj], known: Collection[str]) -> list[FieldError]:
@@ -96,28 +162,46 @@ def _claims(field: str, claims: list[Obj], known: Collection[str]) -> list[Field
         elif (request and (name, "") in seen) or (not request and any(other == name for other, _ in seen)):
             # Naming the whole claim and one of its requests says the same thing twice.
             found.append(duplicate(f"{field}[{index}]", shown))
-        seen.add((name, request))
-        if request:
+        if request and (name, "") not in seen:
             found += label_name(f"{field}[{index}].request", request)
+        seen.add((name, request))
         if name not in known:
             found.append(not_found(f"{field}[{index}]", name))
     return found
 
 
-def validate_pod_resources(field: str, resources: Obj) -> list[FieldError]:
-    """Pod-level requests and limits (KEP 2837): cpu, memory and huge pages, no claims."""
-    found = [forbidden(f"{field}.claims", "may not be set for pod-level resources")] if resources.get("claims") else []
-    for side in ("limits", "requests"):
-        for name, value in part(resources, side).items():
-            place = f"{field}.{side}[{name}]"
-            if not is_pod_level_resource(name):
-                found.append(not_supported(place, name, ("cpu", "hugepages-", "memory")))
-            found += quantity(place, name, value)[1]
-    limits, requests = part(resources, "limits"), part(resources, "requests")
-    for name in limits.keys() & requests.keys():
-        place = f"{field}.requests[{name}]"
-        amount, limit = quantity(place, name, requests[name])[0], quantity(place, name, limits[name])[0]
-        if amount is not None and limit is not None and amount > limit:
-            why = f"must be less than or equal to {name} limit of {limit}"
-            found.append(invalid(f"{field}.requests", str(amount), why))
+def validate_pod_resources(field: str, spec: Obj, claim_names: Collection[str]) -> list[FieldError]:
+    """Pod-level requests and limits (KEP 2837): cpu, memory and huge pages, at least what containers want."""
+    resources = part(spec, "resources")
+    if part(spec, "os").get("name") == "windows":
+        return [forbidden(field, "may not be set for a windows pod")]
+    found: list[FieldError] = []
+    if resources.get("claims") is not None:
+        found.append(forbidden(f"{field}.claims", "claims may not be set for Resources at pod-level"))
+    wrong = validate_requirements(field, resources, claim_names, _pod_resource_name)
+    found += wrong
+    try:
+        return found + _consistent(field, spec)
+    except ValueError:  # an amount that is none, told above or at its container
+        return found
+
+
+def _consistent(field: str, spec: Obj) -> list[FieldError]:
+    """Compare what the pod asks for as a whole with what its containers ask for."""
+    alone = {"spec": {name: value for name, value in spec.items() if name not in ("resources", "overhead")}}
+    whole = {side: parse_resource_list(part(spec["resources"], side)) for side in ("requests", "limits")}
+    found: list[FieldError] = []
+    for side, together in (("requests", pod_requests(alone)), ("limits", pod_limits(alone))):
+        for name, amount in together.items():
+            given = whole[side].get(name)
+            if given is None or amount <= given or (side == "limits" and not _is_huge_pages(name)):
+                continue
+            why = f"must be greater than or equal to aggregate container {side} of {amount}"
+            found.append(invalid(f"{field}.{side}[{name}]", str(given), why))
+    for index, container in enumerate(items(spec, "containers")):
+        for name, amount in parse_resource_list(part(part(container, "resources"), "limits")).items():
+            given = whole["limits"].get(name)
+            if given is not None and amount > given:
+                why = f"must be less than or equal to pod limits of {given}"
+                found.append(invalid(f"{field}.containers[{index}][{name}].limits", str(amount), why))
     return found

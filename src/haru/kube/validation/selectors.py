@@ -28,7 +28,9 @@ def validate_label_selector(field: str, selector: Obj | None) -> list[FieldError
     return found + indexed(f"{field}.matchExpressions", items(selector, "matchExpressions"), _label_requirement)
 
 
-def _label_requirement(field: str, requirement: Obj, *, compares: bool = False) -> list[FieldError]:
+def _label_requirement(
+    field: str, requirement: Obj, *, compares: bool = False, checks_values: bool = True
+) -> list[FieldError]:
     """A requirement on a label; those of nodes may compare numbers, too."""
     found: list[FieldError] = []
     operator, values = requirement.get("operator") or "", requirement.get("values") or ()
@@ -45,7 +47,7 @@ def _label_requirement(field: str, requirement: Obj, *, compares: bool = False) 
     else:
         found.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
     found += label_key(f"{field}.key", requirement.get("key") or "")
-    for index, value in enumerate(values):
+    for index, value in enumerate(values if checks_values else ()):
         found += each_message(f"{field}.values[{index}]", value, names.is_label_value(value))
     return found
 
@@ -58,11 +60,11 @@ def validate_node_selector(field: str, selector: Obj) -> list[FieldError]:
     return indexed(f"{field}.nodeSelectorTerms", terms, validate_node_selector_term)
 
 
-def validate_node_selector_term(field: str, term: Obj) -> list[FieldError]:
-    """One term: requirements on labels and on fields."""
-    return indexed(
-        f"{field}.matchExpressions", items(term, "matchExpressions"), partial(_label_requirement, compares=True)
-    ) + indexed(f"{field}.matchFields", items(term, "matchFields"), _node_field_requirement)
+def validate_node_selector_term(field: str, term: Obj, *, checks_values: bool = True) -> list[FieldError]:
+    """One term: requirements on labels and on fields; the values of what is only preferred are not checked."""
+    check = partial(_label_requirement, compares=True, checks_values=checks_values)
+    found = indexed(f"{field}.matchExpressions", items(term, "matchExpressions"), check)
+    return found + indexed(f"{field}.matchFields", items(term, "matchFields"), _node_field_requirement)
 
 
 def _node_field_requirement(field: str, requirement: Obj) -> list[FieldError]:

@@ -1,212 +1,117 @@
-"""Volumes of a pod: one source each, with its required fields (core/v1)."""
+"""Volumes of a pod: names, and one source each (core/v1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from haru.kube import names
-from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from haru.kube.meta import Obj
-from haru.kube.validation.common import each_message, indexed, items, one_of, part, required_label, unique
-from haru.kube.validation.resources import quantity
+from haru.kube.validation.common import required_label
+from haru.kube.validation.containers import pull_policy
+from haru.kube.validation.volume_claim_specs import validate_volume_claim_template
+from haru.kube.validation.volume_files import downward_files, keys_to_files, projected_files
+from haru.kube.validation.volume_plugins import validate_plugin_source
 
-_SUBSCRIPTABLE = ("metadata.annotations", "metadata.labels")
-_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-_VOLUME_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-# Texts that sources of a type must have.
-_REQUIRED: Mapping[str, tuple[str, ...]] = {
-    "secret": ("secretName",),
-    "configMap": ("name",),
-    "persistentVolumeClaim": ("claimName",),
-    "hostPath": ("path",),
-    "nfs": ("server", "path"),
-    "csi": ("driver",),
-    "awsElasticBlockStore": ("volumeID",),
-    "gcePersistentDisk": ("pdName",),
-    "azureFile": ("secretName", "shareName"),
-    "azureDisk": ("diskName", "diskURI"),
-    "flexVolume": ("driver",),
-    "glusterfs": ("endpoints", "path"),
-    "rbd": ("image",),
-    "iscsi": ("targetPortal", "iqn"),
-}
+_SOURCES = (
+    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
+    *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
+    *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
+    *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
+)
+"""In this order the first one is the volume's source, and the others are too many."""
+# Where 1.36 tells errors under a name that the member does not have.
+_PLACES = {"gcePersistentDisk": "persistentDisk"}
+_PLACES_OF_SECOND_SOURCES = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+_MAX_INITIATOR = 64
 
 
-def field_reference(field: str, reference: Obj, fields: Collection[str]) -> list[FieldError]:
-    """A downward API reference to a field of the pod."""
-    path = reference.get("fieldPath") or ""
-    for member in ("apiVersion", "fieldPath"):
-        if not reference.get(member):
-            return [required(f"{field}.{member}")]
-    base, bracket, rest = path.partition("['")
-    if bracket and rest.endswith("']") and base in _SUBSCRIPTABLE:
-        key = rest[:-2].lower() if base == "metadata.annotations" else rest[:-2]
-        return each_message(field, key, names.is_qualified_name(key))
-    return [] if path in fields else [not_supported(f"{field}.fieldPath", path, sorted(fields))]
-
-
-def validate_volumes(field: str, volumes: Sequence[Obj]) -> list[FieldError]:
-    """Names that differ, and one source each."""
+def validate_volumes(
+    field: str, volumes: Sequence[Obj], pod_name: str, *, is_pod: bool
+) -> tuple[Mapping[str, Obj], list[FieldError]]:
+    """The volumes that are right, by name, and what is wrong about the others; a template's pods have no name yet."""
+    created = {f"{pod_name}-{v.get('name') or ''}" for v in volumes if pod_name and v.get("ephemeral") is not None}
     found: list[FieldError] = []
+    right: dict[str, Obj] = {}
     for index, volume in enumerate(volumes):
-        place = f"{field}[{index}]"
-        found += required_label(f"{place}.name", volume.get("name") or "")
-        found += _source(place, volume)
-    return found + unique(field, [v for v in volumes if v.get("name")], lambda v: v["name"], ".name")
+        place, name = f"{field}[{index}]", volume.get("name") or ""
+        errors = _source(place, volume, pod_name, is_pod=is_pod)
+        errors += required_label(f"{place}.name", name)
+        if name in right:
+            errors.append(duplicate(f"{place}.name", name))
+        if not errors:
+            right[name] = volume
+        found += errors
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
+        if claim in created:
+            why = "must not reference a PVC that gets created for an ephemeral volume"
+            found.append(invalid(f"{place}.persistentVolumeClaim.claimName", claim, why))
+    return right, found
 
 
-def _source(field: str, volume: Obj) -> list[FieldError]:
-    kinds = [name for name, value in volume.items() if name != "name" and value is not None]
+def _source(field: str, volume: Obj, pod_name: str, *, is_pod: bool) -> list[FieldError]:
+    kinds = [name for name in _SOURCES if volume.get(name) is not None]
     if not kinds:
         return [required(field, "must specify a volume type")]
-    extra = [forbidden(f"{field}.{name}", "may not specify more than 1 volume type") for name in kinds[1:]]
     kind = kinds[0]
-    source, place = volume[kind], f"{field}.{kind}"
-    found = [required(f"{place}.{name}") for name in _REQUIRED.get(kind, ()) if not source.get(name)]
+    source, place = volume[kind], f"{field}.{_PLACES.get(kind, kind)}"
     check = _CHECKS.get(kind)
-    return found + (check(place, source) if check is not None else []) + extra
+    found = check(place, source) if check is not None else validate_plugin_source(place, kind, source)
+    if kind == "image" and is_pod and not source.get("reference"):
+        found.append(required(f"{place}.reference"))
+    if kind == "ephemeral" and pod_name and volume.get("name"):
+        found += _claim_name(f"{field}.name", pod_name, volume["name"])
+    found += [
+        forbidden(f"{field}.{_PLACES_OF_SECOND_SOURCES.get(other, other)}", "may not specify more than 1 volume type")
+        for other in kinds[1:]
+    ]
+    return found + _initiator(field, volume)
 
 
-def _empty_dir(field: str, source: Obj) -> list[FieldError]:
-    limit = source.get("sizeLimit")
-    return [] if limit is None else quantity(f"{field}.sizeLimit", "memory", limit)[1]
+def _claim_name(field: str, pod_name: str, name: str) -> list[FieldError]:
+    claim = f"{pod_name}-{name}"
+    return [invalid(field, name, f'PVC name "{claim}": {why}') for why in names.is_dns1123_subdomain(claim)]
 
 
-def _files(field: str, source: Obj) -> list[FieldError]:
-    found = _mode(f"{field}.defaultMode", source.get("defaultMode"))
-    found += indexed(f"{field}.items", items(source, "items"), _key_to_path)
-    return found
-
-
-def _mode(field: str, mode: int | None) -> list[FieldError]:
-    if mode is None or 0 <= mode <= 0o777:
+def _initiator(field: str, volume: Obj) -> list[FieldError]:
+    source, name = volume.get("iscsi") or {}, volume.get("name") or ""
+    if source.get("initiatorName") is None or len(f"{name}:{source.get('targetPortal') or ''}") <= _MAX_INITIATOR:
         return []
-    return [invalid(field, mode, "must be a number between 0 and 0777 (octal), both inclusive")]
-
-
-def _key_to_path(field: str, item: Obj) -> list[FieldError]:
-    found = [] if item.get("key") else [required(f"{field}.key")]
-    return found + _relative(f"{field}.path", item.get("path") or "") + _mode(f"{field}.mode", item.get("mode"))
-
-
-def _relative(field: str, path: str) -> list[FieldError]:
-    if not path:
-        return [required(field)]
-    found = [invalid(field, path, "must be a relative path")] if path.startswith("/") else []
-    if ".." in path.split("/"):
-        found.append(invalid(field, path, "must not contain '..'"))
-    elif path.startswith(".."):
-        found.append(invalid(field, path, "must not start with '..'"))
-    return found
-
-
-def _downward(field: str, source: Obj) -> list[FieldError]:
-    found = _mode(f"{field}.defaultMode", source.get("defaultMode"))
-    found += indexed(f"{field}.items", items(source, "items"), _downward_file)
-    return found
-
-
-def _downward_file(field: str, item: Obj) -> list[FieldError]:
-    found = _relative(f"{field}.path", item.get("path") or "")
-    reference, resource = item.get("fieldRef"), item.get("resourceFieldRef")
-    if reference is not None and resource is not None:
-        found.append(invalid(field, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
-    elif reference is not None:
-        found += field_reference(f"{field}.fieldRef", reference, _VOLUME_FIELDS)
-    elif resource is not None:
-        found += [
-            required(f"{field}.resourceFieldRef.{name}")
-            for name in ("containerName", "resource")
-            if not resource.get(name)
-        ]
-    else:
-        found.append(required(f"{field}.fieldRef", "one of fieldRef and resourceFieldRef is required"))
-    return found + _mode(f"{field}.mode", item.get("mode"))
-
-
-def _projected(field: str, source: Obj) -> list[FieldError]:
-    found = _mode(f"{field}.defaultMode", source.get("defaultMode"))
-    for index, projection in enumerate(items(source, "sources")):
-        place = f"{field}.sources[{index}]"
-        kinds = [name for name, value in projection.items() if value is not None]
-        found += [
-            forbidden(f"{place}.{name}", "may not specify more than 1 volume type per source") for name in kinds[1:]
-        ]
-        for kind in kinds[:1]:
-            found += _projection(f"{place}.{kind}", kind, projection[kind])
-    return found
-
-
-def _projection(field: str, kind: str, projection: Obj) -> list[FieldError]:
-    if kind in ("secret", "configMap"):
-        found = [] if projection.get("name") else [required(f"{field}.name")]
-        return found + _files(field, projection)
-    if kind == "downwardAPI":
-        return _downward(field, projection)
-    if kind == "serviceAccountToken":
-        seconds = projection.get("expirationSeconds")
-        found = []
-        if seconds is not None and seconds < 600:
-            found.append(
-                invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
-            )
-        if seconds is not None and seconds > 1 << 32:
-            found.append(
-                invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
-            )
-        return found + _relative(f"{field}.path", projection.get("path") or "")
-    return []
-
-
-def _host_path(field: str, source: Obj) -> list[FieldError]:
-    found = (
-        []
-        if source.get("type", "") in _HOST_PATH_TYPES
-        else [not_supported(f"{field}.type", source["type"], sorted(_HOST_PATH_TYPES))]
+    why = (
+        "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
+        "specified."
     )
-    if ".." in (source.get("path") or "").split("/"):
-        found.append(invalid(f"{field}.path", source["path"], "must not contain '..'"))
-    return found
+    return [invalid(f"{field}.name", name, why)]
+
+
+def _secret(field: str, source: Obj) -> list[FieldError]:
+    return ([] if source.get("secretName") else [required(f"{field}.secretName")]) + keys_to_files(field, source)
+
+
+def _config_map(field: str, source: Obj) -> list[FieldError]:
+    return ([] if source.get("name") else [required(f"{field}.name")]) + keys_to_files(field, source)
+
+
+def _claim(field: str, source: Obj) -> list[FieldError]:
+    return [] if source.get("claimName") else [required(f"{field}.claimName")]
 
 
 def _ephemeral(field: str, source: Obj) -> list[FieldError]:
     template = source.get("volumeClaimTemplate")
-    if template is None:
-        return [required(f"{field}.volumeClaimTemplate")]
-    return validate_volume_claim_spec(f"{field}.volumeClaimTemplate.spec", part(template, "spec"))
+    place = f"{field}.volumeClaimTemplate"
+    return [required(place)] if template is None else validate_volume_claim_template(place, template)
 
 
 def _image(field: str, source: Obj) -> list[FieldError]:
-    found = [] if source.get("reference") else [required(f"{field}.reference")]
-    return found + one_of(f"{field}.pullPolicy", source.get("pullPolicy"), ("Always", "IfNotPresent", "Never"))
-
-
-def validate_volume_claim_spec(field: str, spec: Obj) -> list[FieldError]:
-    """A PersistentVolumeClaim's spec: access modes and a size; devices are not claimed here."""
-    modes = items(spec, "accessModes")
-    found = [] if modes else [required(f"{field}.accessModes", "at least 1 access mode is required")]
-    allowed = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-    for mode in modes:
-        found += one_of(f"{field}.accessModes", mode, allowed)
-    storage = part(part(spec, "resources"), "requests").get("storage")
-    place = f"{field}.resources[storage]"
-    if storage is None:
-        return [*found, required(place)]
-    amount, problem = quantity(place, "storage", storage)
-    if amount is not None and not problem and not amount:
-        problem = [invalid(place, str(amount), "must be greater than zero")]
-    return (
-        found + problem + one_of(f"{field}.volumeMode", spec.get("volumeMode"), ("Block", "Filesystem"), optional=True)
-    )
+    return pull_policy(f"{field}.pullPolicy", source.get("pullPolicy"))
 
 
 _CHECKS: Mapping[str, Callable[[str, Obj], list[FieldError]]] = {
-    "emptyDir": _empty_dir,
-    "secret": _files,
-    "configMap": _files,
-    "downwardAPI": _downward,
-    "projected": _projected,
-    "hostPath": _host_path,
+    "secret": _secret,
+    "configMap": _config_map,
+    "persistentVolumeClaim": _claim,
+    "downwardAPI": downward_files,
+    "projected": projected_files,
     "ephemeral": _ephemeral,
     "image": _image,
 }

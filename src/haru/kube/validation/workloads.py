@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from haru.kube import names
-from haru.kube.errors import FieldError, forbidden, invalid, required
+from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
-from haru.kube.validation.common import each_message, immutable, not_negative, one_of, part, same
+from haru.kube.validation.common import immutable, indexed, items, label_name, not_negative, part, same
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
+from haru.kube.validation.volume_claim_specs import validate_volume_claim_spec
 
 _PERCENT_FORMAT = "[0-9]+%"
 _PERCENT = re.compile(_PERCENT_FORMAT)
@@ -31,13 +33,14 @@ _STATEFUL_FIELDS = frozenset(
         "minReadySeconds",
     }
 )
+_RETENTION = ("Retain", "Delete")
 
 
 def validate_deployment(deployment: Obj, rules: Rules) -> list[FieldError]:
     """A Deployment's spec."""
     spec = part(deployment, "spec")
     found = not_negative("spec.replicas", spec.get("replicas"))
-    found += _selector_and_template(spec, rules)
+    found += _selector(spec, "deployment") + _template(spec, rules)
     found += _deployment_strategy("spec.strategy", part(spec, "strategy"))
     found += not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     found += not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
@@ -53,14 +56,15 @@ def validate_replica_set(replica_set: Obj, rules: Rules) -> list[FieldError]:
     spec = part(replica_set, "spec")
     found = not_negative("spec.replicas", spec.get("replicas"))
     found += not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    return found + _selector_and_template(spec, rules)
+    return found + _selector(spec, "deployment") + _template(spec, rules)
 
 
 def validate_replication_controller(controller: Obj, rules: Rules) -> list[FieldError]:
     """A ReplicationController's spec: its selector is a plain map."""
     spec = part(controller, "spec")
     selector, template = part(spec, "selector"), spec.get("template")
-    found = not_negative("spec.replicas", spec.get("replicas"))
+    found = not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    found += not_negative("spec.replicas", spec.get("replicas"))
     if not selector:
         found.append(required("spec.selector"))
     if template is None:
@@ -72,30 +76,98 @@ def validate_replication_controller(controller: Obj, rules: Rules) -> list[Field
 
 
 def validate_stateful_set(stateful_set: Obj, rules: Rules) -> list[FieldError]:
-    """A StatefulSet's spec."""
+    """A StatefulSet's spec when it is created."""
     spec = part(stateful_set, "spec")
-    found = one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
-    strategy = part(spec, "updateStrategy")
-    found += one_of("spec.updateStrategy.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
-    rolling = part(strategy, "rollingUpdate")
-    found += not_negative("spec.updateStrategy.rollingUpdate.partition", rolling.get("partition"))
+    found = label_name("spec.serviceName", spec["serviceName"]) if spec.get("serviceName") else []
+    found += indexed(
+        "spec.volumeClaimTemplates",
+        items(spec, "volumeClaimTemplates"),
+        lambda place, claim: validate_volume_claim_spec(f"{place}.spec", part(claim, "spec")),
+    )
+    return found + _stateful_set(spec, rules)
+
+
+def _stateful_set(spec: Obj, rules: Rules) -> list[FieldError]:
+    found = _stateful_strategy("spec.updateStrategy", part(spec, "updateStrategy"))
+    policy = spec.get("podManagementPolicy") or ""
+    if policy not in ("OrderedReady", "Parallel"):
+        field = "spec.podManagementPolicy"
+        found.append(invalid(field, policy, "must be 'OrderedReady' or 'Parallel'") if policy else required(field))
+    retention = spec.get("persistentVolumeClaimRetentionPolicy")
+    for name in ("whenDeleted", "whenScaled") if retention is not None else ():
+        choice = part(spec, "persistentVolumeClaimRetentionPolicy").get(name) or ""
+        if choice not in _RETENTION:
+            found.append(not_supported(f"spec.persistentVolumeClaimRetentionPolicy.{name}", choice, _RETENTION))
     found += not_negative("spec.replicas", spec.get("replicas"))
     found += not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    if spec.get("serviceName"):
-        found += each_message("spec.serviceName", spec["serviceName"], names.is_dns1123_subdomain(spec["serviceName"]))
-    return found + _selector_and_template(spec, rules, "statefulset")
+    found += not_negative("spec.ordinals.start", part(spec, "ordinals").get("start"))
+    found += _selector(spec, "statefulset")
+    # Names of its pods are the controller's to make, and volumes of its claims come before those of the template.
+    if _is_readable(spec):
+        found += _unselected(spec) + validate_pod_template("spec.template", _with_claims(spec), rules)
+    return found + _always_restarts(part(spec, "template"))
+
+
+def _with_claims(spec: Obj) -> Obj:
+    template, claims = part(spec, "template"), items(spec, "volumeClaimTemplates")
+    pod = {name: value for name, value in part(template, "spec").items() if name not in ("hostname", "subdomain")}
+    if claims:
+        made = {part(claim, "metadata").get("name") or "": claim for claim in claims}
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in made]
+        pod["volumes"] = volumes + [volume for volume in items(pod, "volumes") if volume.get("name") not in made]
+    return {**template, "spec": pod}
+
+
+def _stateful_strategy(field: str, strategy: Obj) -> list[FieldError]:
+    kind, rolling = strategy.get("type") or "", strategy.get("rollingUpdate")
+    if kind not in ("OnDelete", "RollingUpdate"):
+        why = "must be 'RollingUpdate' or 'OnDelete'"
+        return [invalid(field, strategy, why) if kind else required(field)]
+    if rolling is None:
+        return []
+    if kind == "OnDelete":
+        return [invalid(f"{field}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")]
+    found = not_negative(f"{field}.rollingUpdate.partition", rolling.get("partition"))
+    unavailable, place = rolling.get("maxUnavailable"), f"{field}.rollingUpdate.maxUnavailable"
+    if unavailable is None:
+        return found
+    found += count_or_percent(place, unavailable) + _not_more_than_all(place, unavailable)
+    return [*found, invalid(place, unavailable, "cannot be 0")] if _is_zero(unavailable) else found
 
 
 def validate_daemon_set(daemon_set: Obj, rules: Rules) -> list[FieldError]:
     """A DaemonSet's spec."""
     spec = part(daemon_set, "spec")
-    found = _selector_and_template(spec, rules, "daemonset")
-    strategy = part(spec, "updateStrategy")
-    found += one_of("spec.updateStrategy.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
+    found: list[FieldError] = []
+    selector = spec.get("selector")
+    if selector is not None:
+        found = validate_label_selector("spec.selector", selector)
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            found.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    found += _unselected(spec) if _is_readable(spec) else []
+    template = part(spec, "template")
+    found += validate_pod_template("spec.template", template, rules) + _always_restarts(template)
+    strategy, field = part(spec, "updateStrategy"), "spec.updateStrategy"
     if strategy.get("type") == "RollingUpdate":
-        found += _rolling_update("spec.updateStrategy.rollingUpdate", part(strategy, "rollingUpdate"))
+        rolling = strategy.get("rollingUpdate")
+        place = f"{field}.rollingUpdate"
+        found += [required(place)] if rolling is None else _rolling_daemons(place, rolling)
+    elif strategy.get("type") != "OnDelete":
+        found.append(not_supported(field, strategy, ("RollingUpdate", "OnDelete")))
     found += not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     return found + not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+
+
+def _rolling_daemons(field: str, rolling: Obj) -> list[FieldError]:
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    found: list[FieldError] = []
+    for name, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
+        found += count_or_percent(f"{field}.{name}", value) + _not_more_than_all(f"{field}.{name}", value)
+    if _is_zero(unavailable) and _is_zero(surge):
+        found.append(required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    elif not _is_zero(unavailable) and not _is_zero(surge):
+        found.append(invalid(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+    return found
 
 
 def validate_selector_unchanged(new: Obj, old: Obj) -> list[FieldError]:
@@ -103,13 +175,15 @@ def validate_selector_unchanged(new: Obj, old: Obj) -> list[FieldError]:
     return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
 
 
-def validate_stateful_set_update(new: Obj, old: Obj) -> list[FieldError]:
-    """Little of a StatefulSet's spec may change."""
+def validate_stateful_set_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
+    """Little of a StatefulSet's spec may change; what may not is not judged again."""
     spec, before = part(new, "spec"), part(old, "spec")
+    found = _stateful_set(spec, rules)
     fixed = (spec.keys() | before.keys()) - _STATEFUL_FIELDS
     if all(same(spec.get(name), before.get(name)) for name in fixed):
-        return []
-    return [forbidden("spec", f"updates to statefulset spec for fields other than {_STATEFUL_UPDATABLE} are forbidden")]
+        return found
+    why = f"updates to statefulset spec for fields other than {_STATEFUL_UPDATABLE} are forbidden"
+    return [*found, forbidden("spec", why)]
 
 
 def validate_pod_template_object(obj: Obj, rules: Rules) -> list[FieldError]:
@@ -117,30 +191,64 @@ def validate_pod_template_object(obj: Obj, rules: Rules) -> list[FieldError]:
     return validate_pod_template("template", part(obj, "template"), rules)
 
 
-def _selector_and_template(spec: Obj, rules: Rules, kind: str = "deployment") -> list[FieldError]:
-    selector, template = spec.get("selector"), part(spec, "template")
-    found: list[FieldError] = []
+def validate_controller_revision(revision: Obj) -> list[FieldError]:
+    """A ControllerRevision: its data is an object."""
+    found = not_negative("revision", revision.get("revision"))
+    data = revision.get("data")
+    if not isinstance(data, dict):
+        found.append(required("data", "data is mandatory" if data is None else "data must be a valid JSON object"))
+    return found
+
+
+def validate_controller_revision_update(new: Obj, old: Obj) -> list[FieldError]:
+    """A ControllerRevision keeps its data."""
+    found = not_negative("revision", new.get("revision"))
+    unchanged = json.dumps(new.get("data"), sort_keys=True) == json.dumps(old.get("data"), sort_keys=True)
+    return found if unchanged else [*found, invalid("data", new.get("data"), "field is immutable")]
+
+
+# --- what they share
+
+
+def _selector(spec: Obj, kind: str) -> list[FieldError]:
+    selector = spec.get("selector")
     if selector is None:
-        found.append(required("spec.selector"))
-    else:
-        wrong = validate_label_selector("spec.selector", selector)
-        found += wrong
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            found.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
-        elif not wrong:
-            labels = part(part(template, "metadata"), "labels")
-            if not label_selector_from(selector).matches(labels):
-                why = "`selector` does not match template `labels`"
-                found.append(invalid("spec.template.metadata.labels", labels, why))
-    return found + validate_pod_template("spec.template", template, rules) + _always_restarts(template)
+        return [required("spec.selector")]
+    found = validate_label_selector("spec.selector", selector)
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        found.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+    elif found:
+        found.append(invalid("spec.selector", selector, "invalid label selector"))
+    return found
+
+
+def _is_readable(spec: Obj) -> bool:
+    """Whether the selector selects something at all; what is wrong about it has been told."""
+    return not validate_label_selector("spec.selector", spec.get("selector"))
+
+
+def _unselected(spec: Obj) -> list[FieldError]:
+    labels = part(part(part(spec, "template"), "metadata"), "labels")
+    if label_selector_from(spec.get("selector")).matches(labels):
+        return []
+    return [invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
+
+
+def _template(spec: Obj, rules: Rules) -> list[FieldError]:
+    """The template, unless a selector that cannot be read makes it pointless to look at it."""
+    if not _is_readable(spec):
+        return []
+    template = part(spec, "template")
+    found = _unselected(spec) + validate_pod_template("spec.template", template, rules)
+    return found + _always_restarts(template)
 
 
 def _always_restarts(template: Obj) -> list[FieldError]:
     spec = part(template, "spec")
     found: list[FieldError] = []
-    policy = spec.get("restartPolicy")
-    if policy in ("Never", "OnFailure"):
-        found = one_of("spec.template.spec.restartPolicy", policy, ("Always",))
+    policy = spec.get("restartPolicy") or ""
+    if policy != "Always":
+        found.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
         why = "activeDeadlineSeconds in ReplicaSet is not Supported"
         found.append(forbidden("spec.template.spec.activeDeadlineSeconds", why))
@@ -148,30 +256,34 @@ def _always_restarts(template: Obj) -> list[FieldError]:
 
 
 def _deployment_strategy(field: str, strategy: Obj) -> list[FieldError]:
-    kind = strategy.get("type")
-    found = one_of(f"{field}.type", kind, ("Recreate", "RollingUpdate"))
-    if kind == "Recreate" and strategy.get("rollingUpdate") is not None:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    place = f"{field}.rollingUpdate"
+    if kind == "Recreate":
         why = "may not be specified when strategy `type` is 'Recreate'"
-        found.append(forbidden(f"{field}.rollingUpdate", why))
-    if kind == "RollingUpdate":
-        if strategy.get("rollingUpdate") is None:
-            return [*found, required(f"{field}.rollingUpdate", "this should be defaulted and never be nil")]
-        found += _rolling_update(f"{field}.rollingUpdate", strategy["rollingUpdate"])
-    return found
-
-
-def _rolling_update(field: str, rolling: Obj) -> list[FieldError]:
+        return [] if rolling is None else [forbidden(place, why)]
+    if kind != "RollingUpdate":
+        return [not_supported(field, strategy, ("Recreate", "RollingUpdate"))]
+    if rolling is None:
+        return [required(place, "this should be defaulted and never be nil")]
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    found = count_or_percent(f"{field}.maxUnavailable", unavailable) + count_or_percent(f"{field}.maxSurge", surge)
+    found = count_or_percent(f"{place}.maxUnavailable", unavailable) + count_or_percent(f"{place}.maxSurge", surge)
     if _is_zero(unavailable) and _is_zero(surge):
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    if isinstance(unavailable, str) and _PERCENT.fullmatch(unavailable) and int(unavailable[:-1]) > 100:
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%"))
-    return found
+        found.append(invalid(f"{place}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return found + _not_more_than_all(f"{place}.maxUnavailable", unavailable)
+
+
+def _not_more_than_all(field: str, value: Any) -> list[FieldError]:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+        return [invalid(field, value, "must not be greater than 100%")]
+    return []
 
 
 def _is_zero(value: Any) -> bool:
-    return value == 0 or (isinstance(value, str) and _PERCENT.fullmatch(value) is not None and int(value[:-1]) == 0)
+    """Whether a count is none; a text that is neither number nor percentage counts as none."""
+    if not isinstance(value, str):
+        return not value
+    number = value[:-1] if _PERCENT.fullmatch(value) else value
+    return not number.lstrip("+-").isdecimal() or int(number) == 0
 
 
 def count_or_percent(field: str, value: Any) -> list[FieldError]:

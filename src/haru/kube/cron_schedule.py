@@ -114,9 +114,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def _field(text: str, what: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
     found: set[int] = set()
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         extent, slash, step = part.partition("/")
-        if extent in ("*", "?"):
+        if extent.partition("-")[0] in ("*", "?"):
             first, last = low, high
         else:
             start, dash, end = extent.partition("-")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.controllers.cron_schedule import ScheduleError, parse_schedule
+from haru.kube.cron_schedule import ScheduleError, parse_schedule
 
 
 def at(text: str) -> datetime:
