@@ -219,10 +219,9 @@ async def test_claim_from_template_is_reachable_through_pod_status(nodes: Caller
 
 
 async def test_mirror_pod_grants_no_access(nodes: Caller) -> None:
-    mirror = pod("mirror", volumes=[{"name": "s", "configMap": {"name": "wanted"}}])
+    mirror = pod("mirror", nodeName="a", volumes=[{"name": "s", "configMap": {"name": "wanted"}}])
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     await nodes.create(PODS, mirror)
-    await bind(nodes, "mirror", "a")
     assert await code(nodes.as_("node-a"), "GET", f"{SPACE}/configmaps/wanted") == 403
 
 

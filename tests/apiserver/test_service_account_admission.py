@@ -131,6 +131,6 @@ async def test_mirror_pod_gets_no_service_account(api: Caller, spec: Obj, told: 
     made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     answer = await api("POST", PODS, made)
     assert (answer.status, answer.json["message"]) == (403, f'pods "m" is forbidden: {told}')
-    plain = pod("n")
+    plain = pod("n", nodeName="node-1")
     plain["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     assert "volumes" not in (await api.create(PODS, plain))["spec"]

@@ -305,16 +305,16 @@ def _first_namespace(namespace: Obj) -> Obj:
 def _with_stored_versions(definition: Obj) -> Obj:
     """A version that objects are stored in from now on is remembered as one."""
     status = definition.get("status") or {}
-    stored = list(status.get("storedVersions") or ())
-    new = [v.get("name") for v in (definition.get("spec") or {}).get("versions") or () if v.get("storage")]
-    added = [name for name in new if name not in stored]
-    return {**definition, "status": {**status, "storedVersions": stored + added}} if added else definition
+    stored, new = list(status.get("storedVersions") or ()), definitions.storage_version(definition)
+    if new is None or new in stored:
+        return definition
+    return {**definition, "status": {**status, "storedVersions": [*stored, new]}}
 
 
 def _first_definition(definition: Obj) -> Obj:
     """What is stored is remembered from the beginning."""
-    stored = [v.get("name") for v in (definition.get("spec") or {}).get("versions") or () if v.get("storage")]
-    return {**definition, "status": {"storedVersions": stored}}
+    stored = definitions.storage_version(definition)
+    return {**definition, "status": {"storedVersions": [] if stored is None else [stored]}}
 
 
 def _with_namespace_finalizers(new: Obj, old: Obj) -> Obj:

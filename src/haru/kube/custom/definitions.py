@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.kube.meta import Obj, has_condition
+from haru.kube.meta import Obj, has_condition, value_at
 
 GROUP = "apiextensions.k8s.io"
 PLURAL = "customresourcedefinitions"
@@ -24,7 +24,20 @@ def fill_definition(definition: Obj) -> None:
         given["singular"] = str(given.get("kind") or "").lower()
     if not given.get("listKind") and given.get("kind"):
         given["listKind"] = given["kind"] + "List"
-    spec.setdefault("conversion", {"strategy": "None"})
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    service = value_at(spec, "conversion", "webhook", "clientConfig", "service")
+    if isinstance(service, dict) and service.get("port") is None:
+        service["port"] = 443
+    stored = storage_version(definition)
+    if stored is not None and not (definition.get("status") or {}).get("storedVersions"):
+        definition["status"] = {**(definition.get("status") or {}), "storedVersions": [stored]}
+
+
+def storage_version(definition: Obj) -> str | None:
+    """The version in which objects are stored: the first that says so."""
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    return next((version.get("name") or "" for version in versions if version.get("storage")), None)
 
 
 def is_established(definition: Obj) -> bool:
@@ -34,7 +47,8 @@ def is_established(definition: Obj) -> bool:
 
 def is_shared(versions: Sequence[Obj], member: str) -> bool:
     """What all versions say alike is judged, and told of, as said once for all of them."""
-    return all(version.get(member) is not None and version[member] == versions[0][member] for version in versions)
+    first = versions[0].get(member) if versions else None
+    return bool(first) and all(version.get(member) == first for version in versions)
 
 
 def schema_path(versions: Sequence[Obj], index: int) -> str:

@@ -28,6 +28,16 @@ def is_field_path(path: str, schema: Raw) -> bool:
     return True
 
 
+def field_at(path: str, schema: Raw) -> tuple[list[str], Raw]:
+    """The names on a path of dots alone, and the schema where it ends. Raises ValueError where there is none."""
+    if "[" in path:
+        raise ValueError("array notation is not allowed")
+    names = list(_names(path))
+    for name in names:
+        schema = _below(schema, name)
+    return names, schema
+
+
 def _names(path: str) -> Iterator[str]:
     """The names and keys of a path. Raises ValueError."""
     tokens = iter(_TOKEN.findall(path))

@@ -23,6 +23,13 @@ def pruned(value: Obj, schema: Structural) -> tuple[Obj, list[str]]:
     return found, unknown
 
 
+def unknown_members(value: Any, schema: Structural) -> list[str]:
+    """The paths of what a schema does not know about a value of any type."""
+    unknown: list[str] = []
+    _prune(value, schema, "", unknown)
+    return unknown
+
+
 def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, resource: bool = False) -> Any:
     if isinstance(value, list):
         if schema.items is None:

@@ -22,11 +22,15 @@ _FILLERS: Fillers = {**pods.FILLERS, **core.FILLERS, **workloads.FILLERS, **poli
 def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:
     """Whether an object surely lacks no default that the complete one which it was made from had.
 
-    Of what is the same object in both, of metadata, and of the status of a pod, nothing is asked.
+    Of what is the same object in both, and of metadata, nothing is asked; of the status of a pod only its addresses.
     """
     is_pod = kind.group_resource == "pods"
     for name, value in obj.items():
-        if name == "metadata" or value is before.get(name) or (is_pod and name == "status"):
+        if name == "metadata" or value is before.get(name):
+            continue
+        if is_pod and name == "status":
+            if not pods.addresses_agree(value):
+                return False
             continue
         old = before.get(name)
         if name != "spec" or not is_pod or not (isinstance(value, dict) and isinstance(old, dict)):

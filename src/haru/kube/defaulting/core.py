@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
+from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 
@@ -39,7 +39,9 @@ def _namespace(namespace: Obj, gates: FeatureGates) -> None:
 
 
 def _node(node: Obj, gates: FeatureGates) -> None:
-    status = part(node, "status")
+    spec, status = part(node, "spec"), part(node, "status")
+    if spec is not None:
+        agree_on_first(spec, "podCIDR", "podCIDRs")
     if status is not None and status.get("capacity") is not None and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
 

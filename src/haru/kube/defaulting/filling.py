@@ -48,3 +48,13 @@ def items(obj: Obj | None, name: str) -> Iterator[Obj]:
     for item in (obj or {}).get(name) or ():
         if isinstance(item, dict):
             yield item
+
+
+def agree_on_first(holder: Obj, single: str, several: str, key: str = "") -> None:
+    """Let an old member of one value and its successor, a list, say the same; where they differ the old one counts."""
+    first, values = holder.get(single), holder.get(several) or []
+    named = (values[0].get(key) or "" if key else values[0]) if values else ""
+    if first and first != named:
+        holder[several] = [{key: first} if key else first]
+    elif named and not first:
+        holder[single] = named

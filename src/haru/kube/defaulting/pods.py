@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from haru.kube.cloning import clone
-from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
+from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 from haru.kube.resources import pod_requests
@@ -58,10 +58,18 @@ def stays_complete(spec: Obj, before: Obj) -> bool:
     return before.keys() - spec.keys() <= FREE
 
 
+def addresses_agree(status: Any) -> bool:
+    """Whether the old member for a pod's address says the same as the list that followed it."""
+    listed = (status or {}).get("podIPs") or [{}]
+    return bool(((status or {}).get("podIP") or "") == (listed[0].get("ip") or ""))
+
+
 def fill_pod(pod: Obj, gates: FeatureGates) -> None:
     """Defaults of a Pod."""
-    spec = section(pod, "spec")
+    spec, status = section(pod, "spec"), part(pod, "status")
     fill_pod_spec(spec)
+    if status is not None:
+        agree_on_first(status, "podIP", "podIPs", "ip")
     on_host = spec.get("hostNetwork")
     for name in ("containers", "initContainers"):
         for container in items(spec, name) if name in spec else ():

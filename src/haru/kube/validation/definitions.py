@@ -6,23 +6,20 @@ Source: apiextensions.k8s.io/v1 validation, as behaviour; KEP 2332 (structural s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from haru.kube import names
 from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
+from haru.kube.custom.field_paths import field_at
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
-from haru.kube.validation.common import immutable
+from haru.kube.validation.common import immutable, same
 from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = (
-    "binary", "byte", "date", "date-time", "double", "float", "int32", "int64", "password",
-)  # fmt: skip
-_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_-]*|\['[^']+'\]|\[[0-9]+\])+")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_SELECTABLE = 8
 _NONE: Mapping[str, Obj | None] = {}
 _APPROVAL = "api-approved.kubernetes.io"
@@ -32,42 +29,64 @@ _KUBE_GROUPS = re.compile(r"(.*\.)?(k8s\.io|kubernetes\.io)")
 def validate_definition(definition: Obj) -> list[FieldError]:
     """Validate a definition that is to be created."""
     spec = definition.get("spec") or {}
-    found = list(_spec(spec)) + list(_approval(definition))
+    found = list(_spec(spec)) + list(_stored_versions(definition)) + list(_approval(definition, None))
     name = (definition.get("metadata") or {}).get("name")
     wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
     if name != wanted:
         found.insert(0, invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    if spec.get("preserveUnknownFields"):
-        found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
-    return found
+    return found + _preserves_unknown(spec)
 
 
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     """Validate the replacement of a definition."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = list(_spec(spec, schemas_of(old))) + list(_approval(new))
-    if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
-        found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
+    found = list(_spec(spec, schemas_of(old), before)) + list(_stored_versions(new)) + list(_approval(new, old))
+    if not before.get("preserveUnknownFields"):
+        found += _preserves_unknown(spec)
     names_now, names_before = spec.get("names") or {}, before.get("names") or {}
     found += immutable("spec.group", spec.get("group"), before.get("group"))
     found += immutable("spec.names.plural", names_now.get("plural"), names_before.get("plural"))
     if is_established(old):
         found += immutable("spec.scope", spec.get("scope"), before.get("scope"))
         found += immutable("spec.names.kind", names_now.get("kind"), names_before.get("kind"))
-    stored = (old.get("status") or {}).get("storedVersions") or []
-    known = [version.get("name") for version in spec.get("versions") or ()]
+    return found + list(_names("status.acceptedNames", (new.get("status") or {}).get("acceptedNames") or {}))
+
+
+def validate_definition_status(new: Obj, old: Obj) -> list[FieldError]:
+    """Validate the names that a definition's status says it has."""
+    return list(_names("status.acceptedNames", (new.get("status") or {}).get("acceptedNames") or {}))
+
+
+def _preserves_unknown(spec: Obj) -> list[FieldError]:
+    if not spec.get("preserveUnknownFields"):
+        return []
+    why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid("spec.preserveUnknownFields", True, why)]
+
+
+def _stored_versions(definition: Obj) -> Iterator[FieldError]:
+    """Versions in which objects lie in the store: all of them are known, the one that is written is among them."""
+    stored = (definition.get("status") or {}).get("storedVersions") or []
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    if not stored:
+        yield invalid("status.storedVersions", stored, "must have at least one stored version")
+        return
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            why = f"must have the storage version {version.get('name')}"
+            yield invalid("status.storedVersions", stored, why)
+    known = [version.get("name") for version in versions]
     for index, version in enumerate(stored):
-        if version not in known:
+        if version not in known and version not in stored[index + 1 :]:
             why = (
                 f"missing from spec.versions; {version} was previously a storage version, and must remain in "
                 f"spec.versions until a storage migration ensures no data remains persisted in {version} and removes "
                 f"{version} from status.storedVersions"
             )
-            found.append(invalid(f"status.storedVersions[{index}]", version, why))
-    return found
+            yield invalid(f"status.storedVersions[{index}]", version, why)
 
 
-def _spec(spec: Obj, stored: Mapping[str, Obj | None] = _NONE) -> Iterator[FieldError]:
+def _spec(spec: Obj, stored: Mapping[str, Obj | None] = _NONE, before: Obj | None = None) -> Iterator[FieldError]:
     """`stored`: the schemas that lie in the store, which are not judged again as long as they stay."""
     group = spec.get("group") or ""
     if not group:
@@ -81,36 +100,56 @@ def _spec(spec: Obj, stored: Mapping[str, Obj | None] = _NONE) -> Iterator[Field
         yield required("spec.scope")
     elif scope not in _SCOPES:
         yield not_supported("spec.scope", scope, _SCOPES)
-    yield from _versions(spec.get("versions") or [], stored)
+    versions = spec.get("versions") or []
+    if versions and versions[0].get("name") and (problems := names.is_dns1035_label(versions[0]["name"])):
+        yield invalid("spec.version", versions[0]["name"], ",".join(problems))
+    yield from _versions(versions, stored, before)
     given = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         if not given.get(name):
             yield required(f"spec.names.{name}")
-    yield from _names(given)
-    yield from _conversion(spec.get("conversion") or {})
+    yield from _names("spec.names", given)
+    if spec.get("conversion") is not None:
+        yield from _conversion(spec["conversion"], (before or {}).get("conversion"))
 
 
-def _versions(versions: Sequence[Obj], stored: Mapping[str, Obj | None]) -> Iterator[FieldError]:
-    shared = is_shared(versions, "schema")
+def _versions(versions: Sequence[Obj], stored: Mapping[str, Obj | None], before: Obj | None) -> Iterator[FieldError]:
+    """What all versions say alike is said once, for the whole definition."""
+    shared = {member for member in _SHARED if is_shared(versions, member)}
     for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
-        name = version.get("name") or ""
+        path, name = f"spec.versions[{index}]", version.get("name") or ""
         if problems := names.is_dns1035_label(name):
             yield invalid(f"{path}.name", name, ",".join(problems))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             yield required(f"{path}.schema.openAPIV3Schema")
-        elif schema != stored.get(name) and (not shared or not index):
-            yield from check_schema(schema, schema_path(versions, index))
+        elif schema != stored.get(name) and ("schema" not in shared or not index):
+            has_status = _has_status(versions if "schema" in shared else [version])
+            yield from check_schema(schema, schema_path(versions, index), has_status=has_status)
         yield from _deprecation(version, path)
-        yield from _subresources(version.get("subresources") or {}, f"{path}.subresources")
-        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            yield from _column(column, f"{path}.additionalPrinterColumns[{number}]")
-        yield from _selectable(version, schema or {}, f"{path}.selectableFields")
+        for member, check in _SHARED.items():
+            if member == "schema" or (member in shared and index):
+                continue
+            yield from check(version, "spec" if member in shared else path)
+        place, has_schema = ("spec", True) if "selectableFields" in shared else (path, "schema" not in shared)
+        if "selectableFields" not in shared or not index:
+            keeps = _keeps_too_many(version, before)
+            yield from _selectable(version, f"{place}.selectableFields", has_schema=has_schema, too_many_before=keeps)
     if len({version.get("name") for version in versions}) < len(versions):
         yield invalid("spec.versions", OMITTED, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield invalid("spec.versions", OMITTED, "must have exactly one version marked as storage version")
+
+
+def _has_status(versions: Sequence[Obj]) -> bool:
+    return any((version.get("subresources") or {}).get("status") is not None for version in versions)
+
+
+def _keeps_too_many(version: Obj, before: Obj | None) -> bool:
+    return any(
+        old.get("name") == version.get("name") and same(old.get("selectableFields"), version.get("selectableFields"))
+        for old in (before or {}).get("versions") or ()
+    )
 
 
 def _deprecation(version: Obj, path: str) -> Iterator[FieldError]:
@@ -125,45 +164,48 @@ def _deprecation(version: Obj, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.deprecationWarning", warning, "must not be an empty string")
 
 
-def _names(given: Obj) -> Iterator[FieldError]:
+def _names(path: str, given: Obj) -> Iterator[FieldError]:
     for name in ("plural", "singular"):
         if given.get(name) and (problems := names.is_dns1035_label(given[name])):
-            yield invalid(f"spec.names.{name}", given[name], ",".join(problems))
+            yield invalid(f"{path}.{name}", given[name], ",".join(problems))
     for name in ("kind", "listKind"):
         if given.get(name) and (problems := names.is_dns1035_label(given[name].lower())):
             why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
-            yield invalid(f"spec.names.{name}", given[name], why)
+            yield invalid(f"{path}.{name}", given[name], why)
     for name in ("shortNames", "categories"):
         for index, item in enumerate(given.get(name) or ()):
             if problems := names.is_dns1035_label(item):
-                yield invalid(f"spec.names.{name}[{index}]", item, ",".join(problems))
+                yield invalid(f"{path}.{name}[{index}]", item, ",".join(problems))
     if given.get("kind") and given.get("kind") == given.get("listKind"):
-        yield invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
+        yield invalid(f"{path}.listKind", given["listKind"], "kind and listKind may not be the same")
 
 
-def _conversion(conversion: Obj) -> Iterator[FieldError]:
+def _conversion(conversion: Obj, before: Obj | None) -> Iterator[FieldError]:
     """Who converts objects between versions: nobody but their apiVersion, or a webhook."""
-    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
-    path, versions = "spec.conversion.webhookClientConfig", (webhook or {}).get("conversionReviewVersions") or []
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}
+    path, versions = "spec.conversion.webhookClientConfig", webhook.get("conversionReviewVersions") or []
+    config = webhook.get("clientConfig")
     if not strategy:
         yield required("spec.conversion.strategy")
     elif strategy not in ("None", "Webhook"):
         yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
     if strategy == "Webhook":
-        if not (webhook or {}).get("clientConfig"):
+        if config is None:
             yield required(path, "required when strategy is set to Webhook")
         else:
-            yield from client_config_errors(path, (webhook or {})["clientConfig"])
-        yield from _review_versions(versions)
+            yield from client_config_errors(path, config)
+        known = ((before or {}).get("webhook") or {}).get("conversionReviewVersions") or []
+        knows = not known or any(version in REVIEW_VERSIONS for version in known)
+        yield from _review_versions(versions, needs_known=knows)
         return
     why = "should not be set when strategy is not set to Webhook"
-    if (webhook or {}).get("clientConfig"):
+    if config is not None:
         yield forbidden(path, why)
     if versions:
         yield forbidden("spec.conversion.conversionReviewVersions", why)
 
 
-def _review_versions(versions: Sequence[str]) -> Iterator[FieldError]:
+def _review_versions(versions: Sequence[str], *, needs_known: bool) -> Iterator[FieldError]:
     path = "spec.conversion.conversionReviewVersions"
     if not versions:
         yield required(path)
@@ -171,29 +213,32 @@ def _review_versions(versions: Sequence[str]) -> Iterator[FieldError]:
     for index, version in enumerate(versions):
         if version in versions[:index]:
             yield invalid(f"{path}[{index}]", version, "duplicate version")
+            continue
         for problem in names.is_dns1035_label(version):
             yield invalid(f"{path}[{index}]", version, problem)
-    if not any(version in REVIEW_VERSIONS for version in versions):
+    if needs_known and not any(version in REVIEW_VERSIONS for version in versions):
         yield invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
-def _subresources(subresources: Obj, path: str) -> Iterator[FieldError]:
-    scale = subresources.get("scale")
+def _subresources(version: Obj, path: str) -> Iterator[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
+    place = f"{path}.subresources.scale"
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         given = scale.get(name) or ""
         if not given:
-            yield required(f"{path}.scale.{name}")
-        elif not _is_field_path(given) or not given.startswith(f"{root}."):
-            yield invalid(f"{path}.scale.{name}", given, f"should be a json path under {root}")
+            yield required(f"{place}.{name}")
+        elif not given.startswith(f"{root}."):
+            yield invalid(f"{place}.{name}", given, f"should be a json path under {root}")
     given = scale.get("labelSelectorPath")
-    if given and not (_is_field_path(given) and given.startswith((".spec.", ".status."))):
-        yield invalid(f"{path}.scale.labelSelectorPath", given, "should be a json path under either .spec or .status")
+    if given and not given.startswith((".spec.", ".status.")):
+        yield invalid(f"{place}.labelSelectorPath", given, "should be a json path under either .spec or .status")
 
 
-def _is_field_path(path: str) -> bool:
-    return re.fullmatch(r"(\.[A-Za-z_][A-Za-z0-9_-]*)+", path) is not None
+def _columns(version: Obj, path: str) -> Iterator[FieldError]:
+    for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        yield from _column(column, f"{path}.additionalPrinterColumns[{number}]")
 
 
 def _column(column: Obj, path: str) -> Iterator[FieldError]:
@@ -208,60 +253,76 @@ def _column(column: Obj, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}")
     where = column.get("jsonPath")
     if not where:
-        yield required(f"{path}.jsonPath")
-    elif not where.startswith((".", "[", "{")):
-        yield invalid(f"{path}.jsonPath", where, "must be a simple json path starting with . or [")
+        yield required(f"{path}.JSONPath")
+    elif not where.startswith("."):
+        yield invalid(f"{path}.JSONPath", where, "must be a simple json path starting with .")
 
 
-def _selectable(version: Obj, schema: Obj, path: str) -> Iterator[FieldError]:
+def _selectable(version: Obj, path: str, *, has_schema: bool, too_many_before: bool) -> Iterator[FieldError]:
     chosen = version.get("selectableFields") or ()
-    if len(chosen) > _MAX_SELECTABLE:
-        yield too_many(path, len(chosen), _MAX_SELECTABLE)
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if chosen and (not has_schema or schema is None):
+        yield invalid(path, "", "may only be set when `version.schema.openAPIV3Schema` is not included")
+        return
     seen: set[str] = set()
     for index, item in enumerate(chosen):
         where, given = f"{path}[{index}].jsonPath", item.get("jsonPath") or ""
         if not given:
             yield required(where)
             continue
-        found = _schema_at(schema, given) if _is_field_path(given) else None
-        if given.startswith(".metadata"):
+        try:
+            names_, found = field_at(given, schema or {})
+        except ValueError as problem:
+            yield invalid(where, given, f"is an invalid path: {problem}")
+            continue
+        if names_[0] == "metadata":
             yield invalid(where, given, "must not point to fields in metadata")
-        elif found is None:
-            yield invalid(where, given, "is an invalid path: does not refer to a valid field")
-        elif found.get("type") not in ("string", "boolean", "integer"):
+        if found.get("type") not in ("string", "boolean", "integer"):
             why = (
                 "must point to a field of type string, boolean or integer. "
                 "Enum string fields and strings with formats are allowed."
             )
             yield invalid(where, given, why)
-        if given in seen:
+        if ".".join(names_) in seen:
             yield duplicate(where, given)
-        seen.add(given)
+        seen.add(".".join(names_))
+    if len(seen) > _MAX_SELECTABLE and not too_many_before:
+        yield too_many(path, len(seen), _MAX_SELECTABLE)
 
 
-def _schema_at(schema: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = schema
-    for name in path.split(".")[1:]:
-        found = ((found or {}).get("properties") or {}).get(name)
-    return found
+_SHARED: Mapping[str, Callable[[Obj, str], Iterator[FieldError]]] = {
+    "schema": lambda version, path: iter(()),
+    "subresources": _subresources,
+    "additionalPrinterColumns": _columns,
+    "selectableFields": lambda version, path: iter(()),
+}
+"""What versions have in common is judged once; schemas and fields that select are more than one member each."""
 
 
-def _approval(definition: Obj) -> Iterator[FieldError]:
+def _approval(definition: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Groups of the Kubernetes community are protected: a definition says where it was agreed upon."""
     metadata, group = definition.get("metadata") or {}, (definition.get("spec") or {}).get("group") or ""
     if not _KUBE_GROUPS.fullmatch(group):
         return
     given = (metadata.get("annotations") or {}).get(_APPROVAL, "")
+    if old is not None:
+        before = ((old.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL, "")
+        if _is_approval(given) == _is_approval(before) and bool(given) == bool(before):
+            return
     if not given:
         why = (
             "protected groups must have approval annotation "
             '"api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111'
         )
         yield required(f"metadata.annotations[{_APPROVAL}]", why)
-    elif not given.startswith(("https://", "http://", "unapproved")):
+    elif not _is_approval(given):
         why = (
             "protected groups must have approval annotation "
             '"api-approved.kubernetes.io" with either a URL or a reason starting with "unapproved", see '
             "https://github.com/kubernetes/enhancements/pull/1111"
         )
         yield invalid(f"metadata.annotations[{_APPROVAL}]", given, why)
+
+
+def _is_approval(text: str) -> bool:
+    return text.startswith(("https://", "http://", "unapproved"))

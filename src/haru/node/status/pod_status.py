@@ -193,9 +193,13 @@ def _condition(pod: Obj, condition: _Condition, now: str) -> Obj:
 def status_patch(before: Obj, after: Obj) -> Obj | None:
     """The strategic merge patch of one status into the other; None if nothing differs.
 
-    Conditions merge by type: those of others stay, and a field that went away is said to be null.
+    Conditions merge by type: those of others stay, and a field that went away is said to be null. Addresses would
+    merge, too: those of a sandbox that is gone are replaced.
     """
     patch: Obj = {key: value for key, value in after.items() if key != "conditions" and before.get(key) != value}
+    for name in ("podIPs", "hostIPs"):
+        if name in patch:
+            patch[name] = [{"$patch": "replace"}, *patch[name]]
     had = {condition["type"]: condition for condition in before.get("conditions") or ()}
     conditions = []
     for condition in after.get("conditions") or ():
