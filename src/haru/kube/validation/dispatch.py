@@ -167,18 +167,11 @@ UPDATE: Mapping[tuple[str, str], Update] = {
 
 STATUS: Mapping[tuple[str, str], Status] = {
     _API_SERVICE: api_services.validate_api_service_status,
-<<<<<<< HEAD
+    _DEFINITION: definitions.validate_definition_status,
     (RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
     (RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
     (RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
     (_SCHEDULING, "PodGroup"): scheduling.validate_pod_group_status,
-=======
-    _DEFINITION: definitions.validate_definition_status,
-    (_RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
-    (_RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
-    (_RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
-    (_SCHEDULING, "PodGroup"): lambda new, old: scheduling.validate_pod_group_status(new),
->>>>>>> ab944541 (CustomResourceDefinitions are judged in 1.36's order; pods' addresses and nodes' networks agree with their old members)
     ("", "Pod"): pod_status.validate_pod_status,
     ("", "ReplicationController"): workload_status.validate_replica_set_status,
     ("", "ResourceQuota"): limits.validate_resource_quota_status,
