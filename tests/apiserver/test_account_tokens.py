@@ -383,7 +383,7 @@ async def test_discovery_documents_need_permission(robot: Caller) -> None:
     nobody, account = robot.as_(""), robot.as_(await token_of(robot))
     for path in (CONFIGURATION, JWKS, f"{JWKS}/"):
         assert (await account("GET", path)).status == 200
-        assert (await nobody("GET", path)).status == 401
+        assert (await nobody("GET", path)).status == 403
         assert (await robot.as_("user-token")("GET", path)).status == 403
     binding = {
         "metadata": {"name": "public"},
@@ -397,4 +397,4 @@ async def test_discovery_documents_need_permission(robot: Caller) -> None:
     await robot.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
     for path in (CONFIGURATION, JWKS):
         assert (await nobody("GET", path)).status == 200
-    assert (await nobody("GET", "/metrics")).status == 401
+    assert (await nobody("GET", "/metrics")).status == 403

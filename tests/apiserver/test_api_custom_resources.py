@@ -394,10 +394,10 @@ async def test_validation_rules_of_schema_are_checked(api: Caller) -> None:
     await define(api, live)
     refused = await api("POST", TRAININGS, training(model="none"))
     assert refused.status == 422
-    assert 'spec.model: Invalid value: "object": a model is needed' in refused.json["message"]
+    assert "spec.model: Invalid value: a model is needed" in refused.json["message"]
     await api("POST", TRAININGS, training())
     changed = await api("PATCH", f"{TRAININGS}/t", {"spec": {"model": "other"}}, type=MERGE)
-    assert 'spec: Invalid value: "object": the model stays' in changed.json["message"]
+    assert "spec: Invalid value: the model stays" in changed.json["message"]
     assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 3}}, type=MERGE)).status == 200
     wrong = {**spec, "x-kubernetes-validations": [{"rule": "self.nothing"}]}
     path = f"{DEFINITIONS}/{NAME}"

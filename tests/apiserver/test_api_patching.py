@@ -53,8 +53,9 @@ async def test_strategic_merge_patch_merges_lists_by_key(api: Caller) -> None:
         (MERGE, {"metadata": {"resourceVersion": "1"}}, "", 409),
         (MERGE, {"metadata": {"uid": "x"}}, "", 409),
         (MERGE, {"kind": "Secret"}, "", 400),
-        (MERGE, {"data": {"k": 1}}, "", 400),
-        (MERGE, {"nope": 1}, "?fieldValidation=Strict", 400),
+        (MERGE, {"data": {"k": 1}}, "", 422),
+        (MERGE, {"nope": 1}, "?fieldValidation=Strict", 422),
+        (APPLY, {**config_map("a"), "nope": 1}, "?fieldManager=m&fieldValidation=Ignore", 500),
         (MERGE, {}, "?force=true", 422),
         (APPLY, config_map("a"), "", 422),
         (APPLY, {"metadata": {"name": "a"}}, "?fieldManager=m", 400),
@@ -201,10 +202,10 @@ async def test_patch_may_change_to_another_version(api: Caller) -> None:
     changed = await api("PATCH", f"{path}/b", newer, type="application/merge-patch+json")
     assert (changed.status, changed.json["spec"]["targetCPUUtilizationPercentage"]) == (200, 70)
     assert changed.json["apiVersion"] == "autoscaling/v1"
-    for odd in (
-        {"apiVersion": ["v1"]},
-        {"apiVersion": "autoscaling/v9"},
-        {**newer, "metadata": {"annotations": "1Gi"}},
+    for odd, status in (
+        ({"apiVersion": ["v1"]}, 400),
+        ({"apiVersion": "autoscaling/v9"}, 400),
+        ({**newer, "metadata": {"annotations": "1Gi"}}, 422),
     ):
         refused = await api("PATCH", f"{path}/b", odd, type="application/merge-patch+json")
-        assert refused.status == 400, refused.body
+        assert refused.status == status, refused.body

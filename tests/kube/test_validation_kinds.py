@@ -219,7 +219,14 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
     (CONFIG, "binaryData", {"a": DATA}, "duplicate of key present in binaryData"),
     (SECRET, "type", "kubernetes.io/tls", "data[tls.crt]: Required value"),
     (SECRET, "data", {"..": DATA}, "must not be '..'"),
-    (SERVICE, "metadata.name", "1a", "a DNS-1035 label must consist of"),
+    (SERVICE, "metadata.name", "a.b", "must not contain dots"),
+    (SERVICE, "spec.trafficDistribution", "X", "spec.trafficDistribution: Unsupported value"),
+    (SERVICE, "spec.externalIPs", ["127.0.0.1"], "may not be in the loopback range"),
+    (SERVICE, "spec.externalTrafficPolicy", "Local", "may only be set for externally-accessible services"),
+    (SERVICE, "spec.loadBalancerClass", "a.b/c", "may only be used when `type` is 'LoadBalancer'"),
+    (SERVICE, "spec.clusterIPs", ["None", "10.0.0.1"], "'None' must be the first and only value"),
+    (SERVICE, "spec.ipFamilies", ["IPv4", "IPv4"], "spec.ipFamilies[1]: Duplicate value"),
+    (SERVICE, "spec.ports", [{"port": 80, "nodePort": 30000}], "may not be used when `type` is 'ClusterIP'"),
     (SERVICE, "spec.ports", [], "spec.ports: Required value"),
     (
         SERVICE,
@@ -396,7 +403,7 @@ def test_invalid_field_is_refused(obj: Obj, path: str, value: Any, expected: str
         (BINDING, "roleRef.name", "edit", "cannot change roleRef"),
         (NEW_EVENT, "note", "other", 'note: Invalid value: "other": field is immutable'),
         (VOLUME_CLAIM, "spec.accessModes", ["ReadWriteMany"], "spec is immutable after creation except"),
-        (put(SERVICE, "spec.clusterIP", "10.0.0.1"), "spec.clusterIP", "10.0.0.2", "spec.clusterIPs[0]: Invalid value"),
+        (put(SERVICE, "spec.clusterIPs", ["10.0.0.1"]), "spec.clusterIPs", ["10.0.0.2"], "may not change once set"),
     ],
 )
 def test_immutable_fields_cannot_be_updated(old: Obj, path: str, value: Any, expected: str) -> None:

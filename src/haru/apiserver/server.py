@@ -21,6 +21,7 @@ from haru.apiserver.encoding.negotiation import check_form
 from haru.apiserver.encoding.response_writer import (
     abort,
     head_of,
+    in_error_form,
     in_wanted_form,
     pretty_printed,
     send_whole,
@@ -44,9 +45,10 @@ from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Resp
 from haru.apiserver.request.limits import RequestLimits, RequestTimeout, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.streams import OpenStreams
-from haru.kube.errors import StatusError, internal_error
+from haru.kube.errors import StatusError, bad_request_error, internal_error
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
+from haru.kube.names import is_path_segment_name
 from haru.storage import StoreClosed, StoreError
 from haru.upgrade_proxy import wants_upgrade
 
@@ -55,6 +57,7 @@ __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
 _LOG = logging.getLogger("haru.apiserver")
 
 REQUEST_SECONDS = 60.0
+_IS_HEALTH = re.compile(r"/(?:healthz|livez|readyz|version)(?:/|$)").match
 _CONNECTS = re.compile(r"/(?:exec|attach|portforward|proxy)(?:/|$)").search
 
 
@@ -157,7 +160,7 @@ class ApiServer:
         try:
             response = await self._dispatch(request)
         except StatusError as error:
-            response = error_response(error)
+            response = in_error_form(request, error_response(error))
         except ClientGone:
             raise
         except TimeoutError:
@@ -185,7 +188,7 @@ class ApiServer:
         path, parts = request.path, self.components
         if not self._started:
             raise StatusError(503, "ServiceUnavailable", "the server has not been started")
-        if not is_open(path):
+        if not _IS_HEALTH(path):
             # What was acknowledged before by another server counts here: bindings, definitions, and all that is read.
             await parts.objects.store.progress()
         if not self._configuration.is_current:
@@ -203,11 +206,17 @@ class ApiServer:
             # Not on the way of what is served here: only who would get 404 is looked for elsewhere.
             elsewhere = await self.peers.elsewhere(request) if error.code == 404 and self.peers else None
             if elsewhere is None:
+                if (asked := resource_request_of(path)) is not None:
+                    await self._authorize_asked(request, asked)
                 raise
             return await self._forward(request, *elsewhere)
         await self._requests.authorize(call)
         kind = call.resource.kind
-        check_form(request.header(b"accept"), kind)
+        if call.name in (".", "..") or "/" in call.name or "%" in call.name:
+            why = "; ".join(is_path_segment_name(call.name))
+            raise bad_request_error(f'Name parameter invalid: "{call.name}": {why}')
+        if call.subresource != "log":
+            check_form(request.header(b"accept"), kind)
         if deprecated := deprecation_warning(kind):
             request.warnings.append(deprecated)
         if call.verb == "watch":

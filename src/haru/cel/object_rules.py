@@ -18,7 +18,8 @@ from haru.cel.objects import to_value, with_rules
 from haru.cel.program import MeteredProgram
 from haru.cel.values import NONE, Optional
 from haru.kube.custom.structural import Structural
-from haru.kube.errors import ErrorType, FieldError, invalid
+from haru.kube.custom.value_validation import item_key, items_by_key
+from haru.kube.errors import OMITTED, ErrorType, FieldError, invalid
 from haru.kube.meta import Obj
 
 RULE_LIMIT = 1_000_000
@@ -83,6 +84,9 @@ class ObjectRules:
         for node in with_rules(schema):
             self._rules[id(node)] = _compiled(node, root=node is schema)
 
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
     def check(self, new: Obj, old: Obj | None) -> list[FieldError]:
         """Which rules the object breaks."""
         if not self._rules:
@@ -111,9 +115,9 @@ class _Walk:
                     then = before.get(name, _ABSENT)
                     yield from self.node(inner, then, declared, f"{path}.{name}" if path else name)
         elif isinstance(new, list) and schema.items is not None:
-            earlier = _by_keys(old, schema)
+            earlier = items_by_key(old, schema)
             for index, item in enumerate(new):
-                then = earlier.get(_key(item, schema), _ABSENT) if earlier else _ABSENT
+                then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
                 yield from self.node(item, then, schema.items, f"{path}[{index}]")
 
     def _apply(
@@ -132,9 +136,10 @@ class _Walk:
             if rule.program is not None and rule.about_changes and before is None and not rule.optional:
                 continue
             given = (NONE if before is None else Optional(before)) if rule.optional else before
-            yield from self._one(rule, value, given, kind, path)
+            shown = OMITTED if kind in ("object", "array") else new
+            yield from self._one(rule, value, given, shown, kind, path)
 
-    def _one(self, rule: _Rule, value: Any, before: Any, kind: str, path: str) -> Iterator[FieldError]:
+    def _one(self, rule: _Rule, value: Any, before: Any, shown: Any, kind: str, path: str) -> Iterator[FieldError]:
         if rule.program is None:
             yield invalid(path or "<nil>", kind, f"rule compile error: {rule.problem}")
             return
@@ -147,7 +152,7 @@ class _Walk:
         elif found.error is not None:
             yield invalid(path or "<nil>", kind, self._failure(found.error, rule))
         elif found.value is not True:
-            yield self._broken(rule, value, before, kind, place)
+            yield self._broken(rule, value, before, shown, kind, place)
 
     def _failure(self, error: EvaluationError, rule: _Rule) -> str:
         """What is said of a rule that could not be answered. One that cost too much is the last."""
@@ -159,10 +164,10 @@ class _Walk:
             return f"'{error}': {what} for rule: {rule.name}"
         return f"{error} evaluating rule: {rule.name}"
 
-    def _broken(self, rule: _Rule, value: Any, before: Any, kind: str, place: str) -> FieldError:
+    def _broken(self, rule: _Rule, value: Any, before: Any, shown: Any, kind: str, place: str) -> FieldError:
         """A broken rule, told in the words of its `messageExpression` where that has any."""
         if rule.message is None:
-            return _finding(rule, place, kind, rule.told())
+            return _finding(rule, place, shown, rule.told())
         found = rule.message.measure(RULE_LIMIT, value, before)
         self._left -= found.cost
         failed = "messageExpression evaluation failed due to"
@@ -174,20 +179,9 @@ class _Walk:
             return invalid(place, kind, f"{_NO_MORE} due to call cost exceeds limit for messageExpression: {source}")
         text = found.value.strip() if found.error is None and isinstance(found.value, str) else ""
         usable = text and "\n" not in text and len(text.encode()) <= _MESSAGE_BYTES
-        return _finding(rule, place, kind, text if usable else rule.told())
+        return _finding(rule, place, shown, text if usable else rule.told())
 
 
-def _finding(rule: _Rule, path: str, kind: str, message: str) -> FieldError:
+def _finding(rule: _Rule, path: str, shown: Any, message: str) -> FieldError:
     chosen = _TYPES.get(str(rule.raw.get("reason") or ""), "FieldValueInvalid")
-    return FieldError(chosen, path, kind, message)
-
-
-def _by_keys(old: Any, schema: Structural) -> dict[str, Any]:
-    if not isinstance(old, list) or schema.list_type != "map":
-        return {}
-    return {_key(item, schema): item for item in old}
-
-
-def _key(item: Any, schema: Structural) -> str:
-    found = {key: item.get(key) for key in schema.list_map_keys} if isinstance(item, dict) else item
-    return json.dumps(found, sort_keys=True)
+    return FieldError(chosen, path, shown, message)

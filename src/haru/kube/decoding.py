@@ -67,6 +67,22 @@ def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
     return pruned, [f'unknown field "{path}"' for path, _, _ in walk.unknown]
 
 
+def embedded_metadata(metadata: Any, path: str) -> tuple[Any, list[str]]:
+    """The known fields of the metadata of an object inside of another one, and the paths of the others.
+
+    Metadata of a wrong form are returned as they are: validation has words for them.
+    """
+    target = message_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    if _checker(target)(metadata):
+        return metadata, []
+    walk = Walk()
+    try:
+        known = walk.message(metadata, target, path, path, "ObjectMeta")
+    except TypeMismatchError:
+        return metadata, []
+    return known, [place for place, _, _ in walk.unknown]
+
+
 _CLOSE = 0.7
 _PARTS = re.compile("[./]")
 _WORDS = re.compile("[0-9]+|[^0-9._/-]+")

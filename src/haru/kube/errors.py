@@ -207,6 +207,16 @@ def conflict_error(group: str, plural: str, name: str, why: str = "") -> StatusE
     return StatusError(409, "Conflict", message, _named(group, plural, name))
 
 
+class PageNotFound(StatusError):
+    """404 for a path that belongs to no API: answered in plain words, without a Status."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 def invalid_error(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422: validation found errors; each becomes a cause. `kind` is the CamelCase kind."""
     texts = [str(e) for e in errors]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from haru.kube.custom.structural import Structural
-from haru.kube.errors import FieldError
 from haru.kube.meta import Obj
 from haru.kube.printing.base import Printer
 from haru.kube.schema import MessageType
@@ -44,9 +43,6 @@ class CustomType(Protocol):
 
     def default(self, obj: Obj) -> Obj:
         """Fill in the defaults of the schema."""
-
-    def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """Find what the schema refuses."""
 
 
 @dataclass(frozen=True, slots=True)

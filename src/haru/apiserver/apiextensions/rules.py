@@ -5,16 +5,38 @@ from __future__ import annotations
 from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
-from haru.kube.errors import FieldError
+from haru.kube.errors import FieldError, invalid
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
+_BLOCKING = {
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+}
+"""Expressions may not see values that are wrong in these ways: their costs were estimated without."""
+_NOT_CHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
 
-def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    """What the rules of a custom resource's schema refuse, or what is wrong with the expressions of a definition, a
-    webhook configuration or a policy."""
-    if kind.custom is not None:
-        return _rules_of(kind).check(new, old)
+
+def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
+    """What validation found, and what the rules of a custom resource's schema refuse beyond that.
+
+    The expressions of definitions, webhook configurations and policies are judged in valid objects alone.
+    """
+    if kind.custom is None:
+        return found or _expression_errors(kind, new, old)
+    rules = _rules_of(kind)
+    if rules and any(error.type in _BLOCKING for error in found):
+        return [*found, invalid("<nil>", None, _NOT_CHECKED)]
+    return found + rules.check(new, old)
+
+
+def _expression_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
     if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
         return _definition_errors(new, old)
     if kind.group == "admissionregistration.k8s.io":

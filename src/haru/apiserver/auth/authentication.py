@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes
-from haru.apiserver.auth.tokens.discovery import PATHS
 from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import ANONYMOUS, UserInfo, with_group
@@ -33,7 +32,7 @@ PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports a verified client certificate: whom it names, who signed it."""
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 """What a subprotocol of a WebSocket that is a bearer token begins with."""
-_OPEN = (["healthz"], ["livez"], ["readyz"])
+_OPEN = ("/healthz", "/livez", "/readyz", "/version")
 
 
 class StaticTokens:
@@ -84,14 +83,14 @@ class Authenticator:
         return (checked.user, checked.audiences) if checked is not None else None
 
     async def authenticate(self, request: Request) -> None:
-        """Set the request's user; 401 for bad credentials, and for none where some are needed."""
+        """Set the request's user; 401 for bad credentials. Who gives none is anonymous."""
         peer = (request.scope.get("extensions") or {}).get(PEER)
         spoken_for = self._authorities.front_proxy_user(request, peer)
         header = request.headers.get(b"authorization")
         if spoken_for is not None:
             request.user = spoken_for
-        elif header is not None:
-            request.user = await self._user_of_token(request, bearer(header))
+        elif header is not None and (given := bearer(header)):
+            request.user = await self._user_of_token(request, given)
         elif token := websocket_token(request):
             request.user = await self._user_of_token(request, token)
         elif peer and not self._authorities.is_user(peer):
@@ -99,9 +98,6 @@ class Authenticator:
         elif (certified := user_of_certificate(request.scope)) is not None:
             request.user = certified
         else:
-            # Who may read how to check tokens is a role's to say, which may be bound to everybody.
-            if not is_open(request.path) and request.path.rstrip("/") not in PATHS:
-                raise unauthorized_error()
             request.user = ANONYMOUS
 
     def impersonate(self, authorizer: Authorizer, request: Request) -> None:
@@ -137,16 +133,14 @@ def _impersonated(authorizer: Authorizer, request: Request) -> UserInfo:
 
 
 def is_open(path: str) -> bool:
-    """Whether somebody unknown may ask: health and version."""
-    return path == "/version" or path.split("/", 2)[1:2] in _OPEN
+    """Whether everybody may ask, whatever roles there are: how healthy the server is, and of which version."""
+    return path.rstrip("/") in _OPEN
 
 
 def bearer(header: bytes) -> str:
-    """The token of an Authorization header; 401 for another scheme."""
+    """The token of an Authorization header; empty for another scheme, which is no credential here."""
     scheme, _, token = header.decode("latin-1").strip().partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise unauthorized_error()
-    return token.strip()
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def websocket_token(request: Request) -> str:

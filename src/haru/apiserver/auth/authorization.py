@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cachetools import FIFOCache
 
 from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
-from haru.apiserver.auth.user import ANONYMOUS, UserInfo
+from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.routes import ResourceRequest
@@ -283,7 +283,7 @@ class RequestAuthorizer:
         raise error
 
     def permit_path(self, request: Request, path: str, *, is_open: bool) -> None:
-        """Authorize a request for a path that is no resource; 401 for an anonymous one."""
+        """Authorize a request for a path that is no resource."""
         user = request.user
         verb = _PATH_VERBS.get(request.method, "get")
         allowed = is_open or self._authorizer.allowed_path(user, verb, path)
@@ -291,8 +291,6 @@ class RequestAuthorizer:
         self._count(allowed)
         if allowed:
             return
-        if user is ANONYMOUS:
-            raise StatusError(401, "Unauthorized", "Unauthorized")
         raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
 
     def _is_master(self, request: Request) -> bool:

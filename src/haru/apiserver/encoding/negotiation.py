@@ -21,7 +21,7 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadata": "partial",
     "PartialObjectMetadataList": "partial",
 }
-_MEDIA = frozenset({"*/*", "application/*", "application/json", "application/yaml", PROTOBUF})
+_MEDIA = frozenset({"*/*", "application/json", "application/yaml", PROTOBUF})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Representation:
     yaml: bool = False
     version: str = "v1"
     protobuf: bool = False
+    listed: bool = False
+    """Metadata of the items of a list, which an object is not."""
 
     @property
     def content_type(self) -> str:
@@ -77,12 +79,19 @@ def negotiate(accept: str) -> Representation:
         if shape != "object" and (group != "meta.k8s.io" or version not in ("v1", "v1beta1")):
             continue
         if media != PROTOBUF:
-            return Representation(shape, media == "application/yaml", version)
+            listed = wanted == "PartialObjectMetadataList"
+            return Representation(shape, media == "application/yaml", version, listed=listed)
         if shape != "table":  # a Table has no message
             protobuf = protobuf or Representation(shape, False, version, True)
     if protobuf is None:
         raise not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
     return protobuf
+
+
+def preferred_for_errors(accept: str) -> str:
+    """The media type of a failure: the first that the client names of those that there are."""
+    named = (media for media, given in parse_accept(accept) if media in _MEDIA and "as" not in given)
+    return next(named, "application/json")
 
 
 def not_acceptable(accepted: str) -> StatusError:
@@ -101,8 +110,7 @@ def wants_protobuf(accept: str) -> bool:
 
 
 def check_form(accept: str, kind: Kind) -> None:
-    """406 where a client takes nothing but protobuf, and objects of the kind have no form in it."""
-    if PROTOBUF in accept and not has_protobuf(kind):
-        representation = negotiate(accept)
-        if representation.protobuf and representation.shape != "partial":
-            raise not_acceptable("application/json, application/yaml")
+    """406 where a client takes nothing that objects of the kind have a form in."""
+    representation = negotiate(accept)
+    if representation.protobuf and representation.shape != "partial" and not has_protobuf(kind):
+        raise not_acceptable("application/json, application/yaml")

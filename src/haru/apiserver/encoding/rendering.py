@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate
+from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate, not_acceptable
 from haru.apiserver.encoding.objects import decode, partial_bytes
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
@@ -41,9 +41,9 @@ def _is_current(record: Record, resource: Resource) -> bool:
     return record.head(_HEAD_BYTES).startswith(b'{"apiVersion":"%b",' % resource.kind.api_version.encode())
 
 
-def partial(obj: Obj) -> Obj:
+def partial(obj: Obj, version: str = "v1") -> Obj:
     """PartialObjectMetadata of an object."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
 
 
 def include_object(request: Request) -> str:
@@ -56,13 +56,24 @@ def table_of(call: Call, objs: Sequence[Obj], metadata: Obj) -> Obj:
     from haru.kube import printers
 
     wanted = include_object(call.request)
-    return printers.table(call.resource.kind, objs, call.objects.clock(), include_object=wanted, list_metadata=metadata)
+    found = printers.table(
+        call.resource.kind, objs, call.objects.clock(), include_object=wanted, list_metadata=metadata
+    )
+    version = representation_of(call.request).version
+    if version != "v1":
+        found["apiVersion"] = f"meta.k8s.io/{version}"
+        for row in found["rows"]:
+            if wanted == "Metadata":
+                row["object"]["apiVersion"] = found["apiVersion"]
+    return found
 
 
 def render_object(call: Call, record: Record | None, obj: Obj | None = None, status: int = 200) -> Response:
     """One object as the client wants it; `record` in the stored version or `obj` in the served one."""
     request, resource = call.request, call.resource
     representation = representation_of(request)
+    if representation.listed:
+        raise not_acceptable("a PartialObjectMetadataList is of a list, which the requested object is not")
     if representation is PLAIN:
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
         return Response(status, body)
@@ -75,7 +86,7 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         obj = table_of(call, [obj], metadata)
     elif representation.shape == "partial":
-        obj = partial(obj)
+        obj = partial(obj, representation.version)
     return render_plain(representation, obj, status)
 
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 import orjson
 
 from haru.apiserver.encoding import gzip_parts
-from haru.apiserver.encoding.negotiation import wants_protobuf
+from haru.apiserver.encoding.negotiation import PROTOBUF, preferred_for_errors, wants_protobuf
 from haru.apiserver.request.http import JSON, TRUE, Request, Response, Scope
+from haru.kube import yaml
 from haru.kube.wire import CONTENT_TYPE
 from haru.kube.wire_out import encode_protobuf
 from haru.serving import ABORT, ANSWER
@@ -53,6 +54,18 @@ def in_wanted_form(request: Request, response: Response) -> Response:
     if encoded is None:
         return response
     return replace(response, body=encoded, pieces=(), gzipped=None, content_type=CONTENT_TYPE)
+
+
+def in_error_form(request: Request, response: Response) -> Response:
+    """A failure in the media type that its client likes best. It is short: protobuf costs nothing here."""
+    accept = request.header(b"accept")
+    if response.content_type != JSON or not accept or accept == JSON:
+        return response
+    wanted = preferred_for_errors(accept)
+    if wanted == "application/yaml":
+        return replace(response, body=yaml.dump(orjson.loads(response.body)).encode(), content_type=wanted)
+    encoded = encode_protobuf(orjson.loads(response.body)) if wanted == PROTOBUF else None
+    return response if encoded is None else replace(response, body=encoded, content_type=CONTENT_TYPE)
 
 
 async def send_whole(request: Request, response: Response) -> None:

@@ -17,6 +17,7 @@ from haru.apiserver.request.http import Request, Response, json_response
 from haru.kube import discovery
 from haru.kube.discovery_merge import Groups
 from haru.kube.discovery_remote import with_versions
+from haru.kube.errors import PageNotFound
 
 NO_PEER = "nopeer"
 _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
@@ -55,7 +56,7 @@ class Documents:
             known = (*served.group_versions, *self._aggregator.versions())
             versions = list(dict.fromkeys(version for group, version in known if group == rest[0]))
             if not versions:
-                raise no_such_path()
+                raise PageNotFound
             return json_response(discovery.api_group(rest[0], versions))
         if (rest[0], rest[1]) not in served.group_versions:
             raise no_such_path()

@@ -12,12 +12,12 @@ from haru.apiserver.observability.health import HEALTH, Health
 from haru.apiserver.observability.metrics import Metrics
 from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.request.http import Request, Response, json_response, text_response
-from haru.kube.errors import method_not_allowed_error
+from haru.kube.errors import PageNotFound, method_not_allowed_error
 from haru.kube.gate_table import NEWEST
 from haru.version import __version__
 
 KUBERNETES_VERSION = "v1.36.0"
-_PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+_PATHS = ("/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 
 
 class Endpoints:
@@ -49,8 +49,8 @@ class Endpoints:
             return await self._health.response(request, first, rest)
         if path == "/version":
             return json_response(version_info(self._metrics.gates.minor))
-        if path == "/metrics":
-            response = text_response(await self._metrics.text())
+        if path in ("/metrics", "/metrics/slis"):
+            response = text_response(await (self._metrics.text() if path == "/metrics" else self._health.metrics()))
             response.content_type = "text/plain; version=0.0.4; charset=utf-8"
             return response
         if first == "openapi":
@@ -63,7 +63,7 @@ class Endpoints:
             return await self._documents.discovery(request, path, rest)
         if path == "/":
             return json_response({"paths": self._paths()})
-        raise no_such_path()
+        raise PageNotFound
 
     def _openid(self, path: str) -> Response:
         """A document of OpenID discovery; 404 if the server has no keys."""

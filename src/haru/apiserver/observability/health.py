@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from haru.apiserver.config import EncryptionOptions
 from haru.apiserver.peers.server import HOOK, Peers
-from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.kube.errors import PageNotFound
 from haru.storage import Store
 
 HEALTH = ("healthz", "livez", "readyz")
@@ -33,7 +33,7 @@ class Health:
         if rest:
             one = "/".join(rest)
             if one not in checks:
-                raise no_such_path()
+                raise PageNotFound
             why = await self._failure(name, one)
             return text_response(f"internal server error: {one}: {why}\n", 500) if why else text_response("ok")
         excluded = set(request.query.get("exclude") or ())
@@ -55,9 +55,21 @@ class Health:
             return text_response("ok")
         return text_response("\n".join([*lines, f"{name} check passed", ""]))
 
+    async def metrics(self) -> str:
+        """The result of every check, as the metric of 1.36 (`/metrics/slis`)."""
+        lines = [
+            "# HELP kubernetes_healthcheck [STABLE] Whether a health check passes.",
+            "# TYPE kubernetes_healthcheck gauge",
+        ]
+        for name in HEALTH:
+            for check in self._checks(name):
+                passed = int(not await self._failure(name, check))
+                lines.append(f'kubernetes_healthcheck{{name="{check}",type="{name}"}} {passed}')
+        return "\n".join([*lines, ""])
+
     def _checks(self, name: str) -> tuple[str, ...]:
         peers = self._peers
-        found = ["ping", "storage", "rbac"]
+        found = ["ping", "etcd", "rbac"]
         if peers is not None and peers.proxies:
             found.append(HOOK)
         if name != "livez":
@@ -75,7 +87,7 @@ class Health:
             return "what the other API servers serve is not known yet"
         if check == _SHUTDOWN and self._streams.stopping:
             return "the server is stopping"
-        if check == "storage" and self.store.failing:
+        if check == "etcd" and self.store.failing:
             return "the last change could not be made durable"
         if check == _KEYS and sealing is not None and sealing.outside:
             # Without the reason, which is in the log.

@@ -115,6 +115,8 @@ class TargetResolver:
             raise not_found_error("", "pods", name)
         number = _number(port) if port else _first_port(pod)
         address = (pod.get("status") or {}).get("podIP") or ""
+        if not address:
+            raise bad_request_error("address not allowed")
         await self._check_real(pod)
         if not is_proxyable(address):
             raise bad_request_error("address not allowed")

@@ -30,6 +30,8 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj
+from haru.kube.validation.core import validate_namespace
+from haru.kube.validation.metadata import validate_metadata_update
 
 
 async def finalize(call: Call) -> Response:
@@ -40,8 +42,11 @@ async def finalize(call: Call) -> Response:
 async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
     metadata = keep_server_metadata(call, wanted, live)
     finalizers = (wanted.get("spec") or {}).get("finalizers") or []
-    kept = [name for name in finalizers if name in ((live.get("spec") or {}).get("finalizers") or [])]
-    return {**live, "metadata": {**live["metadata"], **_managed(metadata)}, "spec": {"finalizers": kept}}
+    spec = {"finalizers": finalizers} if finalizers else {}
+    new = {**live, "metadata": {**live["metadata"], **_managed(metadata)}, "spec": spec}
+    if errors := validate_namespace(new):
+        raise call.invalid(call.name, errors)
+    return new
 
 
 def _managed(metadata: Obj) -> Obj:
@@ -59,7 +64,7 @@ async def patch_approval(call: Call) -> Response:
 
 
 async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
-    """Conditions only; what is set without times gets the present one."""
+    """Metadata and conditions; what is set without times gets the present one."""
     await call.admission.validate_subresource(call, wanted, live)
     conditions = []
     for condition in (wanted.get("status") or {}).get("conditions") or ():
@@ -69,7 +74,9 @@ async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
             stamped[name] = stamped.get(name) or call.now
         conditions.append(stamped)
     status = {**(live.get("status") or {}), "conditions": conditions}
-    metadata = {**live["metadata"], **_managed(keep_server_metadata(call, wanted, live))}
+    metadata = keep_server_metadata(call, wanted, live)
+    if errors := validate_metadata_update(metadata, live["metadata"]):
+        raise call.invalid(call.name, errors)
     return {**live, "metadata": metadata, "status": status}
 
 
@@ -101,7 +108,7 @@ class Handlers:
         """Return the verb and the handler of a request; 405 when its method is not served there."""
         resource = target.resource
         verb = "watch" if target.watch else verb_of(request, bool(target.name))
-        if target.watch and request.method not in ("GET", "HEAD"):
+        if target.watch and request.method != "GET":
             raise method_not_allowed()
         if target.subresource:
             if verb in resource.subresource_verbs[target.subresource]:
@@ -137,7 +144,7 @@ def _subresource_handlers(
 def verb_of(request: Request, named: bool) -> str:
     """Return the API verb of a request for a collection or, `named`, for an object; 405 for other methods."""
     method = request.method
-    if method in ("GET", "HEAD"):
+    if method == "GET":
         if named:
             return "get"
         return "watch" if request.query and request.flag("watch") else "list"

@@ -61,6 +61,8 @@ def selection_of(call: Call) -> Selection:
         return Selection(call.resource.stored, None, None)
     labels = parse_label_selector(request.param("labelSelector")) if request.param("labelSelector") else None
     fields = parse_field_selector(request.param("fieldSelector")) if request.param("fieldSelector") else None
+    if fields is not None:
+        fields = FieldSelector(tuple(each for each in fields.requirements if each[0] or each[2]))
     for path, _, _ in fields.requirements if fields else ():
         selectable_path(kind, path)
     if call.verb == "watch" and call.name:
@@ -138,15 +140,15 @@ async def find(call: Call, selection: Selection) -> ListPage:
         page = await call.objects.store.range(call.resource.prefix(call.namespace))
         return ListPage(page.records, page.revision)
     check_options(request)
-    limit = request.number("limit")
-    if limit < 0:
-        raise invalid_error("meta.k8s.io", "ListOptions", "", [invalid("limit", limit, "must be non-negative")])
+    limit = max(request.number("limit"), 0)
     token = request.param("continue")
     if token:
         if request.param("resourceVersion") not in ("", "0"):
             raise bad_request_error("specifying resource version is not allowed when using continue")
         revision, after = _decode_token(token, call.resource.prefix(call.namespace))
     else:
+        if request.param("resourceVersion") == "0":
+            limit = 0  # who takes any state takes the whole of it, as from the cache of 1.36
         revision, after = await _snapshot(call, limit), ""
     return await _collect(call, selection, revision, after, limit)
 
@@ -154,7 +156,11 @@ async def find(call: Call, selection: Selection) -> ListPage:
 async def _snapshot(call: Call, limit: int) -> int:
     """The revision that must be read exactly, or 0 for the newest."""
     request = call.request
-    revision = revision_of(request)
+    try:
+        revision = revision_of(request)
+    except StatusError as error:
+        # 1.36 refuses it while it reads, not with the other options.
+        raise bad_request_error(f"invalid resource version: {error.message}") from None
     if not revision:
         return 0
     await wait_for_revision(call, revision)
@@ -228,7 +234,7 @@ def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Lis
     records = found.records
     resource, kind = call.resource, call.resource.kind
     name, version = kind.list_kind, kind.api_version
-    is_partial = representation_of(call.request) == PARTIAL
+    is_partial = representation_of(call.request) is not PLAIN
     if is_partial:
         name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
     head = f'{{"kind":"{name}","apiVersion":"{version}","metadata":{orjson.dumps(metadata).decode()},"items":['.encode()
@@ -265,13 +271,14 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     resource = call.resource
     kind = resource.kind
     representation = representation_of(call.request)
-    if representation is PLAIN or representation == PARTIAL:
+    if representation is PLAIN or replace(representation, listed=False) == PARTIAL:
         return _stored_bytes(lists, call, selection, found, metadata)
     objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call, objs, metadata))
     listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}
     if representation.shape == "partial":
-        listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        listed["items"] = [partial(obj) for obj in objs]
+        version = representation.version
+        listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
+        listed["items"] = [partial(obj, version) for obj in objs]
     return render_plain(representation, listed)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
+
 from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
+from haru.kube.decoding import strict_decode
 from haru.kube.errors import (
     StatusError,
     bad_request_error,
     conflict_error,
     forbidden,
+    invalid,
     invalid_error,
     required,
     too_large_error,
@@ -100,12 +104,21 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     wish = bodies.strictness(call.request)
     known = repeated if wish != "Ignore" else []
     if version == kind.api_version:
-        return bodies.decode_checked(obj, kind, wish, known, call.request)
+        return _readable(obj, kind, wish, known, call)
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
     if other is None:
         raise bad_request_error(f"the patch may not change the apiVersion ({kind.api_version}) to {version}")
-    return served(bodies.decode_checked(obj, other, wish, known, call.request), kind)
+    return served(_readable(obj, other, wish, known, call), kind)
+
+
+def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call) -> Obj:
+    """A patched object with known fields only; 422, whatever it is that cannot be read: the patch made it so."""
+    try:
+        return bodies.decode_checked(obj, kind, wish, repeated, call.request)
+    except StatusError as error:
+        shown = orjson.dumps(obj).decode()
+        raise invalid_error("", "", "", [invalid("patch", shown, error.message.partition(": ")[2])]) from None
 
 
 async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:
@@ -159,7 +172,22 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
         )
     if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-    return bodies.decode_checked(value, kind, wish, repeated, call.request)
+    if repeated and wish == "Strict":
+        raise bodies.strict_error(kind, repeated)
+    if repeated and wish == "Warn":
+        call.request.warnings.extend(repeated)
+    obj, unknown = strict_decode(value, kind)
+    if unknown:
+        raise _undeclared(call, kind, unknown)
+    return obj
+
+
+def _undeclared(call: Call, kind: Kind, unknown: list[str]) -> StatusError:
+    """500, as in 1.36: what no field is declared for cannot be merged, whatever strictness the client asks for."""
+    places = "\n".join(f"  .{problem.split(chr(34))[1]}: field not declared in schema" for problem in unknown)
+    name = f"{call.namespace}/{call.name}" if call.namespace else f"/{call.name}"
+    what = f"{name}; {kind.api_version}, Kind={kind.kind}"
+    return StatusError(500, "", f"failed to create typed patch object ({what}): errors:\n{places}")
 
 
 def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:

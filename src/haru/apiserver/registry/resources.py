@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from haru.kube.errors import StatusError
+from haru.kube.errors import PageNotFound, StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
 from haru.kube.lifecycle import is_in
@@ -121,6 +121,8 @@ class Served:
             raise no_such_path()
         watched = rest[0] == "watch" and len(rest) > 1
         found = self._target(group, version, rest[1:] if watched else rest)
+        if found is None and all(group != known for known, _ in self.group_versions):
+            raise PageNotFound
         if found is None or (watched and (found.subresource or "watch" not in found.resource.kind.verbs)):
             raise no_such_path()
         return replace(found, watch=True) if watched else found

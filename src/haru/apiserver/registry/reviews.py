@@ -15,12 +15,15 @@ from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
 from haru.apiserver.registry.subresources.binding import bind
+from haru.apiserver.registry.write import managed_write, place_in_namespace
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
-from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
+from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
+from haru.kube.patch.apply import track_update
 from haru.kube.selectors import parse_field_selector
+from haru.kube.validation.reviews import validate_access_review
 
 
 async def _read(call: Call) -> Obj:
@@ -53,6 +56,7 @@ async def review_token(authenticator: Authenticator, call: Call) -> Response:
 async def review_self(call: Call) -> Response:
     """SelfSubjectReview: who am I."""
     obj = await _read(call)
+    obj["metadata"]["creationTimestamp"] = call.now
     obj["status"] = {"userInfo": user_object(call.request.user)}
     return json_response(obj, 201)
 
@@ -92,45 +96,29 @@ def _selected(selector: Mapping[str, Any]) -> tuple[str, str]:
     return found.get("metadata.name", ""), found.get("spec.nodeName", "")
 
 
-def _check_attributes(call: Call, spec: Mapping[str, Any]) -> list[FieldError]:
-    both = bool(spec.get("resourceAttributes")) + bool(spec.get("nonResourceAttributes"))
-    if both == 2:
-        why = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], why)]
-    if not both:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, why)]
-    return []
-
-
 async def review_own_access(authorizer: Authorizer, call: Call) -> Response:
     """SelfSubjectAccessReview: may I."""
-    obj = await _read(call)
-    spec = obj.get("spec") or {}
-    errors = _check_attributes(call, spec)
-    if errors:
-        raise call.invalid("", errors)
-    obj["status"] = await _decide(authorizer, call.request.user, spec)
+    obj = await _read_access_review(call)
+    obj["status"] = await _decide(authorizer, call.request.user, obj["spec"])
     return json_response(obj, 201)
 
 
 async def review_access(authorizer: Authorizer, call: Call) -> Response:
     """SubjectAccessReview and LocalSubjectAccessReview: may they."""
-    obj = await _read(call)
-    spec = obj.get("spec") or {}
-    errors = _check_attributes(call, spec)
-    if not spec.get("user") and not spec.get("groups"):
-        errors.append(required("spec.user", "at least one of user or group must be specified"))
-    if call.resource.kind.namespaced:
-        given = (spec.get("resourceAttributes") or {}).get("namespace") or ""
-        if given != call.namespace:
-            errors.append(invalid("spec.resourceAttributes.namespace", given, "must match metadata.namespace"))
-        obj["metadata"]["namespace"] = call.namespace
-    if errors:
-        raise call.invalid("", errors)
+    obj = await _read_access_review(call)
+    spec = obj["spec"]
     user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
     obj["status"] = await _decide(authorizer, user, spec)
     return json_response(obj, 201)
+
+
+async def _read_access_review(call: Call) -> Obj:
+    obj = await _read(call)
+    if call.resource.kind.namespaced:
+        place_in_namespace(call, obj["metadata"])
+    if errors := validate_access_review(obj, call.resource.kind):
+        raise call.invalid("", errors)
+    return track_update(None, obj, managed_write(call))
 
 
 async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:

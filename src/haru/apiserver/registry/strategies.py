@@ -8,14 +8,12 @@ Source: the registry strategies of each kind, as behaviour.
 from __future__ import annotations
 
 import base64
-import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from haru.apiserver.registry.services import create_service, update_service
 from haru.apiserver.request.call import Call
-from haru.kube.errors import internal_error, invalid
 from haru.kube.meta import Obj
-from haru.storage import Put
 
 Complete = Callable[[Call, Obj], Awaitable[None]]
 CompleteUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
@@ -41,95 +39,6 @@ async def _update_pod(call: Call, new: Obj, old: Obj) -> None:
             if not (c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated")
         ]
         new["status"] = status
-
-
-GIVEN_OUT = "ranges/services"
-SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
-
-
-async def _create_service(call: Call, service: Obj) -> None:
-    spec = service.setdefault("spec", {})
-    kind = spec.get("type", "ClusterIP")
-    if kind == "ExternalName":
-        return
-    if not spec.get("clusterIP") and spec.get("clusterIPs"):
-        spec["clusterIP"] = spec["clusterIPs"][0]
-    services = await _services_in_turn(call)
-    if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(services)
-    else:
-        _require_free_address(call, service, services)
-    spec["clusterIPs"] = [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-    if kind in ("NodePort", "LoadBalancer"):
-        _assign_node_ports(spec, services)
-
-
-async def _services_in_turn(call: Call) -> list[Obj]:
-    """All Services, to give out what they do not have yet.
-
-    Whoever does writes one key with the Service, at the version from before the look: of two who looked at the same
-    time, at this server or another, one starts again.
-    """
-    record = await call.objects.store.get(GIVEN_OUT)
-    call.together.append(Put(GIVEN_OUT, b"{}", record.revision if record is not None else 0))
-    return await call.objects.peek_all("", "services")
-
-
-def _free_address(services: list[Obj]) -> str:
-    taken = {ip for s in services for ip in (s.get("spec") or {}).get("clusterIPs") or ()}
-    # The first addresses are left to those who ask for one by name (the API server's own, DNS).
-    for offset in range(256, SERVICE_NETWORK.num_addresses - 1):
-        address = str(SERVICE_NETWORK[offset])
-        if address not in taken:
-            return address
-    raise internal_error("failed to allocate a serviceIP: range is full")
-
-
-def _require_free_address(call: Call, service: Obj, services: list[Obj]) -> None:
-    address = service["spec"]["clusterIP"]
-    if address == "None" or not _is_ipv4(address):  # headless, or for validation to refuse
-        return
-    why = ""
-    if ipaddress.IPv4Address(address) not in SERVICE_NETWORK:
-        why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
-    elif any(address in ((s.get("spec") or {}).get("clusterIPs") or ()) for s in services):
-        why = f"failed to allocate IP {address}: provided IP is already allocated"
-    if why:
-        raise call.invalid(service["metadata"].get("name", ""), [invalid("spec.clusterIPs", [address], why)])
-
-
-def _is_ipv4(text: str) -> bool:
-    try:
-        ipaddress.IPv4Address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _assign_node_ports(spec: Obj, services: list[Obj]) -> None:
-    taken = {p.get("nodePort") for s in services for p in (s.get("spec") or {}).get("ports") or ()}
-    free = (port for port in range(30000, 32768) if port not in taken)
-    for port in spec.get("ports") or ():
-        if not port.get("nodePort"):
-            port["nodePort"] = next(free)
-
-
-async def _update_service(call: Call, new: Obj, old: Obj) -> None:
-    """A client that applies its own manifest does not know the addresses that were assigned to it."""
-    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
-    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(name) and name in before and spec.get("type") != "ExternalName":
-            spec[name] = before[name]
-    if spec.get("type") in ("NodePort", "LoadBalancer"):
-        ports = [dict(port) for port in spec.get("ports") or ()]
-        known = {(p.get("port"), p.get("protocol")): p.get("nodePort") for p in before.get("ports") or ()}
-        for port in ports:
-            port.setdefault("nodePort", known.get((port.get("port"), port.get("protocol"))))
-        spec["ports"] = ports
-        _assign_node_ports(spec, await _services_in_turn(call))
-    new["spec"] = spec
 
 
 async def _create_signing_request(call: Call, request: Obj) -> None:
@@ -170,7 +79,7 @@ def write_string_data(secret: Obj) -> None:
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "pods"): Strategy(complete_update=_update_pod),
-    ("", "services"): Strategy(_create_service, _update_service, allocates=True),
+    ("", "services"): Strategy(create_service, update_service, allocates=True),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),
 }

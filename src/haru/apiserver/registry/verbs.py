@@ -5,6 +5,7 @@ from __future__ import annotations
 from haru.apiserver.apiextensions.reader import converted, in_version
 from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
+from haru.apiserver.registry.list import revision_of, wait_for_revision
 from haru.apiserver.registry.patch import patch
 from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create
 from haru.apiserver.request import bodies
@@ -15,6 +16,8 @@ from haru.kube.meta import Obj
 
 async def handle_get(call: Call) -> Response:
     """GET of an object."""
+    if call.request.query and (revision := revision_of(call.request)):
+        await wait_for_revision(call, revision)
     record = await call.objects.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()

@@ -24,7 +24,7 @@ from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_webso
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
-from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error, not_supported
 from haru.kube.json_form import served
 from haru.kube.meta import Obj
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
@@ -40,6 +40,7 @@ def check_options(request: Request) -> bool:
     """Whether the client wants the initial state streamed; 422 for combinations without meaning."""
     errors: list[FieldError] = []
     match = request.param("resourceVersionMatch")
+    asks_for_state = not match and request.param("resourceVersion") in ("", "0")
     if "sendInitialEvents" in request.query:
         if match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -47,8 +48,11 @@ def check_options(request: Request) -> bool:
     elif match:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         errors.append(forbidden("resourceVersionMatch", why))
-    if request.param("continue"):
-        errors.append(forbidden("continue", "continue is forbidden for watch"))
+    if match and match != "NotOlderThan":
+        errors.append(not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+    if request.param("continue") and (match or asks_for_state):
+        why = "resourceVersionMatch is forbidden when continue is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
     # What can not be read is refused before the stream begins.
@@ -91,7 +95,7 @@ class WatchStream:
         obj = versioned(record, resource)
         obj["metadata"]["resourceVersion"] = str(revision)
         if self._representation.shape == "partial":
-            return orjson.dumps(partial(obj))
+            return orjson.dumps(partial(obj, self._representation.version))
         if self._representation.shape == "table":
             table = table_of(self._call, [obj], {"resourceVersion": str(revision)})
             if self._columns_sent:
@@ -148,7 +152,7 @@ class WatchStream:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         obj: Obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
         if self._representation.shape == "partial":
-            obj = partial(obj)
+            obj = partial(obj, self._representation.version)
         elif self._representation.shape == "table":
             obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
             obj.update(columnDefinitions=[], rows=[])
@@ -165,7 +169,7 @@ class WatchStream:
         obj = served(recent(record), self._resource.kind)
         if revision != record.revision:
             obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-        return partial(obj) if shape == "partial" else obj
+        return partial(obj, self._representation.version) if shape == "partial" else obj
 
     def shared_events(self, events: Sequence[Event]) -> list[tuple[str, Obj]]:
         """What this watch sends of some changes."""

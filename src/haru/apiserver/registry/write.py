@@ -18,7 +18,7 @@ from functools import partial
 import orjson
 
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
-from haru.apiserver.apiextensions.rules import rule_errors
+from haru.apiserver.apiextensions.rules import with_rule_errors
 from haru.apiserver.encoding.objects import encode, noted
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
@@ -171,7 +171,8 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     if complete is not None:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, objects.gates, call.now)
-    errors = validate_create(obj, kind, objects.gates, objects.check_selector) or rule_errors(kind, obj, None)
+    errors = validate_create(obj, kind, objects.gates, objects.check_selector)
+    errors = with_rule_errors(errors, kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
     await call.admission.validate_create(call, obj)
@@ -364,8 +365,8 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         new = _complete(call, prepare_for_status_update(wanted, live, kind, objects.gates, call.now), live)
         await call.admission.admit_status(call, new, live)
         errors = validate_status_update(new, live, kind, objects.gates)
-        if kind.custom is not None and not errors:
-            errors = rule_errors(kind, new, live)
+        if kind.custom is not None:
+            errors = with_rule_errors(errors, kind, new, live)
     else:
         new = own(_complete(call, wanted, live, call.now))
         complete = strategy_for(kind.group, kind.plural).complete_update
@@ -375,7 +376,8 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         await call.admission.admit_update(call, new, live)
         if generation := next_generation(new, live, kind):
             new["metadata"]["generation"] = generation
-        errors = validate_update(new, live, kind, objects.gates, objects.check_selector) or rule_errors(kind, new, live)
+        errors = validate_update(new, live, kind, objects.gates, objects.check_selector)
+        errors = with_rule_errors(errors, kind, new, live)
     if errors:
         raise call.invalid(call.name, errors)
     if not call.subresource:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -25,6 +28,7 @@ PROBLEMS_LIMIT = 100
 _STRICTNESS = ("Ignore", "Warn", "Strict")
 _COLON_ESCAPED = rb"\u003"
 """How every escape begins that could stand for a colon."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -38,10 +42,21 @@ def parse_json(data: bytes) -> Any:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise bad_request_error(f"error decoding JSON request body: {error}") from None
+        if "surrogate" not in str(error):
+            raise bad_request_error(f"error decoding JSON request body: {error}") from None
+        value = _without_lone_surrogates(data)
     if _may_be_deep(data) and _depth(value) > DEPTH_LIMIT:
         raise _too_deep()
     return value
+
+
+def _without_lone_surrogates(data: bytes) -> Any:
+    """The value of a body with escapes of half a character, each of which Go takes for one that cannot be shown."""
+    try:
+        text = json.dumps(json.loads(data), ensure_ascii=False)
+        return orjson.loads(_LONE_SURROGATE.sub("\ufffd", text))
+    except (ValueError, RecursionError) as error:
+        raise bad_request_error(f"error decoding JSON request body: {error}") from None
 
 
 def _too_deep() -> StatusError:
@@ -145,8 +160,11 @@ def strictness(request: Request) -> str:
     return values[0]
 
 
-async def read_object(request: Request, kind: Kind) -> Obj:
-    """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be."""
+async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) -> Obj:
+    """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be.
+
+    `also`: other versions that say the same and are taken for it.
+    """
     data = await request.body()
     content_type = media_type(request)
     wish = strictness(request)
@@ -155,12 +173,16 @@ async def read_object(request: Request, kind: Kind) -> Obj:
         value, repeated = read_yaml(data, wish)
     else:
         value = parse_body(data, content_type)
+    if value is None and content_type in JSON_TYPES:
+        value = {}
     if not isinstance(value, dict):
         raise bad_request_error(
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: the body is no object'
         )
     if wish != "Ignore" and content_type in JSON_TYPES:
         repeated = repeated_fields(data, value)
+    if value.get("apiVersion") in also:
+        value["apiVersion"] = kind.api_version
     check_kind(value, kind)
     return decode_checked(value, kind, wish, repeated, request)
 

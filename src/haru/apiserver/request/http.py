@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from haru.apiserver.auth.user import ANONYMOUS, UserInfo
-from haru.kube.errors import StatusError, bad_request_error, too_large_error
+from haru.kube.errors import PageNotFound, StatusError, bad_request_error, too_large_error
 from haru.kube.meta import Obj
 
 Scope = MutableMapping[str, Any]
@@ -252,6 +252,8 @@ def text_response(text: str, status: int = 200) -> Response:
 
 def error_response(error: StatusError) -> Response:
     """The Status object of a failure."""
+    if isinstance(error, PageNotFound):
+        return text_response(f"{error.message}\n", error.code)
     response = json_response(error.to_status(), error.code)
     retry = error.details.get("retryAfterSeconds")
     if retry:

@@ -11,6 +11,7 @@ from typing import Any
 
 from haru.kube.cloning import clone
 from haru.kube.custom.structural import Structural
+from haru.kube.decoding import embedded_metadata
 from haru.kube.meta import Obj
 
 TYPE_META = ("apiVersion", "kind", "metadata")
@@ -42,7 +43,13 @@ def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, res
     for name, inner in value.items():
         below = f"{path}.{name}" if path else name
         is_type = (resource or schema.embedded) and name in TYPE_META
-        kept = inner if is_type else _member(name, inner, schema, below, unknown)
+        if is_type:
+            kept = inner
+            if name == "metadata" and not resource:
+                kept, more = embedded_metadata(inner, below)
+                unknown += more
+        else:
+            kept = _member(name, inner, schema, below, unknown)
         if kept is not _GONE:
             found[name] = kept
     same = len(found) == len(value) and all(found[name] is value[name] for name in value)

@@ -15,9 +15,8 @@ from typing import Any
 from haru.kube.custom.merging import root_shape
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
-from haru.kube.custom.value_validation import is_unchanged, validate_object_values
 from haru.kube.decoding import decode_metadata
-from haru.kube.errors import FieldError, bad_request_error
+from haru.kube.errors import bad_request_error
 from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
 from haru.kube.meta import Obj
@@ -78,11 +77,6 @@ class CustomType:
     def default(self, obj: Obj) -> Obj:
         """The object with the schema's defaults."""
         return defaulted(obj, self.schema)
-
-    def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """Validate against the schema; values that an update left as in `old` are not (KEP 4008)."""
-        found = validate_object_values(obj, self.schema)
-        return [error for error in found if old is None or not is_unchanged(error, obj, old)]
 
 
 def _deprecation(version: Obj, label: str) -> str:

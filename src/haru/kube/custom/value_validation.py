@@ -16,42 +16,52 @@ from haru.kube.custom.formats import FORMATS
 from haru.kube.custom.shaping import TYPE_META
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
-from haru.kube.meta import Obj, value_at
+from haru.kube.meta import Obj
 from haru.kube.patterns import compile_pattern
 
-
-def judge(value: Any, schema: Structural, path: str) -> list[FieldError]:
-    """Everything that is wrong with a value of an object that has been pruned and defaulted."""
-    return list(_judge(value, schema, path, resource=False))
+_ABSENT = object()
+"""What a value was before, where there was none or nobody can tell which it was."""
 
 
-def validate_object_values(obj: Obj, schema: Structural) -> list[FieldError]:
+def judge(value: Any, schema: Structural, path: str, old: Any = _ABSENT) -> list[FieldError]:
+    """Everything that is wrong with a value of an object that has been pruned and defaulted.
+
+    What is as it was in `old` is not judged again (KEP 4008).
+    """
+    return list(_judge(value, schema, path, old, resource=False))
+
+
+def validate_object_values(obj: Obj, schema: Structural, old: Obj | None = None) -> list[FieldError]:
     """Validate a whole object; its type and metadata are validated elsewhere."""
-    return list(_judge(obj, schema, "", resource=True))
+    return list(_judge(obj, schema, "", _ABSENT if old is None else old, resource=True))
 
 
-def _judge(value: Any, schema: Structural, path: str, *, resource: bool) -> Iterator[FieldError]:
+def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: bool) -> Iterator[FieldError]:
+    if type(value) is type(old) and value == old:
+        return
     if value is None and (schema.nullable or _takes_anything(schema)):
         return
     wrong = _type_problem(value, schema, path)
     if wrong is not None:
         yield wrong
-        return
+    # Keywords are for values of one type each: those of a value of the wrong type are judged as well.
     yield from validate_keywords(value, schema.checks, path)
+    if wrong is not None:
+        return
     if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
         for name, inner in value.items():
             if resource and name in TYPE_META:
                 continue
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
-                yield from _judge(inner, declared, f"{path}.{name}" if path else name, resource=False)
-        if schema.embedded:
-            yield from _embedded_problems(value, path)
-    elif isinstance(value, list):
-        if schema.items is not None:
-            for index, item in enumerate(value):
-                yield from _judge(item, schema.items, f"{path}[{index}]", resource=False)
-        yield from _repetitions(value, schema, path)
+                then = before.get(name, _ABSENT)
+                yield from _judge(inner, declared, f"{path}.{name}" if path else name, then, resource=False)
+    elif isinstance(value, list) and schema.items is not None:
+        earlier = items_by_key(old, schema)
+        for index, item in enumerate(value):
+            then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
+            yield from _judge(item, schema.items, f"{path}[{index}]", then, resource=False)
 
 
 def _takes_anything(schema: Structural) -> bool:
@@ -156,7 +166,8 @@ def _format(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldE
     wanted = checks.get("format")
     check = FORMATS.get(wanted) if isinstance(wanted, str) else None
     if check is not None and not check(value):
-        yield invalid(path, value, f"{path} in body must be of type {wanted}: {json.dumps(value, ensure_ascii=False)}")
+        detail = f"{path} in body must be of type {wanted}: {json.dumps(value, ensure_ascii=False)}"
+        yield FieldError("FieldValueTypeInvalid", path or "<nil>", value, detail)
 
 
 def _list(value: Sequence[Any], checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -182,7 +193,8 @@ def _object(value: Obj, checks: Mapping[str, Any], path: str) -> Iterator[FieldE
 
 
 def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    place = path or "<nil>"
+    # What no keyword alone is to blame for has no place; its text names one.
+    place = "<nil>"
     for alternative in checks.get("allOf") or ():
         found = judge(value, alternative, path)
         if found:
@@ -205,12 +217,25 @@ def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[
         yield invalid(place, "", f'"{path}" must not validate the schema (not)')
 
 
-# --- lists and embedded objects
+# --- lists
 
 
-def _repetitions(value: Sequence[Any], schema: Structural, path: str) -> Iterator[FieldError]:
-    if schema.list_type not in ("set", "map"):
-        return
+def repetitions(value: Any, schema: Structural, path: str) -> Iterator[FieldError]:
+    """Items that occur twice in the sets of a value, or keys in its lists with keys."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            declared = schema.properties.get(name) or schema.additional
+            if declared is not None:
+                yield from repetitions(inner, declared, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        if schema.list_type in ("set", "map"):
+            yield from _repeated_items(value, schema, path)
+        if schema.items is not None:
+            for index, item in enumerate(value):
+                yield from repetitions(item, schema.items, f"{path}[{index}]")
+
+
+def _repeated_items(value: Sequence[Any], schema: Structural, path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, item in enumerate(value):
         key = item if schema.list_type == "set" else _keys(item, schema)
@@ -224,17 +249,14 @@ def _keys(item: Any, schema: Structural) -> Any:
     return {key: item[key] for key in schema.list_map_keys if isinstance(item, dict) and key in item}
 
 
-def _embedded_problems(value: Obj, path: str) -> Iterator[FieldError]:
-    for name in ("apiVersion", "kind"):
-        if not value.get(name):
-            yield required(f"{path}.{name}", "must not be empty")
+def items_by_key(items: Any, schema: Structural) -> dict[str, Any]:
+    """The items of a list with keys by those; empty for other lists, whose items nobody can tell apart."""
+    if not isinstance(items, list) or schema.list_type != "map":
+        return {}
+    return {item_key(item, schema): item for item in items}
 
 
-def is_unchanged(error: FieldError, new: Obj, old: Obj) -> bool:
-    """Whether the value that a finding is about was there before, as it is. Items are told apart by their list only."""
-    path = error.field.partition("[")[0]
-    if error.type == "FieldValueRequired" and "[" not in error.field:
-        path = path.rpartition(".")[0]
-    keys = path.split(".") if path else ()
-    before, after = value_at(old, *keys), value_at(new, *keys)
-    return before is not None and before == after
+def item_key(item: Any, schema: Structural) -> str:
+    """What tells an item of a list with keys apart from the others."""
+    found = {key: item.get(key) for key in schema.list_map_keys} if isinstance(item, dict) else item
+    return json.dumps(found, sort_keys=True)

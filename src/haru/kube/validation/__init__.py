@@ -14,7 +14,7 @@ from haru.kube.errors import FieldError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.validation import dispatch, generic
+from haru.kube.validation import custom_resources, dispatch, generic
 from haru.kube.validation.metadata import validate_kind_finalizers, validate_metadata, validate_metadata_update
 from haru.kube.validation.types import CheckSelector, Rules, SelectorProblem
 
@@ -26,7 +26,7 @@ def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: C
     metadata = obj.get("metadata") or {}
     found = validate_metadata(metadata, kind) + validate_kind_finalizers(metadata, kind)
     if kind.custom is not None:
-        return found + kind.custom.judge(obj)
+        return found + custom_resources.validate_custom(obj, kind.custom)
     check = dispatch.CREATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(obj, kind)
@@ -39,7 +39,7 @@ def validate_update(
     """Validate the replacement of `old` by `new` (both in the version of the request)."""
     found = _metadata_update(new, old, kind)
     if kind.custom is not None:
-        return found + kind.custom.judge(new, old)
+        return found + custom_resources.validate_custom(new, kind.custom, old)
     check = dispatch.UPDATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(new, kind)
@@ -50,7 +50,7 @@ def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) 
     """Validate a write to `/status` (spec and most metadata were restored from `old`)."""
     found = _metadata_update(new, old, kind)
     if kind.custom is not None:
-        return found + kind.custom.judge(new, old)
+        return found + custom_resources.validate_custom_status(new, old, kind.custom)
     check = dispatch.STATUS.get((kind.group, kind.kind))
     return found + check(_judged(new, kind), _judged(old, kind)) if check is not None else found
 

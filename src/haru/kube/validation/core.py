@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 
 from haru.kube import names
-from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required, too_long
+from haru.kube.errors import FieldError, forbidden, invalid, required, too_long
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     immutable,
-    in_range,
     items,
-    one_of,
     part,
-    port,
     same,
 )
-from haru.kube.validation.containers import PROTOCOLS
-from haru.kube.validation.metadata import STANDARD_FINALIZERS, validate_labels
+from haru.kube.validation.metadata import STANDARD_FINALIZERS
 from haru.kube.validation.volume_claim_specs import validate_volume_claim_spec
 
 MAX_DATA_BYTES = 1024 * 1024
@@ -117,67 +112,6 @@ def validate_config_update(new: Obj, old: Obj) -> list[FieldError]:
                 found.append(forbidden(name, "field is immutable when `immutable` is set"))
     if new.get("kind") == "Secret":
         found += immutable("type", new.get("type"), old.get("type"))
-    return found
-
-
-# --- services ------------------------------------------------------------------------------------------------------
-
-
-def validate_service(service: Obj) -> list[FieldError]:
-    """A Service's ports, selector and type."""
-    spec = part(service, "spec")
-    kind = spec.get("type")
-    found = one_of("spec.type", kind, _SERVICE_TYPES)
-    ports = items(spec, "ports")
-    headless = spec.get("clusterIP") == "None"
-    if not ports and not headless and kind != "ExternalName":
-        found.append(required("spec.ports"))
-    if kind == "ExternalName":
-        name = (spec.get("externalName") or "").rstrip(".")
-        messages = names.is_dns1123_subdomain(name)
-        found += each_message("spec.externalName", name, messages) if name else [required("spec.externalName")]
-    elif kind == "LoadBalancer" and headless:
-        found.append(invalid("spec.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services"))
-    found += _service_ports(ports)
-    found += validate_labels(part(spec, "selector"), "spec.selector")
-    found += one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
-    policies = ("Cluster", "Local")
-    found += one_of("spec.externalTrafficPolicy", spec.get("externalTrafficPolicy"), policies, optional=True)
-    return found + one_of("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), policies, optional=True)
-
-
-def _service_ports(ports: Sequence[Obj]) -> list[FieldError]:
-    found: list[FieldError] = []
-    seen_names: set[str] = set()
-    seen_ports: set[tuple[str, int]] = set()
-    for index, entry in enumerate(ports):
-        place = f"spec.ports[{index}]"
-        name, number, protocol = entry.get("name") or "", entry.get("port") or 0, entry.get("protocol") or ""
-        if name:
-            found += each_message(f"{place}.name", name, names.is_dns1123_label(name))
-            if name in seen_names:
-                found.append(duplicate(f"{place}.name", name))
-            seen_names.add(name)
-        elif len(ports) > 1:
-            found.append(required(f"{place}.name"))
-        found += in_range(f"{place}.port", number, 1, 65535)
-        found += one_of(f"{place}.protocol", protocol, PROTOCOLS)
-        found += port(f"{place}.targetPort", entry.get("targetPort", number))
-        if (protocol, number) in seen_ports:
-            found.append(duplicate(place, {"protocol": protocol, "port": number}))
-        seen_ports.add((protocol, number))
-    return found
-
-
-def validate_service_update(new: Obj, old: Obj) -> list[FieldError]:
-    """A cluster IP that was given stays, unless the service turns into an external name."""
-    spec, before = part(new, "spec"), part(old, "spec")
-    found = validate_service(new)
-    if before.get("type") != "ExternalName" and spec.get("type") != "ExternalName" and before.get("clusterIP"):
-        address = spec.get("clusterIP") or ""
-        if address != before["clusterIP"]:
-            why = "may not change once set"
-            found.append(invalid("spec.clusterIPs[0]", [address] if address else None, why))
     return found
 
 

@@ -13,7 +13,7 @@ from haru.kube.errors import FieldError, forbidden, invalid
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.strategy import qos_class
-from haru.kube.validation.common import items, part, same
+from haru.kube.validation.common import items, not_negative, part, same
 from haru.kube.validation.pod_annotations import MIRROR
 from haru.kube.validation.pods import validate_annotations_and_spec, validate_annotations_change
 from haru.kube.validation.types import Rules
@@ -143,3 +143,16 @@ def _amount(value: Any) -> Quantity | str:
         return parse_quantity(value)
     except ValueError:  # told by the validation of the spec
         return str(value)
+
+
+# --- logs
+
+
+def validate_log_options(numbers: Mapping[str, int]) -> list[FieldError]:
+    """Validate how much of a log is asked for."""
+    found = [
+        invalid(name, numbers[name], "must be greater than 0")
+        for name in ("limitBytes", "sinceSeconds")
+        if numbers.get(name, 1) < 1
+    ]
+    return found + not_negative("tailLines", numbers.get("tailLines"))

@@ -39,7 +39,7 @@ async def evict(call: Call) -> Response:
     """POST of an Eviction: 201, or 429 while the budget allows no disruption."""
     assert _KIND is not None
     read_write_options(call)
-    eviction = await bodies.read_object(call.request, _KIND)
+    eviction = await bodies.read_object(call.request, _KIND, also=("policy/v1beta1",))
     given = (eviction.get("metadata") or {}).get("name") or call.name
     if given != call.name:
         raise bad_request_error("name in URL does not match name in Eviction object")

@@ -17,13 +17,18 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.defaulting import apply_defaults
-from haru.kube.errors import FieldError, StatusError, bad_request_error
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error
 from haru.kube.meta import Obj
 from haru.kube.validation.common import same
-from haru.kube.validation.pod_subresources import validate_ephemeral_containers_update, validate_resize
+from haru.kube.validation.pod_subresources import (
+    validate_ephemeral_containers_update,
+    validate_log_options,
+    validate_resize,
+)
 from haru.kube.validation.types import Rules
 
 OPTIONS = ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
+_NUMBERS = ("sinceSeconds", "tailLines", "limitBytes")
 _ERROR_BYTES = 2048
 
 
@@ -152,6 +157,10 @@ def _require(call: Call, errors: list[FieldError]) -> None:
 
 async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) -> Response:
     """GET of a pod's log: the kubelet's of its node; that of a simulated one is what its commands print."""
+    if errors := validate_log_options(
+        {name: call.request.number(name) for name in _NUMBERS if call.request.param(name)}
+    ):
+        raise invalid_error("", "PodLogOptions", call.name, errors)
     pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()

@@ -111,7 +111,7 @@ async def patch(call: Call) -> Response:
 
 def _replicas(call: Call, scale: Obj) -> int:
     replicas = int((scale.get("spec") or {}).get("replicas") or 0)
-    if replicas < 0:
+    if replicas < 0 and call.resource.kind.custom is None:
         error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid_error("autoscaling", "Scale", call.name, [error])
     return replicas

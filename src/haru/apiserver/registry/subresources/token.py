@@ -62,7 +62,7 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
         raise internal_error(f"failed to generate token: {error}") from None
     call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
     metadata = request.setdefault("metadata", {})
-    metadata.update(name=call.name, namespace=call.namespace, creationTimestamp=call.now)
+    metadata.update(name=call.name, namespace=call.namespace, creationTimestamp=call.now, uid=call.objects.new_uid())
     spec.update(audiences=audiences, expirationSeconds=seconds)
     spec.setdefault("boundObjectRef", None)
     stamp = format_time(datetime.fromtimestamp(issued.expires, UTC))

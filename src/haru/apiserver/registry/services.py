@@ -1,0 +1,236 @@
+"""What Services are given: addresses, families of addresses, ports of nodes; and what a new type takes from them.
+
+Source: core/v1 Service storage and its allocators, as behaviour.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from haru.apiserver.request.call import Call
+from haru.kube.errors import FieldError, internal_error, invalid
+from haru.kube.meta import Obj
+from haru.kube.validation.services import is_external, is_headless, needs_health_port, validate_addresses
+from haru.storage import Put
+
+GIVEN_OUT = "ranges/services"
+SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
+NODE_PORTS = range(30000, 32768)
+_FAMILY = "IPv4"
+_OF_CLUSTER = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
+async def create_service(call: Call, service: Obj) -> None:
+    """Give a new Service what it did not ask for, and refuse what it cannot have."""
+    await _allocate(call, service, None)
+
+
+async def update_service(call: Call, new: Obj, old: Obj) -> None:
+    """Keep what was given: a client that applies its own manifest does not know it. Take back what is of no use."""
+    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
+    spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
+    new["spec"] = spec
+    _take_over(spec, before)
+    _drop_what_the_type_lacks(spec, before)
+    if not spec["ports"]:
+        del spec["ports"]
+    await _allocate(call, new, old)
+
+
+def _take_over(spec: Obj, before: Obj) -> None:
+    """What was given, where the writer says nothing of it."""
+    if before.get("type") != "ExternalName" and spec.get("type") != "ExternalName":
+        for name in _OF_CLUSTER:
+            if not spec.get(name) and name in before:
+                spec[name] = before[name]
+    if _has_node_ports(spec) and _has_node_ports(before):
+        known = {
+            (p.get("port"), p.get("protocol")): p["nodePort"] for p in before.get("ports") or () if "nodePort" in p
+        }
+        taken = {port.get("nodePort") for port in spec["ports"]}
+        for port in spec["ports"]:
+            given = known.get((port.get("port"), port.get("protocol")))
+            if not port.get("nodePort") and given and given not in taken:
+                port["nodePort"] = given
+    if needs_health_port(spec) and needs_health_port(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+
+
+def _drop_what_the_type_lacks(spec: Obj, before: Obj) -> None:
+    """Unless the writer changed it, which validation refuses."""
+    if spec.get("type") == "ExternalName" != before.get("type"):
+        if all(spec.get(name) == before.get(name) for name in ("clusterIP", "clusterIPs")):
+            _drop(spec, "clusterIP", "clusterIPs")
+        _drop_unchanged(spec, before, "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+    if _has_node_ports(before) and not _has_node_ports(spec):
+        then = {port.get("nodePort") for port in before.get("ports") or ()}
+        if all(port.get("nodePort") in then for port in spec["ports"] if port.get("nodePort")):
+            for port in spec["ports"]:
+                port.pop("nodePort", None)
+    if needs_health_port(before) and not needs_health_port(spec):
+        _drop_unchanged(spec, before, "healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" != spec.get("type"):
+        _drop_unchanged(spec, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if is_external(before) and not is_external(spec):
+        _drop_unchanged(spec, before, "externalTrafficPolicy")
+
+
+def _drop_unchanged(spec: Obj, before: Obj, *names: str) -> None:
+    _drop(spec, *(name for name in names if spec.get(name) == before.get(name)))
+
+
+def _drop(spec: Obj, *names: str) -> None:
+    for name in names:
+        spec.pop(name, None)
+
+
+async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
+    """Addresses and ports for what has none; 422 for those that it cannot have."""
+    spec: Obj = service.setdefault("spec", {})
+    before = (old or {}).get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        return
+    _mirror_addresses(spec, before)
+    problems = list(_choose_families(spec, before))
+    if problems:
+        raise call.invalid(service["metadata"].get("name", ""), problems)
+    own = (service["metadata"].get("namespace"), service["metadata"].get("name"))
+    others = [
+        other.get("spec") or {}
+        for other in await _services_in_turn(call)
+        if (other["metadata"].get("namespace"), other["metadata"]["name"]) != own
+    ]
+    problems = list(_choose_address(spec, before, others))
+    if needs_health_port(spec) or _has_node_ports(spec):
+        problems += _choose_ports(spec, before, others)
+    if problems:
+        raise call.invalid(service["metadata"].get("name", ""), problems)
+
+
+def _mirror_addresses(spec: Obj, before: Obj) -> None:
+    """`clusterIP` and the first of `clusterIPs` are one: who writes only one of them means both."""
+    one, many = spec.get("clusterIP"), spec.get("clusterIPs")
+    if not before:
+        if one and not many:
+            spec["clusterIPs"] = [one]
+        elif many and not one:
+            spec["clusterIP"] = many[0]
+    elif one and one != before.get("clusterIP") and many == before.get("clusterIPs"):
+        spec["clusterIPs"] = [one]
+    elif many and many != before.get("clusterIPs") and one == before.get("clusterIP"):
+        spec["clusterIP"] = many[0]
+
+
+def _choose_families(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    free = is_headless(spec) and not spec.get("selector")  # its endpoints are written by somebody, of any family
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = before.get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
+    problems = validate_addresses(spec, before)
+    if problems:
+        yield from problems
+        return
+    single = spec["ipFamilyPolicy"] == "SingleStack"
+    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+        if single and len(spec.get(name) or ()) == 2:
+            why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+            yield invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
+    if free:
+        families = list(spec.get("ipFamilies") or [_FAMILY])
+        if len(families) < 2 and not single:
+            families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+        spec["ipFamilies"] = families
+        return
+    if spec["ipFamilyPolicy"] == "RequireDualStack":
+        why = "this cluster is not configured for dual-stack services"
+        yield invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
+        if family != _FAMILY:
+            yield invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+    for index, address in enumerate(spec.get("clusterIPs") or ()):
+        if ":" in address:
+            yield invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], "IPv6 is not configured on this cluster")
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = [_FAMILY]
+
+
+async def _services_in_turn(call: Call) -> list[Obj]:
+    """All Services, to give out what they do not have yet.
+
+    Whoever does writes one key with the Service, at the version from before the look: of two who looked at the same
+    time, at this server or another, one starts again.
+    """
+    record = await call.objects.store.get(GIVEN_OUT)
+    call.together.append(Put(GIVEN_OUT, b"{}", record.revision if record is not None else 0))
+    return await call.objects.peek_all("", "services")
+
+
+def _choose_address(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[FieldError]:
+    if is_headless(spec) or (spec.get("clusterIP") and spec["clusterIP"] == before.get("clusterIP")):
+        return
+    taken = {address for other in others for address in other.get("clusterIPs") or ()}
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(taken)
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        return
+    address = spec["clusterIP"]
+    if ipaddress.ip_address(address) not in SERVICE_NETWORK:
+        why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
+        yield invalid("spec.clusterIPs", [address], why)
+    elif address in taken:
+        why = f"failed to allocate IP {address}: provided IP is already allocated"
+        yield invalid("spec.clusterIPs", [address], why)
+
+
+def _free_address(taken: set[str]) -> str:
+    # The first addresses are left to those who ask for one by name (the API server's own, DNS).
+    for offset in range(256, SERVICE_NETWORK.num_addresses - 1):
+        address = str(SERVICE_NETWORK[offset])
+        if address not in taken:
+            return address
+    raise internal_error("failed to allocate a serviceIP: range is full")
+
+
+def _has_node_ports(spec: Obj) -> bool:
+    if spec.get("type") == "LoadBalancer":
+        return spec.get("allocateLoadBalancerNodePorts") is not False or any(
+            port.get("nodePort") for port in spec.get("ports") or ()
+        )
+    return spec.get("type") == "NodePort"
+
+
+def _ports_of(spec: Obj) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")} | (
+        {spec["healthCheckNodePort"]} if spec.get("healthCheckNodePort") else set()
+    )
+
+
+def _choose_ports(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[FieldError]:
+    theirs = {port for other in others for port in _ports_of(other)}
+    kept, taken = _ports_of(before), theirs | _ports_of(spec)
+    free = (port for port in NODE_PORTS if port not in taken)
+    given: dict[tuple[int, str], int] = {}
+    chooses = spec.get("allocateLoadBalancerNodePorts") is not False or spec.get("type") == "NodePort"
+    for index, port in enumerate(spec.get("ports") or ()):
+        if port.get("nodePort"):
+            yield from _refused(f"spec.ports[{index}].nodePort", port["nodePort"], theirs, kept)
+        elif chooses:
+            # TCP and UDP of one port share a port of the nodes.
+            key = (port.get("port") or 0, "" if port.get("protocol") in ("TCP", "UDP") else str(port.get("protocol")))
+            port["nodePort"] = given.get(key) or next(free)
+            given[key] = port["nodePort"]
+    if needs_health_port(spec):
+        if spec.get("healthCheckNodePort"):
+            yield from _refused("spec.healthCheckNodePort", spec["healthCheckNodePort"], theirs, kept)
+        else:
+            spec["healthCheckNodePort"] = next(free)
+
+
+def _refused(place: str, port: int, theirs: set[int], kept: set[int]) -> Iterator[FieldError]:
+    if port in kept:
+        return
+    if port not in NODE_PORTS:
+        valid = f"{NODE_PORTS[0]}-{NODE_PORTS[-1]}"
+        yield invalid(place, port, f"provided port is not in the valid range. The range of valid ports is {valid}")
+    elif port in theirs:
+        yield invalid(place, port, "provided port is already allocated")
