@@ -52,7 +52,7 @@ class ClusterView:
     version: int
     refused: tuple[str, ...]
     layouts: Layouts
-    events: tuple[Obj, ...]
+    events: Sequence[Obj]
 
 
 class ChangeCounter:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from haru.dashboard.redaction.objects import HIDDEN
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, workload_of
 from haru.explain.hypothesis import consumers
@@ -31,11 +32,13 @@ class Workload(NamedTuple):
 
 OTHER = Workload("", "other work")
 """All work that a filter leaves out."""
+ANOTHER = Workload("", HIDDEN)
+"""All work of namespaces that are hidden."""
 
 
 def workload(pod: PodInfo) -> Workload:
     """The workload that a pod belongs to."""
-    return Workload(pod.key.namespace, workload_of(pod))
+    return ANOTHER if pod.key.namespace == HIDDEN else Workload(pod.key.namespace, workload_of(pod))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +108,5 @@ class Owners:
         namespace, _, name = path.partition("/")
         claim = self.snapshot.claims.get(path)
         users = {workload(pod) for pod in consumers(self.snapshot, claim)} if claim is not None else set()
-        return tuple(sorted(users)) or (Workload(namespace, f"resourceclaim/{name}"),)
+        alone = ANOTHER if namespace == HIDDEN else Workload(namespace, f"resourceclaim/{name}")
+        return tuple(sorted(users)) or (alone,)

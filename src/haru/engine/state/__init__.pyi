@@ -30,6 +30,7 @@ from .partition import selector_from as selector_from
 from .partition import selector_text as selector_text
 from .pending_reservations import Nomination as Nomination
 from .pending_reservations import nominations_of as nominations_of
+from .pod_info import RUN_TIME_LIMIT as RUN_TIME_LIMIT
 from .pod_info import PodInfo as PodInfo
 from .podgroup_state import PodGroupState as PodGroupState
 from .reserved_for import Workload as Workload

@@ -1,0 +1,1 @@
+"""The cluster as somebody may see it who may see the objects of some namespaces only."""
