@@ -85,6 +85,8 @@ class Template:
         name, arguments = words[0], [self._value(word) for word in words[1:]] + piped
         if name == ".Files.Get":
             return (self._chart / arguments[0]).read_text()
+        if name == "or":
+            return next((value for value in arguments if value), arguments[-1])
         if name == "eq":
             return arguments[0] == arguments[1]
         if name == "toYaml":

@@ -52,9 +52,27 @@ def test_default_values_give_the_objects_of_the_overlay(mode: str) -> None:
     assert objects(rendered(CHART, "haru-system", {"mode": mode})) == expected(mode)
 
 
-def test_dashboard_alone_gives_the_objects_of_explain() -> None:
+def test_dashboard_alone_gives_the_objects_of_its_overlay() -> None:
     values = {"scheduler": {"enabled": False}, "dashboard": {"enabled": True}}
-    assert objects(rendered(CHART, "haru-system", values)) == expected("explain")
+    assert objects(rendered(CHART, "haru-system", values)) == expected("dashboard")
+
+
+def test_dashboard_has_the_certificate_and_the_proxy_that_values_name() -> None:
+    given = {
+        "enabled": True,
+        "tlsSecret": "page-tls",
+        "requestHeaderConfigMap": "proxy-ca",
+        "extraArgs": ["--host=x.y"],
+    }
+    found = objects(rendered(CHART, "team-a", {"scheduler": {"enabled": False}, "dashboard": given}))
+    spec = found["Deployment", "team-a", "haru-dashboard"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    files = {"--tls-cert-file=/etc/haru/tls/tls.crt", "--requestheader-client-ca-file=/etc/haru/proxy/ca.crt"}
+    assert files | {"--host=x.y", "--host=haru-dashboard.team-a.svc"} <= set(container["command"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {"tls": "/etc/haru/tls", "proxy": "/etc/haru/proxy"}
+    sources = {volume["name"]: volume for volume in spec["volumes"]}
+    assert sources["tls"]["secret"]["secretName"] == "page-tls" and sources["proxy"]["configMap"]["name"] == "proxy-ca"
 
 
 def test_explain_api_alone_gives_the_objects_of_its_overlay() -> None:

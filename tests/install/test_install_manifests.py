@@ -67,8 +67,8 @@ def test_roles_have_no_wildcards_and_no_secrets(mode: str) -> None:
 
 
 def test_unknown_field_of_kustomization_is_an_error(tmp_path: Path) -> None:
-    folder = tmp_path / "overlays" / "explain"
+    folder = tmp_path / "overlays" / "dashboard"
     folder.mkdir(parents=True)
     (folder / "kustomization.yaml").write_text("resources: []\nnamePrefix: x-\n")
     with pytest.raises(ValueError, match="namePrefix: not read here"):
-        manifests_of("explain", folder=tmp_path)
+        manifests_of("dashboard", folder=tmp_path)

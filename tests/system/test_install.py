@@ -265,8 +265,8 @@ def test_install_without_rights_names_them_and_writes_nothing(
     assert cluster.inventory() == before
 
 
-def test_explain_mode_reads_everything_with_its_role(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(cluster, "install", "--mode=explain") == 0
+def test_dashboard_mode_reads_everything_with_its_role(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(cluster, "install", "--mode=dashboard") == 0
     try:
         cluster.api.create(pod("large", schedulerName="nobody"), "default")
         capsys.readouterr()

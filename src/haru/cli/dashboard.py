@@ -1,8 +1,8 @@
 """Serve the dashboard of a cluster: the map of its cards, the queue with reasons and remedies, and a page per workload.
 
-The command prints one line: a loopback address with a code that admits one browser, once. The page only reads. `haru
-up` serves a dashboard for its own cluster; use this command for any other cluster, or for another browser. Ctrl-C or
-SIGTERM stops it.
+The command prints one line: a loopback address with a code that admits one browser, once; or, with --secure-port, the
+port of HTTPS at which the people of the cluster sign in. The page only reads. `haru up` serves a dashboard for its own
+cluster; use this command for any other cluster, or for another browser. Ctrl-C or SIGTERM stops it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
+from haru.cli.team_flags import add_team_arguments, team_options
 from haru.event_loop import stop_event
 
 if TYPE_CHECKING:
     from haru.dashboard.views.prices import Prices
+    from haru.dashboard.team_server import TeamOptions
     from haru.dashboard.views.usage import Measured
 
 
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="usage history for the charts: the file or its directory (default: that of haru up)",
     )
     parser.add_argument("--card-prices", type=Path, metavar="FILE", help="price list of cards, for what idle ones cost")
+    add_team_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
@@ -54,7 +57,10 @@ def run(options: argparse.Namespace) -> int:
         prices = read_prices(options.card_prices, "--card-prices")
     except OptionError as error:
         raise UsageError(str(error)) from error
-    return asyncio.run(_serve(options, host, port, prices))
+    measured = _measured(options)
+    if (team := team_options(options, measured, prices)) is not None:
+        return asyncio.run(_serve_team(options, team))
+    return asyncio.run(_serve(options, host, port, measured, prices))
 
 
 def _measured(options: argparse.Namespace) -> Measured | None:
@@ -71,12 +77,14 @@ def _measured(options: argparse.Namespace) -> Measured | None:
         return None
 
 
-async def _serve(options: argparse.Namespace, host: str, port: int, prices: Prices | None) -> int:
+async def _serve(
+    options: argparse.Namespace, host: str, port: int, measured: Measured | None, prices: Prices | None
+) -> int:
     from haru.dashboard.server import DashboardServer
 
     stop = stop_event()
     async with connect(options, "haru-dashboard") as client:
-        server = DashboardServer(client, host, port, _measured(options), prices)
+        server = DashboardServer(client, host, port, measured, prices)
         try:
             await server.start()
         except OSError as error:
@@ -84,6 +92,24 @@ async def _serve(options: argparse.Namespace, host: str, port: int, prices: Pric
             raise UsageError(f"--listen: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
         try:
             print(f"haru dashboard is ready, for one browser: {server.url}", flush=True)
+            await stop.wait()
+        finally:
+            await server.stop()
+    return 0
+
+
+async def _serve_team(options: argparse.Namespace, team: TeamOptions) -> int:
+    from haru.dashboard.team_server import TeamServer
+
+    stop = stop_event()
+    async with connect(options, "haru-dashboard") as client:
+        server = TeamServer(client, team)
+        try:
+            await server.start()
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the port is not served: {error}") from error
+        try:
+            print(f"haru dashboard serves the people of the cluster on port {server.port}", flush=True)
             await stop.wait()
         finally:
             await server.stop()

@@ -18,8 +18,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
 
-_MODES = ("second-scheduler", "default-scheduler", "explain", "explain-api", "explain-publish")
-_SCHEDULERS = ("second-scheduler", "default-scheduler")
+_MODES = ("second-scheduler", "default-scheduler", "dashboard", "explain-api", "explain-publish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=_MODES,
         help="second-scheduler: beside kube-scheduler, for pods with schedulerName haru (default); default-scheduler: "
-        "in place of kube-scheduler; explain: dashboard and haru explain alone; explain-api: the resident answer for "
+        "in place of kube-scheduler; dashboard: the page for a cluster's people; explain-api: the resident answer for "
         "tenants; explain-publish: annotates pods of other schedulers with why they wait",
     )
     parser.add_argument("--image", metavar="NAME[:TAG]", default="", help="image to run (default haru:VERSION)")
@@ -63,7 +62,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _rivals(mode: str) -> list[str]:
     """The modes of which nothing may stay when this one is installed."""
-    return [other for other in _SCHEDULERS if mode in _SCHEDULERS and other != mode]
+    from haru.install.manifests import SCHEDULERS
+
+    return [other for other in SCHEDULERS if mode in SCHEDULERS and other != mode]
 
 
 def _union(lists: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:

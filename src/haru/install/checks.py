@@ -14,7 +14,7 @@ from haru.client.access_reviews import may
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
 from haru.client.server_version import ServerVersion
-from haru.install.manifests import identity, kind_of, reference
+from haru.install.manifests import SCHEDULERS, identity, kind_of, reference
 from haru.kube.errors import StatusError, qualified
 from haru.kube.gate_table import NEWEST, OLDEST_SERVER
 from haru.kube.kinds import known_kind
@@ -54,7 +54,7 @@ async def check(
         return found
     if not missing:
         found += await _refused(client, objects)
-    if not mode.startswith("explain"):
+    if mode in SCHEDULERS:
         lease = await _read(client, _LEASE, *_OF_KUBE_SCHEDULER)
         found += check_leader(mode, lease, now)
         found += check_schedulers(await _scheduler_pods(client))

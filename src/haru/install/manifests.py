@@ -17,10 +17,12 @@ from haru.kube.yaml import load, load_all
 MODES = {
     "second-scheduler": "beside kube-scheduler: pods with schedulerName haru",
     "default-scheduler": "in place of kube-scheduler",
-    "explain": "the dashboard, and haru explain in a pod: schedules nothing",
+    "dashboard": "the dashboard for the people of the cluster, and haru explain in its pod: schedules nothing",
     "explain-api": "explain.haru.dev, the resident answer for tenants: schedules nothing",
     "explain-publish": "haru explain --publish, beside another scheduler: annotates pods that wait, schedules nothing",
 }
+SCHEDULERS = ("second-scheduler", "default-scheduler")
+"""The modes that schedule."""
 _FIELDS = {"apiVersion", "kind", "resources", "labels", "images"}
 _FIRST = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap")
 

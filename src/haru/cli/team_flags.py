@@ -1,0 +1,126 @@
+"""Define the flags of `haru dashboard` that serve it to the people of a cluster, named as kube-apiserver's."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.component import port_number
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.dashboard.team_server import TeamOptions
+    from haru.dashboard.views.usage import Measured
+    from haru.secure_serving.request_header import FrontProxy
+
+_REQUEST_HEADER = {
+    "allowed_names": ("NAME,…", "common names of its certificate (default: any)", ""),
+    "username_headers": ("NAME,…", "headers with the user's name (default X-Remote-User)", "X-Remote-User"),
+    "uid_headers": ("NAME,…", "headers with the user's UID (default none)", ""),
+    "group_headers": ("NAME,…", "headers with the user's groups (default X-Remote-Group)", "X-Remote-Group"),
+    "extra_headers_prefix": ("PREFIX,…", "prefixes of headers with more (default X-Remote-Extra-)", "X-Remote-Extra-"),
+}
+
+
+def add_team_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags; --secure-port alone turns them on."""
+    group = parser.add_argument_group(
+        "for the people of a cluster",
+        "With --secure-port it serves HTTPS to who signs in with a bearer token of the cluster or comes through an "
+        "authenticating proxy; each sees what they may read.",
+    )
+    group.add_argument("--secure-port", type=port_number, metavar="PORT", help="port of HTTPS (default: none)")
+    group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
+    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
+    group.add_argument(
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of a self-signed certificate, made if there is none (default: in memory)",
+    )
+    group.add_argument(
+        "--host",
+        metavar="NAME,…",
+        action="append",
+        default=[],
+        help="names under which browsers reach it, beside localhost; repeat for more",
+    )
+    group.add_argument(
+        "--session-duration",
+        metavar="DURATION",
+        default="12h",
+        help="how long a token need not be shown again (default 12h)",
+    )
+    group.add_argument(
+        "--requestheader-client-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="CA of the certificate of an authenticating proxy; without it no header says who somebody is",
+    )
+    for name, (shown, text, default) in _REQUEST_HEADER.items():
+        flag = f"--requestheader-{name.replace('_', '-')}"
+        group.add_argument(flag, metavar=shown, default=default, help=text)
+
+
+def team_options(flags: argparse.Namespace, measured: Measured | None) -> TeamOptions | None:
+    """The flags, checked; None without --secure-port. Raises UsageError."""
+    if flags.secure_port is None:
+        return None
+    from haru.dashboard.team_server import TeamOptions
+    from haru.secure_serving.options import ServingOptions
+
+    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for name in ("tls_cert_file", "tls_private_key_file", "requestheader_client_ca_file"):
+        file = getattr(flags, name)
+        if file is not None and not file.is_file():
+            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
+    hosts = _listed(",".join(flags.host))
+    serving = ServingOptions(
+        address=flags.bind_address,
+        port=flags.secure_port,
+        cert_file=flags.tls_cert_file,
+        key_file=flags.tls_private_key_file,
+        cert_dir=flags.cert_dir,
+        names=hosts,
+        client_ca_file=flags.requestheader_client_ca_file,
+    )
+    return TeamOptions(serving, hosts, _seconds(flags.session_duration), _front_proxy(flags), measured)
+
+
+def _front_proxy(flags: argparse.Namespace) -> FrontProxy | None:
+    if flags.requestheader_client_ca_file is None:
+        return None
+    from haru.secure_serving.request_header import FrontProxy
+
+    names = {name: _listed(getattr(flags, f"requestheader_{name}")) for name in _REQUEST_HEADER}
+    headers = {name: tuple(each.lower() for each in listed) for name, listed in names.items()}
+    if not headers["username_headers"]:
+        raise UsageError('--requestheader-username-headers: Invalid value: "": name the header with the user')
+    return FrontProxy(
+        flags.requestheader_client_ca_file.read_text(),
+        names["allowed_names"],
+        headers["username_headers"],
+        headers["uid_headers"],
+        headers["group_headers"],
+        headers["extra_headers_prefix"],
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _seconds(text: str) -> float:
+    from haru.cel.errors import EvaluationError
+    from haru.cel.libraries import parse_duration
+
+    try:
+        seconds = parse_duration(text).ns / 1e9
+    except EvaluationError:
+        seconds = 0.0
+    if seconds < 1:
+        raise UsageError(f'--session-duration: Invalid value: "{text}": write a duration such as 12h')
+    return seconds

@@ -1,0 +1,1 @@
+"""Who looks at the dashboard of a cluster, and what each person may see: TokenReview and SubjectAccessReview say it."""
