@@ -20,11 +20,12 @@ from haru.embedded.options import OptionError, parse_dashboard, read_config
 from haru.kube.yaml import load
 from haru_process import Process, Up, free_port, haru
 
+CHANGES = "/changes?of=/"
 PATHS = (
     "/",
     "/queue",
     "/workload/default/pod/x",
-    "/changes",
+    CHANGES,
     "/static/dashboard.js",
     "/static/dashboard.css",
     "/nothing",
@@ -127,7 +128,7 @@ def ask(
     sent = {"Host": host or f"{split.hostname}:{split.port}", **headers}
     connection.request(method, path, headers=sent)
     answer = connection.getresponse()
-    text = answer.read().decode() if path != "/changes" or answer.status != 200 else ""
+    text = answer.read().decode() if path != CHANGES or answer.status != 200 else ""
     connection.close()
     return answer.status, answer.headers, text
 
@@ -212,7 +213,7 @@ def test_separate_dashboard_command_serves_pages_and_events(up: Up, tmp_path: Pa
         # A browser that listens to changes does not hold up the end.
         split = urlsplit(address)
         listening = http.client.HTTPConnection(split.hostname or "", split.port, timeout=30)
-        listening.request("GET", "/changes", headers={"Cookie": cookie})
+        listening.request("GET", CHANGES, headers={"Cookie": cookie})
         stream = listening.getresponse()
         assert stream.headers["Content-Type"] == "text/event-stream" and stream.readline().startswith(b"data: ")
     finally:

@@ -1,6 +1,7 @@
-"""The dashboard as a Starlette application: access, pages by path, static files, and the stream of changes.
+"""The dashboard as a Starlette application: pages by path, static files, and live pages.
 
-A thread renders pages from immutable snapshots; the event loop, on which `haru up` has its API server, stays free.
+A thread renders pages from immutable snapshots; the event loop, on which `haru up` has its API server, stays free. A
+page is made once for all who look at it at the same time and may see the same.
 """
 
 from __future__ import annotations
@@ -8,27 +9,34 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from haru.cluster_view import ClusterWatch
 from haru.dashboard.access import Access
-from haru.dashboard.asked import Answer, Asked, Page, Services
-from haru.dashboard.changes import events
-from haru.dashboard.explanations import ExplanationCache
+from haru.dashboard.asked import Answer, Asked, Page
+from haru.dashboard.feeds import Feeds, TooManyViewers
 from haru.dashboard.gate import Gate, SecureHeaders
 from haru.dashboard.pages import PAGES
+from haru.dashboard.redaction.objects import HIDDEN
 from haru.dashboard.rendering import HERE, render
+from haru.dashboard.shared_views import SharedView, SharedViews
+from haru.dashboard.signin.viewer import OWNER, VIEWER, Viewer
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
 
 _SHARED_SECONDS = 1.0
+_PERSON = "<!--person-->"
+"""Where the frame of a page, which all share, says who has signed in."""
+_GONE = "It does not exist, or not any more."
 
 
 class _Made(NamedTuple):
@@ -39,38 +47,53 @@ class _Made(NamedTuple):
     response: asyncio.Future[tuple[int, str]]
 
 
+class _Place(NamedTuple):
+    """What an address leads to: a page, the path, the query, and the parts of the path by name."""
+
+    page: Page
+    path: str
+    query: Mapping[str, str]
+    parts: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What two addresses of one place have in common."""
+        return self.path, tuple(self.query.items())
+
+
 class Dashboard:
-    """Serves one cluster to those whom `access` recognizes."""
+    """Serves one cluster to the browser that `access` recognizes; without one to the viewer in each scope."""
 
     def __init__(
         self,
         watch: ClusterWatch,
-        access: Access,
+        access: Access | None = None,
         measured: Measured | None = None,
         prices: Prices | None = None,
         pages: tuple[Page, ...] = PAGES,
     ) -> None:
         self._watch = watch
         self._pages = pages
-        self.services = Services(ExplanationCache(watch.changes.add), measured, prices)
-        self._stopping = asyncio.Event()
-        self._made: dict[str, _Made] = {}
+        self.views = SharedViews(watch.changes.add, measured, prices)
+        self._feeds = Feeds(watch)
+        self._made: dict[object, _Made] = {}
+        self._routes = [(page, Route(page.path, self._endpoint(page))) for page in pages]
+        gate = [Middleware(Gate, access=access, message=message)] if access is not None else []
         self._app = Starlette(
             routes=[
-                *(Route(page.path, self._endpoint(page)) for page in pages),
-                Route("/changes", self._changes),
+                *(route for _, route in self._routes),
+                Route("/changes", _Changes(self)),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
-            middleware=[Middleware(SecureHeaders), Middleware(Gate, access=access, message=_message)],
+            middleware=[Middleware(SecureHeaders), *gate],
             exception_handlers={404: _not_found},
         )
 
     async def stop(self) -> None:
-        """End the streams and the watches."""
-        self._stopping.set()
+        """End the live pages and the watches."""
+        self._feeds.stop()
         await self._watch.stop()
-        self.services.explanations.stop()
-        self.services.renderer.shutdown(wait=False, cancel_futures=True)
+        self.views.stop()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -79,36 +102,40 @@ class Dashboard:
 
     def _endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            status, text = await self._page(page, request)
-            return HTMLResponse(text, status)
+            viewer: Viewer = request.scope.get(VIEWER, OWNER)
+            place = _Place(page, request.url.path, dict(request.query_params), request.path_params)
+            try:
+                async with self._watch.viewing():
+                    shared = self.views.of(viewer.visibility)
+                    make = self._rendered(shared, place, viewer) if page.personal else self._shared(shared, place)
+                    status, text = await make
+            except OSError as error:
+                status, text = 503, message("The API server cannot be reached", str(error))
+            return HTMLResponse(text.replace(_PERSON, _person(viewer), 1), status)
 
         return answer
 
-    async def _page(self, page: Page, request: Request) -> tuple[int, str]:
-        try:
-            async with self._watch.viewing():
-                return await self._shared(page, request)
-        except OSError as error:
-            return 503, _message("The API server cannot be reached", str(error))
+    # -- pages --------------------------------------------------------------------------------------------------------
 
-    async def _shared(self, page: Page, request: Request) -> tuple[int, str]:
+    async def _shared(self, shared: SharedView, place: _Place) -> tuple[int, str]:
         """Make a page once for all who look at the same one at the same time."""
-        address, version, now = str(request.url), self._watch.changes.version, time.monotonic()
-        known = self._made.get(address)
+        key, version, now = (shared.visibility, place.key), self._watch.changes.version, time.monotonic()
+        known = self._made.get(key)
         if known is None or known.version != version or now - known.at > _SHARED_SECONDS:
-            self._made = {key: each for key, each in self._made.items() if now - each.at <= _SHARED_SECONDS}
-            made = asyncio.ensure_future(self._rendered(page, request))
-            known = self._made[address] = _Made(version, now, made)
+            self._made = {each: made for each, made in self._made.items() if now - made.at <= _SHARED_SECONDS}
+            known = self._made[key] = _Made(version, now, asyncio.ensure_future(self._rendered(shared, place)))
         return await asyncio.shield(known.response)
 
-    async def _rendered(self, page: Page, request: Request) -> tuple[int, str]:
-        view = self._watch.view()
-        asked = Asked(view, request.url.path, dict(request.query_params), request.path_params, self.services)
-        answer = await page.make(asked)
+    async def _rendered(self, shared: SharedView, place: _Place, viewer: Viewer | None = None) -> tuple[int, str]:
+        if shared.cluster is not None and HIDDEN in place.parts.values():
+            return 404, message("Not found", _GONE)
+        view = await shared.view(self._watch.view())
+        asked = Asked(view, place.path, place.query, place.parts, shared.services, viewer)
+        answer = await place.page.make(asked)
         if answer is None:
-            return 404, _message("Not found", "It does not exist, or not any more.")
-        values = {**self._frame(page, asked, answer), **answer.values}
-        return 200, await self.services.compute(lambda: render(page.template, values))
+            return 404, message("Not found", _GONE)
+        values = {**self._frame(place.page, asked, answer), **answer.values}
+        return 200, await asked.compute(lambda: render(place.page.template, values))
 
     def _frame(self, page: Page, asked: Asked, answer: Answer) -> Mapping[str, object]:
         refused = asked.view.refused
@@ -117,18 +144,63 @@ class Dashboard:
             "asked": asked,
             "chosen": asked.chosen,
             "version": asked.view.version,
+            "live": not page.personal,
             "nav": [(each.path, each.nav, each is page, each.key) for each in self._pages if each.nav],
             "searches": any(each.path == "/search" for each in self._pages),
             "notes": [f"Not allowed to read {', '.join(refused)}: the page is without them."] if refused else [],
         }
 
-    async def _changes(self, request: Request) -> Response:
-        return StreamingResponse(events(self._watch, self._stopping), headers={"content-type": "text/event-stream"})
+    # -- live ---------------------------------------------------------------------------------------------------------
+
+    async def follow(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the changes of the page whose address is in the query: `/changes?of=ADDRESS`."""
+        request = Request(scope, receive)
+        place = self._place(request.query_params.get("of", ""))
+        if place is None or request.method != "GET":
+            await PlainTextResponse("Not Found\n", 404)(scope, receive, send)
+            return
+        viewer: Viewer = scope.get(VIEWER, OWNER)
+        shared = self.views.of(viewer.visibility)
+        key, make = (viewer.visibility, place.key), partial(self._shared, shared, place)
+        try:
+            await self._feeds.follow(key, make, scope, receive, send, viewer.unchanged)
+        except TooManyViewers:
+            await PlainTextResponse("too many pages are open\n", 503)(scope, receive, send)
+
+    def _place(self, address: str) -> _Place | None:
+        """What an address leads to that a browser shows; None for no page, and for one that is not live."""
+        split = urlsplit(address)
+        scope = {"type": "http", "method": "GET", "path": split.path, "root_path": "", "headers": []}
+        for page, route in self._routes:
+            matched, found = route.matches(scope)
+            if matched is Match.FULL and not page.personal:
+                query = dict(parse_qsl(split.query, keep_blank_values=True))
+                return _Place(page, split.path, query, found["path_params"])
+        return None
 
 
-def _message(title: str, text: str) -> str:
-    return render("message.html", {"title": title, "text": text})
+class _Changes:
+    """The endpoint of live pages, as an ASGI application: it writes to the connection itself."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        await self._dashboard.follow(scope, receive, send)
+
+
+def message(title: str, text: str, sign_out: str = "") -> str:
+    """Render a page of a message; with `sign_out` it has the form that ends the session."""
+    return render("message.html", {"title": title, "text": text, "sign_out": sign_out})
+
+
+def _person(viewer: Viewer) -> str:
+    """Who has signed in, and how to sign out."""
+    if not viewer.name:
+        return ""
+    return render("person.html", {"name": viewer.name, "sign_out": viewer.sign_out})
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return HTMLResponse(_message("Not found", "There is no such page."), 404)
+    return HTMLResponse(message("Not found", "There is no such page."), 404)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import urlencode
 
 from haru.cluster_view import ClusterView
 from haru.dashboard.explanations import ExplanationCache
+from haru.dashboard.signin.viewer import Viewer
 from haru.dashboard.views.device_map import KnownPlaces
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import KnownPods
@@ -22,12 +23,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Services:
-    """What all requests of one dashboard share. `places` and `pods` belong to the renderer's one thread."""
+    """What requests of all who may see the same share. `places` and `pods` belong to the renderer's one thread."""
 
     explanations: ExplanationCache
     measured: Measured | None = None
     prices: Prices | None = None
-    renderer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
+    renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     places: KnownPlaces = field(default_factory=KnownPlaces)
     pods: KnownPods = field(default_factory=KnownPods)
 
@@ -45,6 +46,8 @@ class Asked:
     query: Mapping[str, str]
     parts: Mapping[str, str]
     services: Services
+    viewer: Viewer | None = None
+    """Who looks; only a page that is `personal` is told."""
 
     @property
     def chosen(self) -> Filter:
@@ -73,7 +76,8 @@ class Answer:
 class Page:
     """A page of the dashboard. `make` returns None where what the path names does not exist.
 
-    `nav` is its text in the navigation, if it is there; `key` the keyboard's letter after `g`.
+    `nav` is its text in the navigation, if it is there; `key` the keyboard's letter after `g`. A `personal` page
+    depends on more than what may be seen of the cluster: it is made for each request, and not live.
     """
 
     path: str
@@ -81,3 +85,4 @@ class Page:
     make: Callable[[Asked], Awaitable[Answer | None]]
     nav: str = ""
     key: str = ""
+    personal: bool = False

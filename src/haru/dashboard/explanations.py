@@ -11,8 +11,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -55,12 +55,26 @@ class _Made:
         return None if self.snapshot is snapshot else self.at + _KEPT_FACTOR * self.cost
 
 
-class ExplanationCache:
-    """The explanations of one dashboard; `tell` is called when there are more than the last page could show."""
+def unchanged(explanation: Explanation, snapshot: Snapshot) -> Explanation:
+    """Return the explanation with all names."""
+    return explanation
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+
+class ExplanationCache:
+    """The explanations for all who see the same; `tell` is called when there are more than the last page could show.
+
+    `worker` has one thread, which all caches of a dashboard share. `redact` takes names out of what it explains.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[], None],
+        worker: Executor | None = None,
+        redact: Callable[[Explanation, Snapshot], Explanation] = unchanged,
+    ) -> None:
         self._tell = tell
-        self._worker = ThreadPoolExecutor(1, "dashboard explanations")
+        self._redact = redact
+        self._worker = worker or ThreadPoolExecutor(1, "dashboard explanations")
         self._made: dict[Workload, _Made] = {}
         self._wanted: tuple[Snapshot, Sequence[WaitingWorkload]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -75,7 +89,14 @@ class ExplanationCache:
 
     async def story(self, view: ClusterView, work: Workload) -> Story | None:
         """Make the story of a workload."""
-        return await self.run(lambda: story(view.snapshot, work, view.events, now_text(), self._pods))
+        return await self.run(partial(self._story, view, work))
+
+    def _story(self, view: ClusterView, work: Workload) -> Story | None:
+        found = story(view.snapshot, work, view.events, now_text(), self._pods)
+        if found is None:
+            return None
+        here = self._redact(found.here, view.snapshot) if found.here is not None else None
+        return replace(found, explanation=self._redact(found.explanation, view.snapshot), here=here)
 
     async def of(
         self, snapshot: Snapshot, queue: Sequence[WaitingWorkload], wait: float | None = None
@@ -97,12 +118,11 @@ class ExplanationCache:
         }
 
     def stop(self) -> None:
-        """End; nobody waits for what the thread computes."""
+        """End; the worker's owner ends the worker."""
         if self._task is not None:
             self._task.cancel()
         self._wanted = None
         self._made.clear()
-        self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self) -> None:
         while (step := self._next()) is not None and time.monotonic() - self._viewed < _VIEWED_SECONDS:
@@ -112,7 +132,7 @@ class ExplanationCache:
                 continue
             assert self._wanted is not None
             snapshot, began = self._wanted[0], time.monotonic()
-            explanation = await self.run(partial(_explained, snapshot, work, self._pods))
+            explanation = await self.run(partial(self._explained, snapshot, work))
             ended = time.monotonic()
             self._made[work] = _Made(explanation, snapshot, ended, ended - began, now_text())
             if not self._waiting:
@@ -121,6 +141,15 @@ class ExplanationCache:
         if self._wanted is not None and self._next() is not None:
             self._wanted = None  # no viewer is left
             self._made.clear()
+
+    def _explained(self, snapshot: Snapshot, work: Workload) -> Explanation | None:
+        about = subject(snapshot, work, pods_of(snapshot, work, self._pods))
+        try:
+            return self._redact(explain(snapshot, *about, now=now_text()), snapshot) if about is not None else None
+        except Exception:
+            # The page then has the scheduler's words for this one, and explanations for all others.
+            _log.exception("%s/%s cannot be explained", *work)
+            return None
 
     def _next(self) -> tuple[Workload, float] | None:
         """Choose what to explain next, and when: first what was never explained, in the order of the queue."""
@@ -134,13 +163,3 @@ class ExplanationCache:
             return new, 0.0
         dues = [(due, work) for work, made in self._made.items() if (due := made.due(snapshot)) is not None]
         return (min(dues)[1], min(dues)[0]) if dues else None
-
-
-def _explained(snapshot: Snapshot, work: Workload, known: KnownPods) -> Explanation | None:
-    about = subject(snapshot, work, pods_of(snapshot, work, known))
-    try:
-        return explain(snapshot, *about, now=now_text()) if about is not None else None
-    except Exception:
-        # The page then has the scheduler's words for this one, and explanations for all others.
-        _log.exception("%s/%s cannot be explained", *work)
-        return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
 from haru.dashboard.access import Access, check_loopback
-from haru.serving import listening_socket, server_class, settings
+from haru.serving import connection_class, listening_socket, server_class, settings
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
@@ -48,7 +48,7 @@ class DashboardServer:
         self._socket = listening_socket(self._host, self._wanted_port, "port for the dashboard")
         port = self._socket.getsockname()[1]
         self._access = Access(port)
-        config = settings(self._answer, timeout_graceful_shutdown=2)
+        config = settings(self._answer, http=connection_class(), timeout_graceful_shutdown=2)
         self._server = server_class()(config)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru dashboard: http")
         while not self._server.started:

@@ -21,7 +21,7 @@ from haru.dashboard.signin.answers import message, secured, sign_in
 from haru.dashboard.signin.attempts import Attempts
 from haru.dashboard.signin.hosts import KnownHosts
 from haru.dashboard.signin.sessions import Sessions
-from haru.dashboard.signin.viewer import VIEWER, Viewer
+from haru.dashboard.signin.viewer import VIEWER, Viewer, Visibility
 from haru.dashboard.signin.visibility import VisibilityReviews
 from haru.secure_serving.component import Route
 from haru.secure_serving.http import Answer, Receive, Request, Send, send_answer, text_answer
@@ -112,9 +112,20 @@ class SignIn:
             text = f"{person.user.name} may see no namespace of this cluster: somebody has to grant view in one."
             return message(403, "Nothing to see", text, sign_out=person.sign_out)
         allowed = self._visibility.allowed_for(person.user)
-        viewer = Viewer(visibility, person.user.name, person.sign_out, allowed)
+
+        async def unchanged() -> bool:
+            return await self._still_sees(request, visibility)
+
+        viewer = Viewer(visibility, person.user.name, person.sign_out, allowed, unchanged)
         await self._app({**request.scope, VIEWER: viewer}, request.receive, send)
         return None
+
+    async def _still_sees(self, request: Request, visibility: Visibility) -> bool:
+        try:
+            person = await self._person(request)
+            return person is not None and await self._visibility.of(person.user, self._namespaces) == visibility
+        except (ReviewFailed, OSError):
+            return False
 
     def _refusal(self, request: Request) -> Answer:
         if request.path == "/" or b"text/html" in dict(request.scope["headers"]).get(b"accept", b""):

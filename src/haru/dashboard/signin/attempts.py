@@ -19,8 +19,10 @@ class Attempts:
 
     def wait(self, address: str) -> float:
         """Return for how many seconds an address may not try; 0 where it may."""
-        times = self._of.get(address, ())
-        return max(0.0, times[0] + WINDOW_SECONDS - self._monotonic()) if len(times) >= MOST else 0.0
+        times = self._of.get(address)
+        if times is None or len(times) < MOST:
+            return 0.0
+        return max(0.0, times[0] + WINDOW_SECONDS - self._monotonic())
 
     def failed(self, address: str) -> None:
         """Count a wrong token."""

@@ -43,8 +43,9 @@ class Sessions:
         """Begin a session; return what its cookie holds. The oldest ones end where there are too many."""
         self._drop_ended()
         own = [mark for mark, session in self._sessions.items() if session.user == user]
-        for mark in (*own[: len(own) - MOST_OF_ONE + 1], *list(self._sessions)[: len(self._sessions) - MOST + 1]):
-            self._sessions.pop(mark, None)
+        for marks, most in ((own, MOST_OF_ONE), (list(self._sessions), MOST)):
+            for mark in marks[: max(0, len(marks) - most + 1)]:
+                self._sessions.pop(mark, None)
         number = secrets.token_urlsafe(_BYTES)
         sign_out = hmac.digest(self._key, number.encode(), hashlib.sha256).hex()
         self._sessions[_mark(number)] = Session(token, user, self._monotonic() + self.seconds, sign_out)

@@ -31,6 +31,10 @@ async def _always(verb: str, group: str, resource: str, namespace: str) -> bool:
     return True
 
 
+async def _unchanged() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """The person of a request; without a name there is no sign-out: the one browser that has the code."""
@@ -40,6 +44,8 @@ class Viewer:
     sign_out: str = ""
     """What the form that ends the session has to send; empty where a proxy has authenticated the person."""
     allowed: Allowed = _always
+    unchanged: Callable[[], Awaitable[bool]] = _unchanged
+    """Whether the person is still signed in, and may see the same."""
 
 
 OWNER = Viewer(EVERYTHING)

@@ -1,7 +1,7 @@
 """What a person may see, by SubjectAccessReviews that are kept for a while. Without an answer nothing is shown.
 
-A namespace is shown to who may get its pods and claims and list its events: what a page tells of it stands in these.
-Everything is shown to who may do so in all namespaces.
+A namespace is shown to who may get its pods and claims and list its events and quotas: what a page tells of it stands
+in these, or follows from them. Everything is shown to who may do so in all namespaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from haru.secure_serving.authorization import ReviewedAccess, user_fields
 from haru.secure_serving.cache import Cache
 from haru.secure_serving.identity import User
 
-_SEEN = (("get", "", "pods"), ("get", "resource.k8s.io", "resourceclaims"), ("list", "", "events"))
+_SEEN = (
+    ("get", "", "pods"),
+    ("get", "resource.k8s.io", "resourceclaims"),
+    ("list", "", "events"),
+    ("list", "", "resourcequotas"),
+)
 _AT_ONCE = 16
 """Namespaces that are reviewed at the same time for one person."""
 KEPT_SECONDS = 15.0

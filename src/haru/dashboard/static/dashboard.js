@@ -92,6 +92,7 @@ function tools(page) {
   Idiomorph.morph(old, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks: { beforeNodeMorphed: keeps } });
 }
 async function swap(address, push) {
+  pause();
   try {
     const [status, page] = await load(address);
     if (status !== 200 || !page.getElementById("content")) { location.assign(address); return; }
@@ -99,6 +100,7 @@ async function swap(address, push) {
     document.title = page.title;
     tools(page);
     exchange(page);
+    listen();
   } catch { location.assign(address); }
 }
 window.swap = swap;
@@ -186,40 +188,51 @@ function oneStop() {
   if (stop) stop.tabIndex = 0;
 }
 
-// -- live: the server says that something changed; the page then asks for itself
+// -- live: the server sends the content of this page, and then the lines in which it differs from what it sent before
 
-function live() {
+let source = null, lines = null, drawing = false, latest = null;
+function say(text, lost) {
   const state = document.getElementById("live");
-  if (!content()) return;
-  let wanted = Number(content().dataset.version), busy = false, source = null;
-  const say = (text, lost) => { if (state.textContent !== text) state.textContent = text; state.classList.toggle("lost", lost); };
-  async function refresh(force) {
-    if (busy || document.hidden || (!force && wanted <= Number(content().dataset.version))) return;
-    busy = true;
-    const began = performance.now();
-    try {
-      const [status, page] = await load(location.href);
-      if (!exchange(page)) {
-        if (status === 401 || status === 403) say("not allowed any more", true);
-        else content().dataset.version = wanted;
-      }
-    } catch { say("connection lost, trying again", true); }
-    // A page that takes the server long is asked for less often.
-    setTimeout(() => { busy = false; refresh(false); }, Math.min(SLOWEST, 4 * (performance.now() - began)));
-  }
-  function listen() {
-    if (source || document.hidden) return;
-    source = new EventSource("/changes");
-    source.addEventListener("open", () => say("live", false));
-    source.addEventListener("message", (event) => { wanted = Number(event.data); refresh(false); });
-    source.addEventListener("error", () => say("connection lost, trying again", true));
-  }
-  function pause() { if (source) { source.close(); source = null; } }
+  if (!state) return;
+  if (state.textContent !== text) state.textContent = text;
+  state.classList.toggle("lost", lost);
+}
+function draw() {
+  if (drawing || latest === null || document.hidden) return;
+  const began = performance.now(), old = content(), fresh = old.cloneNode(false);
+  fresh.dataset.version = latest;
+  fresh.innerHTML = lines.join("\n");
+  const page = document.implementation.createHTMLDocument("");
+  page.body.append(fresh);
+  latest = null;
+  drawing = true;
+  exchange(page);
+  // A page that takes the browser long is drawn less often.
+  setTimeout(() => { drawing = false; draw(); }, Math.min(SLOWEST, 4 * (performance.now() - began)));
+}
+function told(event) {
+  const news = JSON.parse(event.data);
+  if (news.changed) { location.reload(); return; }
+  if (news.gone) { say("it does not exist any more", true); return; }
+  if (news.content !== undefined) lines = news.content.split("\n");
+  else if (lines) for (const [at, count, texts] of news.lines) lines.splice(at, count, ...texts);
+  else return;
+  if (news.content === undefined || news.version > Number(content().dataset.version)) latest = news.version;
+  draw();
+}
+function listen() {
+  if (source || document.hidden || !content() || !("live" in content().dataset)) return;
+  source = new EventSource(`/changes?of=${encodeURIComponent(location.pathname + location.search)}`);
+  source.addEventListener("open", () => say("live", false));
+  source.addEventListener("message", told);
+  source.addEventListener("error", () => say(source && source.readyState === 2 ? "not live: load the page again" : "connection lost, trying again", true));
+}
+function pause() { if (source) { source.close(); source = null; lines = null; latest = null; } }
+function live() {
   // A page that nobody sees holds no connection: a browser has six for one server.
-  document.addEventListener("visibilitychange", () => { if (document.hidden) pause(); else { listen(); refresh(false); } });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) pause(); else listen(); });
   addEventListener("pagehide", pause);
   listen();
-  setInterval(() => { if (document.querySelector("[data-tail]")) refresh(true); }, 5000);
 }
 
 addEventListener("DOMContentLoaded", () => {

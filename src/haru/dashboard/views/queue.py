@@ -120,6 +120,8 @@ def _said(pod: PodInfo) -> str:
 
 def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subject | None:
     """Find the object to explain: the workload's Job, PodGroup or claim, else a pod, a pending one if any."""
+    if not work.namespace:
+        return None  # work of many, of which nothing is told
     kind, _, name = work.name.partition("/")
     path = f"{work.namespace}/{name}"
     own: Obj | None = None

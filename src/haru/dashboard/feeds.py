@@ -1,0 +1,199 @@
+"""Live pages: one rendering for all who look at the same page, sent to each as what differs from the last one.
+
+A page that 200 people look at is made as often as for one. It is made again when the cluster has changed, at most every
+0.7 seconds, and less often if that takes long; one in whose content `data-tail` stands every five seconds also while
+nothing changes. Each viewer costs a write to its connection. Who does not read fast enough gets the whole page later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from haru.cluster_view import ClusterWatch
+from haru.dashboard.patches import content_of, splices
+from haru.event_loop import cancelled
+from haru.serving import WRITE
+
+PAUSE_SECONDS, SLOWEST_SECONDS, TAIL_SECONDS, HEARTBEAT_SECONDS = 0.7, 10.0, 5.0, 15.0
+CHECK_SECONDS = 30.0
+"""How often it is asked whether a viewer may still see what it sees."""
+MOST_VIEWERS = 2000
+_PAUSES = 4.0
+"""How many times what a rendering took has to pass before the next one."""
+_TAIL = "data-tail"
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Make = Callable[[], Awaitable[tuple[int, str]]]
+_log = logging.getLogger(__name__)
+
+
+class TooManyViewers(Exception):
+    """As many connections are open as may be."""
+
+
+class _Viewer:
+    """One connection. `up_to_date`: it has the content that was sent last."""
+
+    def __init__(self, send: Send, write: Callable[[bytes], bool] | None) -> None:
+        self._send, self._write = send, write
+        self.up_to_date = False
+
+    async def tell(self, event: bytes, chunk: bytes) -> bool:
+        """Send an event, which `chunk` frames; False while the client has to read first."""
+        if self._write is not None:
+            return self._write(chunk)
+        await self._send({"type": "http.response.body", "body": event, "more_body": True})
+        return True
+
+
+class Feed:
+    """One page; it ends with its last viewer."""
+
+    def __init__(self, watch: ClusterWatch, make: Make, ended: Callable[[], None]) -> None:
+        self._watch, self._make, self._ended = watch, make, ended
+        self._viewers: dict[_Viewer, None] = {}
+        self._lines: list[str] | None = None
+        self._version = -1
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._viewers)
+
+    async def add(self, viewer: _Viewer) -> None:
+        """Send a viewer the content as it is known, and from then on what changes."""
+        self._viewers[viewer] = None
+        if self._lines is not None:
+            await self._tell([viewer], self._whole())
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="dashboard page")
+
+    async def remove(self, viewer: _Viewer) -> None:
+        """Forget a viewer."""
+        self._viewers.pop(viewer, None)
+        if not self._viewers and self._task is not None:
+            task, self._task = self._task, None
+            self._ended()
+            await cancelled(task)
+
+    async def _run(self) -> None:
+        heartbeat = time.monotonic()
+        while True:
+            try:
+                async with self._watch.viewing():
+                    while True:
+                        began = time.monotonic()
+                        await self._update()
+                        took = time.monotonic() - began
+                        await asyncio.sleep(min(max(PAUSE_SECONDS, _PAUSES * took), SLOWEST_SECONDS))
+                        await self._newer(TAIL_SECONDS if self._is_tail() else HEARTBEAT_SECONDS)
+                        if time.monotonic() - heartbeat >= HEARTBEAT_SECONDS:
+                            heartbeat = time.monotonic()
+                            await self._tell(list(self._viewers), b": \n\n", keeps=True)
+            except OSError:
+                await asyncio.sleep(PAUSE_SECONDS)  # the API server cannot be reached: browsers keep what they have
+            except Exception:
+                _log.exception("a live page cannot be made")
+                await asyncio.sleep(SLOWEST_SECONDS)
+
+    def _is_tail(self) -> bool:
+        return any(_TAIL in line for line in self._lines or ())
+
+    async def _newer(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._watch.changes.newer_than(self._version)
+
+    async def _update(self) -> None:
+        """Make the page, and tell what differs."""
+        version = self._watch.changes.version
+        status, page = await self._make()
+        lines, before = content_of(page).split("\n"), self._lines
+        self._version = version
+        if before is not None and status == 200:
+            found = splices(before, lines)
+            self._lines = lines
+            late = [viewer for viewer in self._viewers if not viewer.up_to_date]
+            if found:
+                event = _event({"version": version, "lines": found})
+                await self._tell([viewer for viewer in self._viewers if viewer.up_to_date], event)
+            await self._tell(late, self._whole())
+        elif status == 200:
+            self._lines = lines
+            await self._tell(list(self._viewers), self._whole())
+        elif status == 404:
+            await self._tell(list(self._viewers), _event({"version": version, "gone": True}), keeps=True)
+
+    def _whole(self) -> bytes:
+        return _event({"version": self._version, "content": "\n".join(self._lines or ())})
+
+    async def _tell(self, viewers: list[_Viewer], event: bytes, keeps: bool = False) -> None:
+        chunk = b"%x\r\n%b\r\n" % (len(event), event)
+        for viewer in viewers:
+            with suppress(OSError):
+                told = await viewer.tell(event, chunk)
+                if not keeps:
+                    viewer.up_to_date = told
+
+
+def _event(value: object) -> bytes:
+    return b"data: %b\n\n" % orjson.dumps(value)
+
+
+class Feeds:
+    """The live pages of a dashboard, by what they show."""
+
+    def __init__(self, watch: ClusterWatch) -> None:
+        self._watch = watch
+        self._feeds: dict[Hashable, Feed] = {}
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End all connections."""
+        self._stopping.set()
+
+    async def follow(
+        self,
+        key: Hashable,
+        make: Make,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Send,
+        unchanged: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Serve one connection until its client goes, or may see something else. Raises TooManyViewers before it."""
+        if sum(map(len, self._feeds.values())) >= MOST_VIEWERS:
+            raise TooManyViewers
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        viewer = _Viewer(send, (scope.get("extensions") or {}).get(WRITE))
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = Feed(self._watch, make, lambda: self._ended(key))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await feed.add(viewer)
+            while not (gone.done() or stopping.done()):
+                await asyncio.wait({gone, stopping}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if not (gone.done() or stopping.done()) and not await unchanged():
+                    await viewer.tell(event := _event({"changed": True}), b"%x\r\n%b\r\n" % (len(event), event))
+                    break
+        finally:
+            await cancelled(gone, stopping)
+            await feed.remove(viewer)
+            with suppress(OSError):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _ended(self, key: Hashable) -> None:
+        self._feeds.pop(key, None)
+
+
+async def _disconnected(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
