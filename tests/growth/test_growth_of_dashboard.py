@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -19,6 +18,8 @@ from haru.cluster_view import KINDS, ChangeCounter, ClusterView, WatchedObjects
 from haru.dashboard.access import Access
 from haru.dashboard.app import Dashboard
 from haru.dashboard.pages import PAGES
+from haru.dashboard.redaction.cluster import RedactedCluster
+from haru.dashboard.redaction.objects import Redaction
 from haru.dashboard.views import story as story_module
 from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.workloads import Workload
@@ -105,6 +106,22 @@ async def test_update_of_the_view_takes_as_much_in_a_large_cluster(sizes: tuple[
     assert_all_flat(by_size)
 
 
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_update_of_a_redacted_view_takes_as_much_in_a_large_cluster(sizes: tuple[int, ...]) -> None:
+    by_size: dict[int, dict[str, Steps]] = {}
+    for size in sizes:
+        grown, cluster = GrownView(size), RedactedCluster(Redaction(frozenset({"elsewhere"}), b"key"))
+        found = by_size[size] = dict[str, Steps]()
+        cluster.view(grown.objects.view())
+        for number in (size + 1, size + 2):
+            for kind in ("Pod", "ResourceClaim", "PodGroup", "Event"):
+                grown.hear(kind, "ADDED", maker(kind)(number))
+                whole = grown.objects.view()
+                with Steps() as found[kind]:
+                    cluster.view(whole)
+    assert_all_flat(by_size)
+
+
 # -- pages
 
 
@@ -144,52 +161,37 @@ class Browser:
     def __init__(self, grown: GrownView) -> None:
         self.grown, self.access = grown, Access(8080)
         self.dashboard = Dashboard(Watch(grown), self.access, usage)  # type: ignore[arg-type]
-        services = self.dashboard.services
-        services.renderer = services.explanations._worker = Inline()  # type: ignore[assignment]
+        self.dashboard.views.renderer = self.dashboard.views.explainer = Inline()
         self.cookie = (self.access.enter(self.access.code) or "").partition(";")[0]
 
     async def get(self, path: str) -> bytes:
         sent: list[Any] = []
         headers = [(b"host", b"127.0.0.1:8080"), (b"cookie", self.cookie.encode())]
-        has_body = asyncio.Event()
+        waiting = iter([{"type": "http.disconnect"}])
 
         async def receive() -> Any:
-            await has_body.wait()
-            return {"type": "http.disconnect"}
+            return next(waiting)
 
         async def send(message: Any) -> None:
             sent.append(message)
-            if message.get("body"):
-                has_body.set()
 
-        scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b""}
+        path, _, query = path.partition("?")
+        scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": query.encode()}
         await self.dashboard(scope, receive, send)
         assert sent[0]["status"] == 200, path
         return b"".join(message.get("body", b"") for message in sent[1:])
 
 
-PATHS = {
-    "/": "/",
-    "/map": "/map",
-    "/queue": "/queue",
-    "/usage": "/usage",
-    "/workload/{namespace}/{kind}/{name}": "/workload/default/pod/running-1",
-}
-"""An address of each page."""
-OTHERS = ("/changes", "/static/dashboard.css", "/static/dashboard.js")
+PARTS = {"namespace": "default", "kind": "pod", "name": "running-1"}
+"""What stands for the parts of paths."""
+ADDRESSES = tuple(page.path.format(**PARTS) for page in PAGES)
 MAY_GROW = {
     # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
-    "/": ("node, which the map counts and groups", 2000),
+    "/": ("node, which the map counts, groups and shows", 2000),
     "/map": ("node, which the map counts, groups and shows", 2000),
     "/workload/default/pod/running-1": ("event of the cluster, among which its own are looked for", 60),
 }
 """What a page's cost may grow with, and by how many steps for one of them; that of all others is flat."""
-
-
-async def test_every_page_has_a_growth_case() -> None:
-    browser = Browser(GrownView(1))
-    assert {page.path for page in PAGES} == PATHS.keys()
-    await browser.dashboard.stop()
 
 
 async def costs_of_pages(size: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Steps]:
@@ -200,13 +202,13 @@ async def costs_of_pages(size: int, monkeypatch: pytest.MonkeyPatch) -> dict[str
     told = explain(snapshot, "pod", snapshot.pods["default/waits"].obj, remedies=False)
     monkeypatch.setattr(story_module, "explain", lambda *_, **__: told)
     monkeypatch.setattr("haru.dashboard.explanations.explain", lambda *_, **__: told)
-    monkeypatch.setattr(browser.dashboard.services.explanations, "_tell", lambda: None)
-    for path in (*PATHS.values(), *OTHERS):
+    monkeypatch.setattr(browser.dashboard.views, "tell", lambda: None)
+    for path in ADDRESSES:
         await browser.get(path)
-        grown.hear("Pod", "ADDED", pod(f"new-for-{path.replace('/', '-')}", node="node-1"))
+        grown.hear("Pod", "ADDED", pod(f"new-for-{len(found)}", node="node-1"))
         with Steps() as found[path]:
             body = await browser.get(path)
-        assert body
+        assert body, path
     await browser.dashboard.stop()
     return found
 

@@ -19,8 +19,8 @@ from haru.cli.team_flags import add_team_arguments, team_options
 from haru.event_loop import stop_event
 
 if TYPE_CHECKING:
-    from haru.dashboard.views.prices import Prices
     from haru.dashboard.team_server import TeamOptions
+    from haru.dashboard.views.prices import Prices
     from haru.dashboard.views.usage import Measured
 
 
