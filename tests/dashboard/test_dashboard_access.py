@@ -168,7 +168,7 @@ def test_session_cookie_gives_access_to_every_page(address: str, cookie: str) ->
         kept = "no-cache" if path.startswith("/static/") else "no-store"
         assert (headers["Cache-Control"], headers["Referrer-Policy"]) == (kept, "no-referrer")
         assert "Access-Control-Allow-Origin" not in headers
-    assert "t4-0" in ask(address, "/", Cookie=cookie)[2]
+    assert "t4-0" in ask(address, "/map", Cookie=cookie)[2]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
@@ -209,7 +209,7 @@ def test_separate_dashboard_command_serves_pages_and_events(up: Up, tmp_path: Pa
         assert line.startswith("haru dashboard is ready, for one browser: http://127.0.0.1:")
         address = line.split()[-1]
         cookie = ask(address, f"/?{urlsplit(address).query}")[1]["Set-Cookie"].split(";")[0]
-        assert "t4-0" in ask(address, "/", Cookie=cookie)[2]
+        assert "t4-0" in ask(address, "/map", Cookie=cookie)[2]
         # A browser that listens to changes does not hold up the end.
         split = urlsplit(address)
         listening = http.client.HTTPConnection(split.hostname or "", split.port, timeout=30)
