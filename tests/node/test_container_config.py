@@ -145,6 +145,13 @@ def test_container_config_for_runtime() -> None:
     assert security.seccomp.profile_type == cri.SecurityProfile.Unconfined
 
 
+def test_ephemeral_container_joins_process_namespace_of_target() -> None:
+    of = pod({"name": "c"})
+    made = container_config(of, of["spec"]["containers"][0], ContainerInputs("s", 0, {}, target="runtime-id"))
+    options = made.linux.security_context.namespace_options
+    assert (options.pid, options.target_id) == (cri.TARGET, "runtime-id")
+
+
 def test_privileged_container_has_no_masked_paths() -> None:
     one = {
         "name": "c",

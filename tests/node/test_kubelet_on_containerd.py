@@ -9,6 +9,7 @@ from typing import Any
 
 from machine import NODE, Machine, container
 
+from containerd_process import IMAGE
 from haru_process import environment, free_port, until
 
 TALKS = "echo one; echo two; echo oh >&2; exec sleep 1000"
@@ -52,6 +53,28 @@ def test_kubectl_exec_runs_command(machine: Machine, kubectl: str) -> None:
     # The end of what is typed is heard: cat would not end otherwise.
     answer = machine.up.kubectl(kubectl, "exec", "-i", "talks", "--", "cat", stdin="to and fro\n" * 5000)
     assert (answer.returncode, answer.stdout) == (0, "to and fro\n" * 5000), answer.stderr
+
+
+def test_kubectl_debug_sees_processes_of_target_container(machine: Machine, kubectl: str) -> None:
+    machine.run("talks", TALKS)
+    machine.until_ready("talks")
+    flags = ["--image", IMAGE, "--image-pull-policy", "Never", "--target", "main", "--container", "debug", "--quiet"]
+    answer = machine.up.kubectl(kubectl, "debug", "talks", *flags, "--", "sh", "-c", "ps; exit 7")
+    assert answer.returncode == 0, answer.stderr
+    pod = machine.until("talks", "debugged", lambda pod: "terminated" in _state_of(pod, "debug"))
+    assert _state_of(pod, "debug")["terminated"]["exitCode"] == 7
+    assert "sleep 1000" in machine.up.kubectl(kubectl, "logs", "talks", "-c", "debug").stdout
+    assert pod["status"]["phase"] == "Running"
+    # It is not started again, and a second one is.
+    flags[flags.index("debug")] = "again"
+    assert machine.up.kubectl(kubectl, "debug", "talks", *flags, "--", "true").returncode == 0
+    pod = machine.until("talks", "debugged again", lambda pod: "terminated" in _state_of(pod, "again"))
+    assert [one["restartCount"] for one in pod["status"]["ephemeralContainerStatuses"]] == [0, 0]
+
+
+def _state_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    found = [one for one in pod["status"].get("ephemeralContainerStatuses") or () if one["name"] == name]
+    return found[0]["state"] if found else {}
 
 
 def test_kubectl_port_forward_reaches_pod(machine: Machine, kubectl: str) -> None:

@@ -148,6 +148,18 @@ def test_init_container_statuses_and_conditions() -> None:
     assert reason(status, "Initialized") == ("ContainersNotInitialized", "containers with incomplete status: [y]")
 
 
+def test_ephemeral_container_has_status_of_its_own_and_no_part_in_phase() -> None:
+    debugged = pod("a", **NEVER, ephemeralContainers=[{"name": "debug", "image": "i"}])
+    waits = told(debugged, seen(one("a")), reasons={"debug": ("ErrImagePull", "no such image")})
+    waiting = {"reason": "ErrImagePull", "message": "no such image"}
+    assert waits["ephemeralContainerStatuses"][0]["state"] == {"waiting": waiting}
+    failed = told(debugged, seen(one("a"), one("debug", EXITED, 3)))
+    (status,) = failed["ephemeralContainerStatuses"]
+    assert (status["name"], status["state"]["terminated"]["exitCode"]) == ("debug", 3)
+    assert status["ready"] is False and "started" not in status
+    assert failed["phase"] == "Running" and conditions(failed)["Ready"] == "True"
+
+
 def test_container_in_backoff_reports_last_termination() -> None:
     crashed = {"a": ("CrashLoopBackOff", "back-off 10s")}
     history = seen(one("a", EXITED, 3, attempt=2, reason="Error"), one("a", EXITED, 1, attempt=1))

@@ -47,6 +47,7 @@ def plan(pod: Obj, seen: SeenPod, probed: dict[str, ProbeResults] | None = None,
 
 
 SIDE = {"name": "side", "restartPolicy": "Always"}
+DEBUG = {"ephemeralContainers": [{"name": "debug", "image": "i"}]}
 PROBED_SIDE = {**SIDE, "startupProbe": {"exec": {}}}
 
 
@@ -68,6 +69,9 @@ PROBED_SIDE = {**SIDE, "startupProbe": {"exec": {}}}
         ("beside what runs", pod("a", init=(SIDE,)), seen(ended("side"), runs("a")), ["side"]),
         ("init is not repeated once containers ran", pod("a", init=("x",)), seen(ended("a", 1)), ["a"]),
         ("always means always", pod("a"), seen(ended("a", 0)), ["a"]),
+        ("an ephemeral container before the init ones", pod("a", init=("x",), **DEBUG), seen(), ["debug", "x"]),
+        ("an ephemeral container beside what runs", pod("a", **DEBUG), seen(runs("a")), ["debug"]),
+        ("an ephemeral container only once", pod("a", **DEBUG), seen(runs("a"), ended("debug", 1)), []),
         ("on failure", pod("a", "b", restartPolicy="OnFailure"), seen(ended("a", 1), ended("b", 0)), ["a"]),
         (
             "a rule of a container",
@@ -103,6 +107,12 @@ def test_older_duplicate_container_is_killed() -> None:
         ("all succeeded", pod("a", restartPolicy="OnFailure"), seen(ended("a")), True),
         ("all ended", pod("a", "b", restartPolicy="Never"), seen(ended("a", 1), ended("b")), True),
         ("one still runs", pod("a", "b", restartPolicy="Never"), seen(ended("a", 1), runs("b")), False),
+        (
+            "only an ephemeral one is left",
+            pod("a", restartPolicy="Never", **DEBUG),
+            seen(ended("a"), runs("debug")),
+            True,
+        ),
         ("only a sidecar is left", pod("a", init=(SIDE,), restartPolicy="Never"), seen(ended("a"), runs("side")), True),
         ("init failed for good", pod("a", init=("x",), restartPolicy="Never"), seen(ended("x", 1)), True),
         ("without a sandbox", pod("a", restartPolicy="Never"), seen(ended("a"), sandbox=None), True),

@@ -48,6 +48,8 @@ class ContainerInputs:
     log_path: str = ""
     users: cri.IDMapping | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    """Runtime id of the container whose process namespace it joins."""
 
 
 def pod_labels(pod: Obj) -> dict[str, str]:
@@ -125,7 +127,7 @@ def container_config(pod: Obj, container: Mapping[str, Any], inputs: ContainerIn
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
         linux=cri.LinuxContainerConfig(
-            resources=resources_message(inputs.amounts), security_context=_security(pod, container, inputs.users)
+            resources=resources_message(inputs.amounts), security_context=_security(pod, container, inputs)
         ),
         CDI_devices=[cri.CDIDevice(name=name) for name in inputs.cdi],
     )
@@ -152,13 +154,16 @@ def resources_message(amounts: Amounts | None) -> cri.LinuxContainerResources | 
     )
 
 
-def namespaces(pod: Obj, *, users: cri.IDMapping | None = None) -> cri.NamespaceOption:
-    """The namespaces of a pod's sandbox; processes are shared only with shareProcessNamespace."""
+def namespaces(pod: Obj, *, users: cri.IDMapping | None = None, target: str = "") -> cri.NamespaceOption:
+    """The namespaces of a sandbox or container; processes are shared with shareProcessNamespace or a target's."""
     spec = pod["spec"]
     pid = cri.NODE if spec.get("hostPID") else cri.POD if spec.get("shareProcessNamespace") else cri.CONTAINER
+    if target:
+        pid = cri.TARGET
     return cri.NamespaceOption(
         network=cri.NODE if uses_host_network(pod) else cri.POD,
         pid=pid,
+        target_id=target,
         ipc=cri.NODE if spec.get("hostIPC") else cri.POD,
         userns_options=cri.UserNamespace(mode=cri.POD, uids=[users], gids=[users]) if users is not None else None,
     )
@@ -178,7 +183,7 @@ def log_path(container: str, attempt: int) -> str:
 # -- security ---------------------------------------------------------------------------------------------------------
 
 
-def _security(pod: Obj, container: Mapping[str, Any], users: cri.IDMapping | None) -> cri.LinuxContainerSecurityContext:
+def _security(pod: Obj, container: Mapping[str, Any], inputs: ContainerInputs) -> cri.LinuxContainerSecurityContext:
     of_pod, own = pod["spec"].get("securityContext") or {}, _context(container)
     merged = {**{key: of_pod[key] for key in of_pod if of_pod[key] is not None}, **own}
     privileged = bool(own.get("privileged"))
@@ -190,7 +195,7 @@ def _security(pod: Obj, container: Mapping[str, Any], users: cri.IDMapping | Non
             add_capabilities=capabilities.get("add"), drop_capabilities=capabilities.get("drop")
         ),
         privileged=privileged,
-        namespace_options=namespaces(pod, users=users),
+        namespace_options=namespaces(pod, users=inputs.users, target=inputs.target),
         selinux_options=_selinux(merged),
         run_as_user=_int64(merged.get("runAsUser")),
         readonly_rootfs=bool(own.get("readOnlyRootFilesystem")),

@@ -81,6 +81,8 @@ class ContainerStart:
     sandbox: SeenSandbox
     sandbox_config: cri.PodSandboxConfig
     inputs: PodInputs
+    target: str = ""
+    """Runtime id of the container whose process namespace it joins."""
 
 
 class ContainerStarter:
@@ -171,6 +173,7 @@ class ContainerStarter:
             image_ref=image_ref,
             log_path=log_path(container["name"], request.attempt),
             users=mapping,
+            target=request.target,
         )
         message = container_config(pod, container, around)
         if names and not runtime_has_cdi(self._context.runtime_info.name, self._context.runtime_info.version):

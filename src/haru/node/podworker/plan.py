@@ -2,8 +2,9 @@
 
 The order of things is the kubelet's: a sandbox; ordinary init containers one after the other, each to its success;
 sidecars among them, each until it has started (its startup probe, if it has one); then the containers together. What
-has failed is started again by its restart policy after the pause of its crash loop. Source: the sync of a pod, as
-documented with pod lifecycle and sidecars (KEP-753).
+has failed is started again by its restart policy after the pause of its crash loop. Ephemeral containers start as soon
+as there is a sandbox, once. Source: the sync of a pod, as documented with pod lifecycle, sidecars (KEP-753) and
+ephemeral containers (KEP-277).
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ def crash_key(container: Mapping[str, Any]) -> str:
     return f"{container['name']}_{container_hash(container)}"
 
 
+def container_specs(pod: Obj) -> list[Obj]:
+    """All containers of a pod: init containers, containers, ephemeral containers."""
+    spec = pod["spec"]
+    return [*(spec.get("initContainers") or ()), *spec["containers"], *(spec.get("ephemeralContainers") or ())]
+
+
 def uses_host_network(pod: Obj) -> bool:
     """The pod has no network of its own."""
     return bool(pod["spec"].get("hostNetwork"))
@@ -109,11 +116,15 @@ class _Planner:
 
     def kill_duplicates(self) -> None:
         """End whatever runs beside a newer container of its name."""
-        spec = self.pod["spec"]
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        for container in container_specs(self.pod):
             name = container["name"]
             running = [one for one in self.seen.history(name) if one.state == RUNNING]
             self.kills += [Kill(one.id, name, f"Container {name} runs twice") for one in running[1:]]
+
+    def ephemeral(self) -> None:
+        """Start ephemeral containers, once each, whether or not the init containers are through."""
+        listed = self.pod["spec"].get("ephemeralContainers") or ()
+        self.starts += [one["name"] for one in listed if self.seen.newest(one["name"]) is None]
 
     def init(self, sandbox: str) -> bool | None:
         """Bring init containers on; whether all are through, None if one has failed for good."""
@@ -180,6 +191,7 @@ def decide(pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], loop: Cr
         return _without_sandbox(pod, seen, planner, attempt)
     sandbox = seen.sandboxes[0].id
     planner.kill_duplicates()
+    planner.ephemeral()
     through = planner.init(sandbox)
     if through is None:
         return Plan(end_pod=True, is_over=True)

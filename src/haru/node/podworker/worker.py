@@ -31,13 +31,13 @@ from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grac
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
 from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
-from haru.node.podworker.plan import Kill, Plan, container_hash, crash_key, decide
+from haru.node.podworker.plan import Kill, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
 from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.probes.prober import Prober
-from haru.node.status.container_status import StatusInputs, by_name, has_run, living_ids
+from haru.node.status.container_status import INIT, MAIN, StatusInputs, by_name, has_run, living_ids
 from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
@@ -246,7 +246,7 @@ class PodWorker:
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
         for name in plan.crashing:
             self._context.recorder.event(pod, "Warning", "BackOff", _backed_off(pod, name))
-        specs = {one["name"]: one for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])}
+        specs = {one["name"]: one for one in container_specs(pod)}
         began = False
         prepared: Prepared | None = None
         for name in plan.starts:
@@ -277,7 +277,8 @@ class PodWorker:
         if history and history[0].state == EXITED:
             self._state.pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
         config = self._sandboxes.config(pod, sandbox.attempt)
-        request = ContainerStart(pod, spec, attempt, sandbox, config, inputs)
+        target = _target_id(spec, seen)
+        request = ContainerStart(pod, spec, attempt, sandbox, config, inputs, target)
         await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
         # One end is remembered beside the container that runs.
         for old in history[1:]:
@@ -310,7 +311,7 @@ class PodWorker:
         if last is not None:
             return last.attempt if last.state == CREATED else last.attempt + 1
         status = pod.get("status") or {}
-        for member in ("containerStatuses", "initContainerStatuses"):
+        for member in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
             for one in status.get(member) or ():
                 if one["name"] == name and one.get("containerID"):
                     return int(one.get("restartCount", 0)) + has_run(one)
@@ -318,18 +319,14 @@ class PodWorker:
 
     def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, facts: DownwardFacts) -> None:
         container = next(one for one in seen.containers if one.id == kill.id)
-        spec = next(
-            one
-            for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
-            if one["name"] == container.name
-        )
+        spec = next(one for one in container_specs(pod) if one["name"] == container.name)
         own = (spec.get(f"{kill.probe}Probe") or {}).get("terminationGracePeriodSeconds") if kill.probe else None
         grace = grace_of(pod) if own is None else float(own)
         self._killer.kill(KillTarget(container, pod, spec, next(iter(facts.pod_ips), "")), grace, kill.message)
 
     def _watch_probes(self, pod: Obj, seen: SeenPod, facts: DownwardFacts) -> None:
-        specs = {one["name"]: one for one in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])}
-        before = {**by_name(pod, "containerStatuses"), **by_name(pod, "initContainerStatuses")}
+        specs = {one["name"]: one for one in container_specs(pod)}
+        before = by_name(pod, MAIN, INIT)
         running = [one for one in seen.containers if one.runs and not self._killer.is_killing(one.id)]
         self._prober.keep_only({one.id for one in seen.containers if one.runs})
         for one in running:
@@ -412,6 +409,16 @@ class PodWorker:
             return self.uid
         meta = self.pod["metadata"]
         return f"{meta.get('namespace')}/{meta.get('name')}"
+
+
+def _target_id(spec: Obj, seen: SeenPod) -> str:
+    """The runtime's id of the container whose processes an ephemeral container sees; empty for its own only."""
+    name = spec.get("targetContainerName")
+    if not name:
+        return ""
+    if (target := seen.newest(name)) is None:
+        raise StartError("CreateContainerConfigError", f"unable to find target container {name}")
+    return target.id
 
 
 def _backed_off(pod: Obj, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
@@ -18,6 +18,18 @@ from haru.node.podworker.plan import ProbeResults
 from haru.node.podworker.restarts import should_restart
 
 LOST_EXIT_CODE: Final = 137
+
+
+class ContainerGroup(NamedTuple):
+    """Where a pod lists containers of one kind, and their statuses."""
+
+    spec: str
+    status: str
+
+
+INIT: Final = ContainerGroup("initContainers", "initContainerStatuses")
+MAIN: Final = ContainerGroup("containers", "containerStatuses")
+EPHEMERAL: Final = ContainerGroup("ephemeralContainers", "ephemeralContainerStatuses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +54,15 @@ def time_text(nanoseconds: int) -> str | None:
     return format_time(datetime.fromtimestamp(nanoseconds // 10**9, UTC)) if nanoseconds > 0 else None
 
 
-def by_name(pod: Obj, field_name: str) -> dict[str, Obj]:
+def by_name(pod: Obj, *groups: ContainerGroup) -> dict[str, Obj]:
     """The statuses that a pod had."""
-    return {entry["name"]: entry for entry in (pod.get("status") or {}).get(field_name) or ()}
+    status = pod.get("status") or {}
+    return {entry["name"]: entry for group in groups for entry in status.get(group.status) or ()}
 
 
 def living_ids(pod: Obj) -> list[str]:
     """Runtime ids of the containers that have not terminated by the pod's status."""
-    told = [*by_name(pod, "initContainerStatuses").values(), *by_name(pod, "containerStatuses").values()]
+    told = by_name(pod, INIT, MAIN, EPHEMERAL).values()
     living = [one for one in told if "terminated" not in (one.get("state") or {})]
     return [id_ for one in living if (id_ := str(one.get("containerID") or "").rpartition("://")[2])]
 
@@ -60,24 +73,24 @@ def has_run(status: Mapping[str, Any]) -> bool:
     return "waiting" not in (status.get("state") or {}) or ended.get("containerID") == status.get("containerID")
 
 
-def container_statuses(pod: Obj, seen: SeenPod, known: StatusInputs, *, init: bool) -> list[Obj]:
+def container_statuses(pod: Obj, seen: SeenPod, known: StatusInputs, group: ContainerGroup) -> list[Obj]:
     """Statuses in the order of the spec."""
-    listed = pod["spec"].get("initContainers" if init else "containers") or ()
-    return [_status(pod, container, seen, known, init=init) for container in listed]
+    return [_status(pod, container, seen, known, group) for container in pod["spec"].get(group.spec) or ()]
 
 
-def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: StatusInputs, *, init: bool) -> Obj:
-    history = seen.history(container["name"])
+def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: StatusInputs, group: ContainerGroup) -> Obj:
+    history, init = seen.history(container["name"]), group is INIT
     if not history:
-        return _unseen(pod, container, known, init=init)
+        return _unseen(pod, container, known, group)
     newest = history[0]
-    state = _state(newest, known, pod, container, init=init)
+    state = _state(newest, known, pod, container)
     last = _ended(history[1], known) if len(history) > 1 and history[1].state == EXITED else None
     reason = known.reasons.get(container["name"])
-    if "terminated" in state and reason and not known.is_over and should_restart(pod, container, newest, init=init):
+    again = group is not EPHEMERAL and not known.is_over and should_restart(pod, container, newest, init=init)
+    if "terminated" in state and reason and again:
         last, state = state, {"waiting": _waiting(*reason)}
     said = known.probed.get(newest.id, ProbeResults())
-    started, ready = _started_and_ready(container, newest, said, init=init)
+    started, ready = _started_and_ready(container, newest, said, group)
     status: Obj = {
         "name": container["name"],
         "state": state,
@@ -87,34 +100,36 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
         "image": newest.image.name or container.get("image", ""),
         "imageID": newest.image.ref,
         "containerID": f"{known.runtime}://{newest.id}",
-        "started": started,
     }
+    if started is not None:
+        status["started"] = started
     # No `resources`: they would say that the agent resizes, and the API server would accept what nobody carries out.
     if newest.runs and newest.user is not None:
         status["user"] = {"linux": dict(newest.user)}
     return status | _volume_mounts(container)
 
 
-def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, *, init: bool) -> Obj:
+def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: ContainerGroup) -> Obj:
     """Of a container that the runtime does not know: it has not begun, or was removed."""
-    before = by_name(pod, "initContainerStatuses" if init else "containerStatuses").get(container["name"])
+    before = by_name(pod, group).get(container["name"])
     status: Obj = {
         "name": container["name"],
-        "state": {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))},
+        "state": {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod), "")))},
         "lastState": {},
         "ready": False,
         "restartCount": 0,
         "image": container.get("image", ""),
         "imageID": "",
-        "started": False,
     }
+    if group is not EPHEMERAL:
+        status["started"] = False
     if before is not None:
         had = before.get("state") or {}
         status |= {key: before[key] for key in ("restartCount", "imageID", "containerID") if before.get(key)}
         status["lastState"] = before.get("lastState") or {}
         if "terminated" in had:
             status["state"] = had
-            if init and had["terminated"].get("exitCode") == 0 and not is_sidecar(container):
+            if group is INIT and had["terminated"].get("exitCode") == 0 and not is_sidecar(container):
                 status["ready"] = True
         elif "running" in had:
             lost = {
@@ -133,7 +148,7 @@ def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, *, init
     return status | _volume_mounts(container)
 
 
-def _initial(pod: Obj, *, init: bool) -> str:
+def _initial(pod: Obj) -> str:
     return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
 
 
@@ -141,7 +156,7 @@ def _waiting(reason: str, message: str) -> Obj:
     return {"reason": reason, "message": message} if message else {"reason": reason}
 
 
-def _state(seen: SeenContainer, known: StatusInputs, pod: Obj, container: Mapping[str, Any], *, init: bool) -> Obj:
+def _state(seen: SeenContainer, known: StatusInputs, pod: Obj, container: Mapping[str, Any]) -> Obj:
     if seen.state == RUNNING:
         return {"running": {"startedAt": time_text(seen.started_at)}}
     if seen.state == EXITED:
@@ -154,7 +169,7 @@ def _state(seen: SeenContainer, known: StatusInputs, pod: Obj, container: Mappin
             "containerID": f"{known.runtime}://{seen.id}",
         }
         return {"terminated": lost}
-    return {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))}
+    return {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod), "")))}
 
 
 def _ended(seen: SeenContainer, known: StatusInputs) -> Obj:
@@ -171,9 +186,11 @@ def _ended(seen: SeenContainer, known: StatusInputs) -> Obj:
 
 
 def _started_and_ready(
-    container: Mapping[str, Any], seen: SeenContainer, said: ProbeResults, *, init: bool
-) -> tuple[bool, bool]:
-    if init and not is_sidecar(container):
+    container: Mapping[str, Any], seen: SeenContainer, said: ProbeResults, group: ContainerGroup
+) -> tuple[bool | None, bool]:
+    if group is EPHEMERAL:
+        return None, False
+    if group is INIT and not is_sidecar(container):
         return False, seen.state == EXITED and seen.exit_code == 0
     if not seen.runs:
         return False, False

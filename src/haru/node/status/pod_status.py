@@ -13,7 +13,7 @@ from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj, get_condition
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
-from haru.node.status.container_status import StatusInputs, container_statuses
+from haru.node.status.container_status import EPHEMERAL, INIT, MAIN, StatusInputs, container_statuses
 
 TERMINAL = ("Succeeded", "Failed")
 
@@ -21,8 +21,8 @@ TERMINAL = ("Succeeded", "Failed")
 def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     """The whole status that follows; what others write (other conditions, nominations) is not in it."""
     before = pod.get("status") or {}
-    init = container_statuses(pod, seen, known, init=True)
-    main = container_statuses(pod, seen, known, init=False)
+    init = container_statuses(pod, seen, known, INIT)
+    main = container_statuses(pod, seen, known, MAIN)
     phase = _phase(pod, init, main, seen, known)
     status: Obj = {
         "phase": phase,
@@ -32,6 +32,8 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     }
     if init:
         status["initContainerStatuses"] = init
+    if ephemeral := container_statuses(pod, seen, known, EPHEMERAL):
+        status["ephemeralContainerStatuses"] = ephemeral
     if known.failure is not None:
         status["reason"], status["message"] = known.failure
     elif before.get("reason") and phase in TERMINAL:
