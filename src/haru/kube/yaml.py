@@ -22,6 +22,9 @@ _FEW_ALIASES, _FEW_NODES = 100, 1000
 _MANY_NODES = 400_000
 _SHARE_OF_FEW, _SHARE_OF_MANY = 0.99, 0.80
 _MAX_DEPTH = 1000
+_TOO_DEEP = "yaml: exceeded max depth"
+_LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
+"""What PyYAML 6.0.4 and newer say at 1,000 levels."""
 # Nesting needs brackets, or lines that begin far to the right.
 _MAY_BE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
 _BOOLEANS = {
@@ -98,11 +101,11 @@ def _documents(text: str, repeated_keys: bool = False) -> list[Any]:
     except _duplicate_key_error() as error:
         raise DuplicateKeyError(_problem(error)) from None
     except yaml.MarkedYAMLError as error:
-        raise YamlError(_problem(error)) from None
+        raise YamlError(_TOO_DEEP if error.problem == _LIBYAML_TOO_DEEP else _problem(error)) from None
     except yaml.YAMLError as error:
         raise YamlError(f"yaml: {error}") from None
     except RecursionError:
-        raise YamlError("yaml: exceeded max depth") from None
+        raise YamlError(_TOO_DEEP) from None
     if "*" in text and "&" in text:
         return [_Expansion().copy(document, ()) for document in documents]
     return documents
@@ -120,7 +123,7 @@ def check_depth(text: str) -> None:
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > _MAX_DEPTH:
-                    raise YamlError("yaml: exceeded max depth")
+                    raise YamlError(_TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
