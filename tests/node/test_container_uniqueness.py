@@ -16,6 +16,7 @@ from slow_runtime import SlowRuntime
 import virtual_time
 from haru.kube import schema
 from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.pod_resize import Allocations
 from haru.node.agent.context import RuntimeInfo
 from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
@@ -84,6 +85,7 @@ class Node:
             devices=NoDevices(),
             cgroups=SimpleNamespace(tree=None),
             allocatable={},
+            allocations=Allocations(),
             runtime_info=RuntimeInfo(version="v2.0.0"),
             users=lambda pod: None,
             amounts=lambda pod, container: Amounts(2, 0, 0),
@@ -198,8 +200,9 @@ def test_restarted_agent_waits_for_start_in_progress(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with node(runtime, tmp_path) as made:
-            while not any(one.busy for one in runtime.held.values()):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                while not any(one.busy for one in runtime.held.values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             await made.stop()
             made.start()
             await made.until(lambda: runtime.running("main"), 60)

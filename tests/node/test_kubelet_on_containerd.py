@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import urllib.request
+from pathlib import Path
 from typing import Any
 
-from machine import NODE, Machine, container
+from machine import NODE, Machine, container, is_ready
 
 from containerd_process import IMAGE
 from haru_process import environment, free_port, until
@@ -70,6 +72,54 @@ def test_kubectl_debug_sees_processes_of_target_container(machine: Machine, kube
     assert machine.up.kubectl(kubectl, "debug", "talks", *flags, "--", "true").returncode == 0
     pod = machine.until("talks", "debugged again", lambda pod: "terminated" in _state_of(pod, "again"))
     assert [one["restartCount"] for one in pod["status"]["ephemeralContainerStatuses"]] == [0, 0]
+
+
+def test_kubectl_resize_changes_limits_of_running_container(machine: Machine, kubectl: str) -> None:
+    sizes = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    stays = {**container("stays", "sleep 1000"), "resources": sizes}
+    restarts = {**container("restarts", "sleep 1000"), "resources": sizes, "resizePolicy": policy}
+    machine.create("sized", [stays, restarts])
+    machine.until_ready("sized")
+
+    def resize(name: str, cpu: str, memory: str) -> str:
+        wanted = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+        patch = json.dumps({"spec": {"containers": [{"name": name, "resources": {"limits": wanted["limits"]}}]}})
+        answer = machine.up.kubectl(kubectl, "patch", "pod", "sized", "--subresource=resize", "--patch", patch)
+        return answer.stderr if answer.returncode else ""
+
+    def limits(pod: dict[str, Any], name: str) -> Any:
+        return next(one for one in pod["status"]["containerStatuses"] if one["name"] == name)["resources"]["limits"]
+
+    assert resize("stays", "400m", "96Mi") == ""
+    pod = machine.until("sized", "resized", lambda pod: limits(pod, "stays") == {"cpu": "400m", "memory": "96Mi"})
+    assert [one["restartCount"] for one in pod["status"]["containerStatuses"]] == [0, 0]
+    assert _kernel_memory(machine, pod, "stays") == 96 << 20
+    # Its policy restarts it for memory; the other one runs on.
+    assert resize("restarts", "200m", "48Mi") == ""
+    machine.until("sized", "restarted", lambda pod: limits(pod, "restarts")["memory"] == "48Mi" and is_ready(pod))
+    pod = machine.until_ready("sized")
+    assert {one["name"]: one["restartCount"] for one in pod["status"]["containerStatuses"]} == {
+        "stays": 0,
+        "restarts": 1,
+    }
+    assert _kernel_memory(machine, pod, "restarts") == 48 << 20
+    machine.until("sized", "the resize is over", lambda pod: "PodResizeInProgress" not in _types(pod))
+    reasons = {one["reason"] for one in machine.api.list("events", "default")}
+    assert {"ResizeStarted", "ResizeCompleted"} <= reasons
+
+
+def _types(pod: dict[str, Any]) -> set[str]:
+    return {one["type"] for one in pod["status"].get("conditions") or ()}
+
+
+def _kernel_memory(machine: Machine, pod: dict[str, Any], name: str) -> int:
+    status = next(one for one in pod["status"]["containerStatuses"] if one["name"] == name)
+    id_ = status["containerID"].rpartition("/")[2]
+    for file in ("memory.limit_in_bytes", "memory.max"):
+        for found in Path("/sys/fs/cgroup").glob(f"**/{machine.groups}/**/*{id_}*/{file}"):
+            return int(found.read_text())
+    raise AssertionError(f"no control group of {id_}")
 
 
 def _state_of(pod: dict[str, Any], name: str) -> dict[str, Any]:

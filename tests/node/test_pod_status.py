@@ -244,7 +244,9 @@ def test_random_statuses_are_consistent(
     assert status_patch(status, again) is None
 
 
-def test_running_container_reports_no_resources_so_resize_is_refused() -> None:
-    sized = {"name": "a", "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}}
-    (status,) = told(pod(sized), seen(one("a")))["containerStatuses"]
-    assert "resources" not in status and "allocatedResources" not in status
+def test_resize_condition_is_reported_and_removed_once_over() -> None:
+    waits = told(pod("a"), seen(one("a")), resizes=[("PodResizePending", "Deferred", "no room")])
+    assert conditions(waits)["PodResizePending"] == "True"
+    assert reason(waits, "PodResizePending") == ("Deferred", "no room")
+    patch = status_patch(waits, told(pod("a", status=waits), seen(one("a"))))
+    assert patch == {"conditions": [{"$patch": "delete", "type": "PodResizePending"}]}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from haru.kube.container_restarts import CrashLoop
 from haru.node.podworker.observed import CREATED, EXITED, HASH, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.podworker.plan import Kill, Plan, ProbeResults, container_hash, decide
+from haru.node.podworker.plan import Kill, Pauses, Plan, ProbeResults, container_hash, decide
 from haru.node.podworker.restarts import should_restart
 
 Obj = dict[str, Any]
@@ -43,7 +43,7 @@ def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> S
 
 
 def plan(pod: Obj, seen: SeenPod, probed: dict[str, ProbeResults] | None = None, loop: CrashLoop | None = None) -> Plan:
-    return decide(pod, seen, probed or {}, loop or CrashLoop(), NOW)
+    return decide(pod, seen, probed or {}, Pauses(loop or CrashLoop(), NOW))
 
 
 SIDE = {"name": "side", "restartPolicy": "Always"}
@@ -93,6 +93,14 @@ def test_containers_to_start_are_chosen(what: str, pod: Obj, seen: SeenPod, star
     made = plan(pod, seen)
     assert list(made.starts) == starts
     assert not made.end_pod and not made.make_sandbox and not made.kills
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_container_killed_to_be_replaced_starts_again_however_it_ended(policy: str) -> None:
+    found, of = seen(ended("a")), pod("a", restartPolicy=policy)
+    assert plan(of, found).is_over
+    replaced = decide(of, found, {}, Pauses(CrashLoop(), NOW), {"id-a"})
+    assert list(replaced.starts) == ["a"] and not replaced.is_over
 
 
 def test_older_duplicate_container_is_killed() -> None:
@@ -181,14 +189,14 @@ def test_backoff_doubles_to_five_minutes_and_resets() -> None:
 def test_failed_liveness_or_startup_probe_kills_container() -> None:
     two = seen(runs("a"), runs("b"))
     made = plan(pod("a", "b"), two, {"id-a": ProbeResults(liveness=False), "id-b": ProbeResults(readiness=False)})
-    assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness"),)
+    assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness", True),)
     made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": ProbeResults(startup=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed startup probe", "startup"),)
 
 
 def test_changed_container_definition_restarts_it() -> None:
     made = plan(pod("a"), seen(runs("a", annotations={HASH: "of-another"})))
-    assert made.kills == (Kill("id-a", "a", "Container a definition changed, will be restarted"),)
+    assert made.kills == (Kill("id-a", "a", "Container a definition changed, will be restarted", again=True),)
 
 
 # -- whole lives ------------------------------------------------------------------------------------------------------
@@ -216,8 +224,9 @@ class World:
 
     def step(self) -> Plan:
         """Decide and do."""
-        made = decide(self.pod, self.seen, {}, self.loop, self.now)
-        assert made == decide(self.pod, self.seen, {}, self.loop, self.now), "a decision is a value"
+        pauses = Pauses(self.loop, self.now)
+        made = decide(self.pod, self.seen, {}, pauses)
+        assert made == decide(self.pod, self.seen, {}, pauses), "a decision is a value"
         if made.end_pod:
             self.containers = [self._ended(one, 137) if one.runs else one for one in self.containers]
             self.sandboxes = [replace(one, ready=False) for one in self.sandboxes]

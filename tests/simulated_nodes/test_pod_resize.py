@@ -10,8 +10,8 @@ from fleet_stage import Stage
 from in_memory_client import InMemoryClient
 
 from haru.kube.meta import get_condition
+from haru.kube.pod_resize import in_turn
 from haru.simulated_nodes.pod_workers import PODS
-from haru.simulated_nodes.resize import in_turn
 
 Obj = dict[str, Any]
 NODE_CPU = 32

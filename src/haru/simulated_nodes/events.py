@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from haru.client.events import EventRecorder
 from haru.kube.meta import Obj
-from haru.simulated_nodes.resize import event_message
+from haru.kube.pod_resize import event_message
 
 BURST: Final = 150.0
 PER_SECOND: Final = 15.0

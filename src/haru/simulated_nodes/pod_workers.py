@@ -17,6 +17,7 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import Clock
+from haru.kube import pod_resize as resize
 from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
@@ -24,7 +25,7 @@ from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of
 from haru.kube.names import format_time, parse_time
 from haru.kube.node_admission import os_problem, placement_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
-from haru.simulated_nodes import containers, resize, stops
+from haru.simulated_nodes import containers, stops
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
@@ -161,7 +162,7 @@ class PodWorkers:
         self._began.pop(uid_of(pod), None)
         self._stopping.pop(uid_of(pod), None)
         self._runs.pop(uid_of(pod), None)
-        self._allocations.forget(pod)
+        self._allocations.forget(uid_of(pod))
         self._defer(pod, defer=False)
         self.prepared.release(uid_of(pod))
         self._retry_resizes(_node_of(pod))

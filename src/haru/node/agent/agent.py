@@ -141,6 +141,7 @@ class Agent:
             runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, await _has_users(runtime)),
             allocatable=allocatable(options, machine),
             services=Informer(self._client, SERVICES, transform=_addressed),
+            admission=self._no_room,
         )
 
     async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
@@ -194,9 +195,14 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
+        return self._no_room(pod)
+
+    def _no_room(self, pod: Obj) -> tuple[str, str] | None:
+        """Why the node has no room for a pod beside what the others were allocated."""
+        assert self.context is not None
         others = [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]
         amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
-        return admission_problem(pod, others, amounts)
+        return admission_problem(pod, [self.context.allocations.allocated(other) for other in others], amounts)
 
     def _active(self) -> list[Obj]:
         """Pods here that have not ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
 from haru.kube.meta import Obj
+from haru.kube.pod_resize import Allocations
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.object_cache import Objects
@@ -70,6 +71,10 @@ class Context:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     services: Informer | None = None
     """Those of all namespaces; None: containers get no variables of them."""
+    allocations: Allocations = field(default_factory=Allocations)
+    """What the pods of the node were allocated."""
+    admission: Callable[[Obj], tuple[str, str] | None] = lambda pod: None
+    """Reason and message if the node has no room for a pod beside the others."""
 
     def service_variables(self, pod: Obj) -> Sequence[tuple[str, str]]:
         """The variables of Services for a pod's containers. Raises `ConfigError` until Services were read."""

@@ -167,6 +167,12 @@ class RuntimeClient:
         """What all containers use, complete; UNIMPLEMENTED where it is not counted."""
         return await self.lister.all(CONTAINER_STATS, cri.ListContainerStatsRequest(filter=cri.ContainerStatsFilter()))
 
+    async def update_container_resources(self, container: str, resources: cri.LinuxContainerResources) -> None:
+        """Change what a running container may use; what is 0 stays."""
+        request = cri.UpdateContainerResourcesRequest(container_id=container, linux=resources)
+        method = RUNTIME + "UpdateContainerResources"
+        await self._call("update_container_resources", method, request, cri.UpdateContainerResourcesResponse)
+
     async def exec_sync(self, container: str, command: list[str], seconds: float) -> cri.ExecSyncResponse:
         """Run a command in it to its end, at most `seconds` (0: as long as it takes)."""
         request = cri.ExecSyncRequest(container_id=container, cmd=command, timeout=round(seconds))

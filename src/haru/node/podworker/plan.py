@@ -10,9 +10,9 @@ ephemeral containers (KEP-277).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar
 from haru.kube.meta import Obj
@@ -39,6 +39,8 @@ class Kill:
     message: str
     probe: str = ""
     """Whose failure ends it: liveness or startup; it may bring a grace period of its own."""
+    again: bool = False
+    """Whether it starts again, however it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,19 @@ def uses_host_network(pod: Obj) -> bool:
     return bool(pod["spec"].get("hostNetwork"))
 
 
+class Pauses(NamedTuple):
+    """The pauses of a pod's crashing containers, and the time: seconds since the epoch."""
+
+    loop: CrashLoop
+    now: float
+
+
 class _Planner:
     def __init__(
-        self, pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], loop: CrashLoop, now: float
+        self, pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], pauses: Pauses, replaced: Set[str]
     ) -> None:
-        self.pod, self.seen, self.probed, self.loop, self.now = pod, seen, probed, loop, now
+        self.pod, self.seen, self.probed, self.replaced = pod, seen, probed, replaced
+        self.loop, self.now = pauses
         self.kills: list[Kill] = []
         self.starts: list[str] = []
         self.crashing: dict[str, str] = {}
@@ -112,7 +122,7 @@ class _Planner:
         name = container["name"]
         why = f"failed {probe} probe" if probe else "definition changed"
         tail = ", will be restarted" if again else ""
-        self.kills.append(Kill(seen.id, name, f"Container {name} {why}{tail}", probe))
+        self.kills.append(Kill(seen.id, name, f"Container {name} {why}{tail}", probe, again))
 
     def kill_duplicates(self) -> None:
         """End whatever runs beside a newer container of its name."""
@@ -170,7 +180,7 @@ class _Planner:
         for container in self.pod["spec"]["containers"]:
             last = self.seen.newest(container["name"])
             if last is None or last.state != RUNNING:
-                if should_restart(self.pod, container, last):
+                if should_restart(self.pod, container, last) or (last is not None and last.id in self.replaced):
                     kept = True
                     self.start(container, last)
                 continue
@@ -183,10 +193,15 @@ class _Planner:
         return kept
 
 
-def decide(pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], loop: CrashLoop, now: float) -> Plan:
-    """What a pod that is not being deleted needs now. `probed` is by container id; `now` is seconds since the epoch."""
+def decide(
+    pod: Obj, seen: SeenPod, probed: Mapping[str, ProbeResults], pauses: Pauses, replaced: Set[str] = frozenset()
+) -> Plan:
+    """What a pod that is not being deleted needs now.
+
+    `probed` is by container id; `replaced` are ids of containers that were killed to be started again.
+    """
     usable, attempt = _sandbox(pod, seen)
-    planner = _Planner(pod, seen, probed, loop, now)
+    planner = _Planner(pod, seen, probed, pauses, replaced)
     if not usable:
         return _without_sandbox(pod, seen, planner, attempt)
     sandbox = seen.sandboxes[0].id

@@ -31,8 +31,9 @@ from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grac
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
 from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
-from haru.node.podworker.plan import Kill, Plan, container_hash, container_specs, crash_key, decide
+from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
+from haru.node.podworker.resize import PodResizer
 from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
@@ -60,6 +61,8 @@ class _State:
     is_over: bool = False
     is_gone: bool = False
     """The API does not have the pod."""
+    replaced: set[str] = field(default_factory=set)
+    """Ids of containers that were killed to be started again."""
     kill_began: float | None = None
     is_cleaned: bool = False
 
@@ -77,6 +80,7 @@ class PodWorker:
         self._prober = Prober(context.handler_runner, context.recorder, self.wake)
         self._status_manager = StatusManager(context)
         self._sandboxes = Sandboxes(context)
+        self._resizer = PodResizer(context, self._sandboxes)
         self._cleanup = PodCleanup(context, self._sandboxes, uid)
         self._backoff = Backoff(base=1.0, cap=20.0)
         intervals = context.options.intervals
@@ -134,6 +138,7 @@ class PodWorker:
             self._prober.close()
             self._killer.close()
             self._context.objects.forget(self.uid)
+            self._context.allocations.forget(self.uid)
 
     async def _sync(self) -> float | None:
         """One round; seconds until the next one, or None if there is none."""
@@ -178,17 +183,20 @@ class PodWorker:
     async def _sync_active(self, pod: Obj, seen: SeenPod) -> float:
         facts = self._facts(pod, seen)
         self._watch_probes(pod, seen, facts)
-        plan = decide(pod, seen, self._prober.results(), self._state.pauses, time.time())
+        allocated = self._resizer.allocate(pod)
+        pauses = Pauses(self._state.pauses, time.time())
+        plan = decide(allocated, seen, self._prober.results(), pauses, self._state.replaced)
         self._note_crashing(plan, seen)
         self._state.is_over = self._state.is_over or plan.is_over
-        pod = await self._write_status(pod, seen)
+        kills = plan.kills if plan.end_pod else (*plan.kills, *await self._resizer.actuate(allocated, seen))
+        pod = self._resizer.allocated(await self._write_status(pod, seen))
         if plan.end_pod:
             if not await self._kill_all(pod, seen):
                 return self._context.options.intervals.resync_seconds
             return 0.0
         if plan.is_over:
             return 0.0
-        for kill in plan.kills:
+        for kill in kills:
             self._kill(pod, seen, kill, facts)
         await self._cleanup.note(pod)
         inputs = await self._prepare(pod, facts)
@@ -196,7 +204,8 @@ class PodWorker:
             return _RETRY_SECONDS
         if plan.make_sandbox:
             return 0.0 if await self._make_sandbox(pod, plan.attempt, seen) else self._backoff.next()
-        return await self._start_all(pod, seen, plan, inputs)
+        wait = await self._start_all(pod, seen, plan, inputs)
+        return min(wait, _RETRY_SECONDS) if self._resizer.conditions else wait
 
     def _note_crashing(self, plan: Plan, seen: SeenPod) -> None:
         """Update the reasons of waiting containers."""
@@ -279,7 +288,8 @@ class PodWorker:
         config = self._sandboxes.config(pod, sandbox.attempt)
         target = _target_id(spec, seen)
         request = ContainerStart(pod, spec, attempt, sandbox, config, inputs, target)
-        await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
+        id_ = await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
+        self._resizer.started(id_, spec)
         # One end is remembered beside the container that runs.
         for old in history[1:]:
             await self._context.runtime.remove_container(old.id)
@@ -318,6 +328,8 @@ class PodWorker:
         return 0
 
     def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, facts: DownwardFacts) -> None:
+        if kill.again:
+            self._state.replaced.add(kill.id)
         container = next(one for one in seen.containers if one.id == kill.id)
         spec = next(one for one in container_specs(pod) if one["name"] == container.name)
         own = (spec.get(f"{kill.probe}Probe") or {}).get("terminationGracePeriodSeconds") if kill.probe else None
@@ -395,6 +407,8 @@ class PodWorker:
             host_ips=self._context.addresses,
             is_over=self._state.is_over,
             failure=self._state.failure,
+            resources=self._resizer.reported(pod, seen),
+            resizes=self._resizer.conditions,
         )
         answer = await self._status_manager.update(pod, seen, known)
         if answer is None:

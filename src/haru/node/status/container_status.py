@@ -47,6 +47,10 @@ class StatusInputs:
     """The pod's end was decided: by its work, a deadline, an eviction, or before it began."""
     failure: tuple[str, str] | None = None
     """Why the pod as a whole has failed, as a reason and a message."""
+    resources: Mapping[str, Obj] = field(default_factory=dict)
+    """By container: the part of its status that says what it was allocated and what it has."""
+    resizes: Sequence[tuple[str, str, str]] = ()
+    """Conditions about a resize that are true: type, reason, message."""
 
 
 def time_text(nanoseconds: int) -> str | None:
@@ -103,10 +107,9 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
     }
     if started is not None:
         status["started"] = started
-    # No `resources`: they would say that the agent resizes, and the API server would accept what nobody carries out.
     if newest.runs and newest.user is not None:
         status["user"] = {"linux": dict(newest.user)}
-    return status | _volume_mounts(container)
+    return status | known.resources.get(container["name"], {}) | _volume_mounts(container)
 
 
 def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: ContainerGroup) -> Obj:

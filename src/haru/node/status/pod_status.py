@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj, get_condition
+from haru.kube.pod_resize import IN_PROGRESS, PENDING
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
 from haru.node.status.container_status import EPHEMERAL, INIT, MAIN, StatusInputs, container_statuses
@@ -45,7 +46,9 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     if ips:
         status["podIP"] = ips[0]
         status["podIPs"] = [{"ip": ip} for ip in ips]
-    status["conditions"] = [_condition(pod, condition, now) for condition in _conditions(pod, init, main, phase, seen)]
+    conditions = _conditions(pod, init, main, phase, seen)
+    conditions += [_Condition(type_, True, *why) for type_, *why in known.resizes if phase not in TERMINAL]
+    status["conditions"] = [_condition(pod, condition, now) for condition in conditions]
     return {key: value for key, value in status.items() if value is not None}
 
 
@@ -208,6 +211,10 @@ def status_patch(before: Obj, after: Obj) -> Obj | None:
         old = had.get(condition["type"], {})
         if _without_probe_times(old) != condition:
             conditions.append({**{key: None for key in old if key not in condition}, **condition})
+    told = {condition["type"] for condition in after.get("conditions") or ()}
+    conditions += [
+        {"$patch": "delete", "type": type_} for type_ in (PENDING, IN_PROGRESS) if type_ in had.keys() - told
+    ]
     if conditions:
         patch["conditions"] = conditions
     return patch or None

@@ -1,8 +1,8 @@
-"""Pods that are resized in place on simulated nodes: what each was allocated, and what is told of it.
+"""Pods that are resized in place: what each was allocated, and what its status says of it.
 
 Pure. A kubelet remembers what it allocated to a pod beside what the spec asks for. It follows the spec as soon as that
-fits beside what the others were allocated; until then the resize is deferred and the pod keeps what it has. What is
-allocated is in force at once here. Source: kubelet `allocation`, as behaviour (KEP-1287, KEP-5419).
+fits beside what the others were allocated; until then the resize is deferred and the pod keeps what it has. On
+simulated nodes what is allocated is in force at once. Source: kubelet `allocation`, as behaviour (KEP-1287, KEP-5419).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ Sizes = dict[str, Obj]
 """The resources of a pod's containers by name, and of the pod's own level under the empty name."""
 
 PENDING: Final = "PodResizePending"
+IN_PROGRESS: Final = "PodResizeInProgress"
 DEFERRED: Final = "Deferred"
 _LEVELS: Final = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 
 
 class Allocations:
-    """What the pods of a fleet were allocated: one by one the checkpoint of a kubelet.
+    """What the pods of a node, or of a fleet, were allocated: one by one the checkpoint of a kubelet.
 
     Of a pod that ran before this process did, its status says what it was allocated.
     """
@@ -38,23 +39,28 @@ class Allocations:
         """The pod gets what its spec asks for."""
         self._sizes[uid_of(pod)] = _asked(pod)
 
-    def forget(self, pod: Obj) -> None:
+    def forget(self, uid: str) -> None:
         """The pod has ended."""
-        self._sizes.pop(uid_of(pod), None)
+        self._sizes.pop(uid, None)
 
     def allocated(self, pod: Obj) -> Obj:
         """The pod with what it was allocated in its spec; the very pod if that is what it asks for."""
         sizes = self._sizes.get(uid_of(pod)) or _reported(pod)
-        spec = pod.get("spec") or {}
         if all(same(sizes.get(name, resources), resources) for name, resources in _asked(pod).items()):
             return pod
-        changed = {**spec}
-        if "" in sizes:
-            changed["resources"] = sizes[""]
-        for member, _ in _LEVELS:
-            if spec.get(member):
-                changed[member] = [_sized(container, sizes) for container in spec[member]]
-        return {**pod, "spec": changed}
+        return resized(pod, sizes)
+
+
+def resized(pod: Obj, sizes: Mapping[str, Obj]) -> Obj:
+    """The pod with these resources in its spec."""
+    spec = pod.get("spec") or {}
+    changed = {**spec}
+    if "" in sizes:
+        changed["resources"] = sizes[""]
+    for member, _ in _LEVELS:
+        if spec.get(member):
+            changed[member] = [_sized(container, sizes) for container in spec[member]]
+    return {**pod, "spec": changed}
 
 
 def _asked(pod: Obj) -> Sizes:
@@ -74,7 +80,7 @@ def _reported(pod: Obj) -> Sizes:
     return {**found, "": status["resources"]} if status.get("resources") else found
 
 
-def _sized(container: Obj, sizes: Sizes) -> Obj:
+def _sized(container: Obj, sizes: Mapping[str, Obj]) -> Obj:
     return {**container, "resources": sizes[container["name"]]} if container["name"] in sizes else container
 
 
