@@ -9,6 +9,7 @@ from busy_cluster import CARDS, RUNNING
 
 from haru.accounting.device_states import WHOLE, UsageKey
 from haru.accounting.history import History
+from haru.accounting.holdings import Holding, HoldingKey
 from haru.accounting.ledger import Interval
 
 MINUTE = 60_000
@@ -17,7 +18,35 @@ LENGTH = 20 * 60 * MINUTE
 DRIVER = "gpu.nvidia.com"
 
 
-def write(file: Path, until: int) -> None:
+EARLIER = (
+    ("research", "job/tokenizer", "dgx-h100", range(4), range(8), 0.0, 0.42, 88.0),
+    ("research", "job/pretrain-13b", "dgx-h100", range(4, 8), range(8), 0.05, 0.78, 94.0),
+    ("vision", "job/segmentation", "dgx-h100", range(3), range(8), 0.46, 0.9, 76.0),
+    ("research", "deployment/sandbox", "dgx-h100", range(3, 4), range(4), 0.5, 0.86, 2.0),
+    ("serving", "deployment/chat-llm", "hgx-h200", range(4), range(4), 0.1, 0.93, 61.0),
+    ("platform", "job/nightly", "hgx-b200", range(2), range(8), 0.2, 0.7, 91.0),
+    ("vision", "job/augment", "dgx-a100-40gb", range(3), range(6), 0.3, 0.8, 55.0),
+    ("vision", "deployment/labs", "dgx-a100-40gb", range(3, 4), range(8), 0.0, 0.6, 0.0),
+)
+"""Work of an hour that has ended: namespace, owner, profile, nodes, cards, from and to as parts of it, percent."""
+
+
+def write(file: Path, until: int, began: int) -> None:
+    """Write the amounts of twenty hours until now, and who held which device before the cluster began."""
+    write_usage(file, until)
+    history, hour, until = History(file), 60 * MINUTE, began
+    for namespace, owner, profile, nodes, cards, start, end, percent in EARLIER:
+        for node in nodes:
+            for card in cards:
+                key = HoldingKey(
+                    f"{profile}-{node}", DRIVER, f"{profile}-{node}", f"gpu-{card}", f"gpu-{card}", namespace, owner
+                )
+                times = (round(until - hour + part * hour) for part in (start, end))
+                history.put_holdings([Holding(key, *times, percent)])
+    history.close()
+
+
+def write_usage(file: Path, until: int) -> None:
     """Write intervals of ten minutes: each work starts at an hour of its own, serving follows the day."""
     history = History(file)
     for began in range(until - LENGTH, until, STEP):

@@ -189,6 +189,7 @@ MAY_GROW = {
     # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
     "/": ("node, which the map counts, groups and shows", 2000),
     "/map": ("node, which the map counts, groups and shows", 2500),
+    "/timeline": ("claim and node, which have bars", 6000),
     "/workload/default/pod/running-1": ("event of the cluster, among which its own are looked for", 60),
 }
 """What a page's cost may grow with, and by how many steps for one of them; that of all others is flat."""

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states, counts_of
 from haru.accounting.history import HOUR, History
+from haru.accounting.holdings import Holding, HoldingMeter
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
 from haru.client.api import ApiClient
 from haru.cluster_view import ClusterView, ClusterWatch
@@ -70,6 +71,7 @@ class UsageCollector:
         self._clock = clock
         self._intervals = intervals
         self._meter = Meter()
+        self._holdings = HoldingMeter()
         self._units: Counter[UsageKey] = Counter()
         self._counts = CardCounts()
         self._before: Counter[UsageKey] = Counter()
@@ -95,11 +97,11 @@ class UsageCollector:
                 except Exception:
                     # No other component depends on this one: the time counts as not observed.
                     _log.exception("the usage of devices cannot be collected; it is tried again")
-                self._end(self._meter.stop())
+                self._stop()
                 await asyncio.sleep(_RETRY_SECONDS)
         finally:
             self._now()
-            self._end(self._meter.stop())
+            self._stop()
             await self._watch.stop()
             if self._history is not None:
                 self._history.close()
@@ -125,8 +127,9 @@ class UsageCollector:
         while self._watch.running:
             view, began = self._watch.view(), time.monotonic()
             at = self._now_milliseconds()
-            units, self._counts = await asyncio.to_thread(self._measure, view)
+            units, self._counts, holdings = await asyncio.to_thread(self._measure, view, at)
             self._take(units, at)
+            self._write_holdings(holdings)
             self.looked.set()
             spent = time.monotonic() - began
             await self._pause(max(self._intervals.pause, _PAUSE_FACTOR * spent))
@@ -139,9 +142,9 @@ class UsageCollector:
                     self._write(self._now())
                     wait = min(self._intervals.write, 2 * wait)
 
-    def _measure(self, view: ClusterView) -> tuple[Counter[UsageKey], CardCounts]:
+    def _measure(self, view: ClusterView, at: int) -> tuple[Counter[UsageKey], CardCounts, list[Holding]]:
         cards = card_states(view.snapshot, self._options, view.layouts.of(view.snapshot.devices.pools))
-        return amounts(cards), counts_of(cards)
+        return amounts(cards), counts_of(cards), self._holdings.observe(cards, at)
 
     async def _pause(self, seconds: float) -> None:
         while seconds > 0:
@@ -149,6 +152,21 @@ class UsageCollector:
             seconds -= self._intervals.write
             if seconds > 0:
                 self._write(self._now())
+
+    def _stop(self) -> None:
+        """End what is counted; the time that follows is not observed."""
+        until = self._meter.until
+        self._end(self._meter.stop())
+        if until is not None:
+            self._write_holdings(self._holdings.stop(until))
+
+    def _write_holdings(self, holdings: list[Holding]) -> None:
+        if self._history is None:
+            return
+        try:
+            self._history.put_holdings(holdings)
+        except sqlite3.Error as error:
+            _log.warning("the history of devices cannot be written: %s", error)
 
     def _take(self, units: Counter[UsageKey], at: int) -> None:
         self._advance(at)

@@ -10,16 +10,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 from haru.accounting.device_states import UsageKey
+from haru.accounting.holdings import Holding, HoldingKey
 from haru.accounting.ledger import Interval, merged
+
+T = TypeVar("T")
 
 NAME = "usage.db"
 HOUR = 3_600_000
 KEPT = 8 * 24 * HOUR
+MOST_HOLDINGS = 20_000
 _SCHEMA = 2
 """1 had no words in its keys; its rows are read as they are."""
 
@@ -46,6 +51,13 @@ class History:
                 "CREATE TABLE IF NOT EXISTS intervals (began INTEGER PRIMARY KEY, ended INTEGER NOT NULL,"
                 " observed INTEGER NOT NULL, amounts TEXT NOT NULL)"
             )
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS holdings (node TEXT, driver TEXT, pool TEXT, card TEXT, device TEXT,"
+                " namespace TEXT, owner TEXT, began INTEGER, ended INTEGER NOT NULL, percent REAL,"
+                " PRIMARY KEY (driver, pool, device, namespace, owner, began)) WITHOUT ROWID"
+            )
+            # What was still held when the last process ended was last seen then.
+            self._file.execute("UPDATE holdings SET ended = MAX(began + 1, ?) WHERE ended = 0", (self.last_end(),))
             self._file.execute(f"PRAGMA user_version={_SCHEMA}")
         except (OSError, sqlite3.Error) as error:
             raise HistoryError(f"{path}: {error}") from error
@@ -55,12 +67,21 @@ class History:
         if interval.ended > interval.began:
             self._file.execute("INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?)", _row(interval))
 
+    def put_holdings(self, holdings: Iterable[Holding]) -> None:
+        """Write holdings that have begun or ended."""
+        rows = [(*each.key, each.began, each.ended, each.percent) for each in holdings]
+        if rows:
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany("INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._file.execute("COMMIT")
+
     def tidy(self, now: int) -> None:
         """Merge intervals older than an hour by the hour, and delete those that are too old."""
         current = now // HOUR * HOUR
         self._file.execute("BEGIN IMMEDIATE")
         try:
             self._file.execute("DELETE FROM intervals WHERE ended < ?", (now - KEPT,))
+            self._file.execute("DELETE FROM holdings WHERE ended > 0 AND ended < ?", (now - KEPT,))
             groups: dict[int, list[Interval]] = {}
             for interval in _rows(self._file, 0, current):
                 if interval.ended <= current:
@@ -89,6 +110,25 @@ class History:
 
 def read(path: Path, since: int, until: int) -> list[Interval]:
     """Read the intervals of a file that another process may be writing. Raises HistoryError."""
+    return _read(path, lambda database: list(_rows(database, since, until)))
+
+
+def read_holdings(path: Path, since: int, until: int, most: int = MOST_HOLDINGS) -> list[Holding]:
+    """Read who held which device between two moments, the latest `most`. Raises HistoryError."""
+    return _read(path, lambda database: _holdings(database, since, until, most))
+
+
+def _holdings(database: sqlite3.Connection, since: int, until: int, most: int) -> list[Holding]:
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdings'").fetchone():
+        return []  # written by an older Haru
+    rows = database.execute(
+        "SELECT * FROM holdings WHERE began < ? AND (ended = 0 OR ended > ?) ORDER BY began DESC LIMIT ?",
+        (until, since, most),
+    )
+    return [Holding(HoldingKey(*row[:7]), *row[7:]) for row in rows]
+
+
+def _read(path: Path, ask: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
     file = path / NAME if path.is_dir() else path
     if not file.is_file():
         raise HistoryError(f"{file}: there is no history: it is kept by haru up, and by haru scheduler --usage-history")
@@ -97,7 +137,7 @@ def read(path: Path, since: int, until: int) -> list[Interval]:
         try:
             with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as database:
                 _check(database, file)
-                return list(_rows(database, since, until))
+                return ask(database)
         except sqlite3.OperationalError as error:  # being created, or its write-ahead log is just being replaced
             last = error
             time.sleep(0.1)

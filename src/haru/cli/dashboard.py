@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +21,9 @@ from haru.cli.team_flags import add_team_arguments, team_options
 from haru.event_loop import stop_event
 
 if TYPE_CHECKING:
+    from haru.client.api import ApiClient
+    from haru.dashboard.server import DashboardServer
     from haru.dashboard.team_server import TeamOptions
-    from haru.dashboard.views.prices import Prices
-    from haru.dashboard.views.usage import Measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serves the page until it is stopped."""
     from haru.cli.logs import configure_logging
+    from haru.dashboard.server import DashboardServer
     from haru.embedded.options import OptionError, parse_dashboard
     from haru.embedded.prices import read_prices
+    from haru.embedded.usage import held_by, measured_by
 
     configure_logging(options.verbose, options.log_format)
     try:
@@ -57,39 +61,35 @@ def run(options: argparse.Namespace) -> int:
         prices = read_prices(options.card_prices, "--card-prices")
     except OptionError as error:
         raise UsageError(str(error)) from error
-    measured = _measured(options)
+    file = _history(options)
+    measured, held = (measured_by(file), held_by(file)) if file is not None else (None, None)
     if (team := team_options(options, measured, prices)) is not None:
-        return asyncio.run(_serve_team(options, team))
-    return asyncio.run(_serve(options, host, port, measured, prices))
+        return asyncio.run(_serve_team(options, replace(team, held=held)))
+    return asyncio.run(_serve(options, lambda client: DashboardServer(client, host, port, measured, prices, held)))
 
 
-def _measured(options: argparse.Namespace) -> Measured | None:
-    """How the cards were used, from the history that is named, or that of the `haru up` whose cluster this is."""
+def _history(options: argparse.Namespace) -> Path | None:
+    """The history of usage that is named, or that of the `haru up` whose cluster this is."""
     from haru.api.cluster_reader import usage_file
-    from haru.embedded.usage import measured_by
     from haru.errors import ClusterError
 
     if options.history is not None:
-        return measured_by(options.history)
+        return Path(options.history)
     try:
-        return measured_by(usage_file(options.kubeconfig, options.context, "--kubeconfig"))
+        return usage_file(options.kubeconfig, options.context, "--kubeconfig")
     except ClusterError:
         return None
 
 
-async def _serve(
-    options: argparse.Namespace, host: str, port: int, measured: Measured | None, prices: Prices | None
-) -> int:
-    from haru.dashboard.server import DashboardServer
-
+async def _serve(options: argparse.Namespace, made: Callable[[ApiClient], DashboardServer]) -> int:
     stop = stop_event()
     async with connect(options, "haru-dashboard") as client:
-        server = DashboardServer(client, host, port, measured, prices)
+        server = made(client)
         try:
             await server.start()
         except OSError as error:
             remedy = "take another port, or 0 for any that is free"
-            raise UsageError(f"--listen: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+            raise UsageError(f"--listen: {options.listen}: {os.strerror(error.errno or 0)}; {remedy}") from error
         try:
             print(f"haru dashboard is ready, for one browser: {server.url}", flush=True)
             await stop.wait()

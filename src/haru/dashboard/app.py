@@ -30,6 +30,7 @@ from haru.dashboard.redaction.objects import HIDDEN
 from haru.dashboard.rendering import HERE, render
 from haru.dashboard.shared_views import SharedView, SharedViews
 from haru.dashboard.signin.viewer import OWNER, VIEWER, Viewer
+from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
 
@@ -70,11 +71,12 @@ class Dashboard:
         access: Access | None = None,
         measured: Measured | None = None,
         prices: Prices | None = None,
+        held: HeldBetween | None = None,
         pages: tuple[Page, ...] = PAGES,
     ) -> None:
         self._watch = watch
         self._pages = pages
-        self.views = SharedViews(watch.changes.add, measured, prices)
+        self.views = SharedViews(watch.changes.add, measured, prices, held)
         self._feeds = Feeds(watch)
         self._made: dict[object, _Made] = {}
         self._routes = [(page, Route(page.path, self._endpoint(page))) for page in pages]

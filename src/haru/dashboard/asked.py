@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from haru.cluster_view import ClusterView
 from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.signin.viewer import Viewer
 from haru.dashboard.views.device_map import KnownPlaces
+from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import KnownPods
 from haru.dashboard.views.usage import Measured
@@ -23,11 +24,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Services:
-    """What requests of all who may see the same share. `places` and `pods` belong to the renderer's one thread."""
+    """What requests of all who may see the same share. `places` and `pods` belong to the renderer's one thread.
+
+    `measured` and `held` read the history, `prices` are those of cards; each None where there is none.
+    """
 
     explanations: ExplanationCache
     measured: Measured | None = None
     prices: Prices | None = None
+    held: HeldBetween | None = None
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     places: KnownPlaces = field(default_factory=KnownPlaces)
     pods: KnownPods = field(default_factory=KnownPods)
@@ -57,6 +62,10 @@ class Asked:
     async def compute(self, work: Callable[[], T]) -> T:
         """Run work that takes a while, on the renderer's thread."""
         return await self.services.compute(work)
+
+    def without(self, *names: str) -> Asked:
+        """The same without some parts of the query."""
+        return replace(self, query={name: value for name, value in self.query.items() if name not in names})
 
     def address(self, **changes: str | None) -> str:
         """The address of this page with parts of the query changed; None removes one."""

@@ -12,6 +12,7 @@ from haru.serving import connection_class, listening_socket, server_class, setti
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
+    from haru.dashboard.views.device_timeline import HeldBetween
     from haru.dashboard.views.prices import Prices
     from haru.dashboard.views.usage import Measured
 
@@ -21,13 +22,19 @@ _LINGER_SECONDS = 0.3
 class DashboardServer:
     """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
-    `measured` reads the usage history; without it the page of usage says that there is none. `prices` are of cards.
+    `measured` and `held` read the usage history; without one the pages say that there is none. `prices` are of cards.
 
     The pages are imported at the first request, for a short start of `haru up`.
     """
 
     def __init__(
-        self, client: ApiClient, host: str, port: int, measured: Measured | None = None, prices: Prices | None = None
+        self,
+        client: ApiClient,
+        host: str,
+        port: int,
+        measured: Measured | None = None,
+        prices: Prices | None = None,
+        held: HeldBetween | None = None,
     ) -> None:
         check_loopback(host, port, "--dashboard")
         self._host = "127.0.0.1" if host == "localhost" else host
@@ -35,6 +42,7 @@ class DashboardServer:
         self._client = client
         self._measured = measured
         self._prices = prices
+        self._held = held
         self.url = ""
         """The address with the one-time code; once started."""
         self._access: Access | None = None
@@ -77,5 +85,5 @@ class DashboardServer:
             from haru.dashboard.app import Dashboard
 
             assert self._access is not None
-            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured, self._prices)
+            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured, self._prices, self._held)
         await self._app(scope, receive, send)

@@ -18,8 +18,9 @@ from haru.dashboard.asked import Services
 from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.redaction.cluster import RedactedCluster
 from haru.dashboard.redaction.objects import Redaction
-from haru.dashboard.redaction.usage import redacted_spans
+from haru.dashboard.redaction.usage import redacted_holdings, redacted_spans
 from haru.dashboard.signin.viewer import Visibility
+from haru.dashboard.views.device_timeline import Held, HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured, Span
 from haru.engine import Snapshot
@@ -52,6 +53,7 @@ class SharedViews:
     tell: Callable[[], None]
     measured: Measured | None = None
     prices: Prices | None = None
+    held: HeldBetween | None = None
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     explainer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard explanations"))
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
@@ -78,7 +80,7 @@ class SharedViews:
     def _made(self, visibility: Visibility) -> SharedView:
         if visibility.everything:
             explanations = ExplanationCache(self.tell, self.explainer)
-            return SharedView(visibility, Services(explanations, self.measured, self.prices, self.renderer))
+            return SharedView(visibility, Services(explanations, self.measured, self.prices, self.held, self.renderer))
         shown = visibility.namespaces
 
         def without_names(told: Explanation, snapshot: Snapshot) -> Explanation:
@@ -86,9 +88,14 @@ class SharedViews:
 
         explanations = ExplanationCache(self.tell, self.explainer, without_names)
         measured = partial(_shown_usage, self.measured, shown) if self.measured is not None else None
-        services = Services(explanations, measured, self.prices, self.renderer)
+        held = partial(_shown_holdings, self.held, shown) if self.held is not None else None
+        services = Services(explanations, measured, self.prices, held, self.renderer)
         return SharedView(visibility, services, RedactedCluster(Redaction(shown, self._key)))
 
 
 def _shown_usage(measured: Measured, shown: frozenset[str], since: int, until: int) -> Sequence[Span]:
     return redacted_spans(measured(since, until), shown)
+
+
+def _shown_holdings(held: HeldBetween, shown: frozenset[str], since: int, until: int) -> Sequence[Held]:
+    return redacted_holdings(held(since, until), shown)

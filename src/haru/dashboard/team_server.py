@@ -12,6 +12,7 @@ from haru.dashboard.signin.app import SignIn
 from haru.dashboard.signin.hosts import KnownHosts
 from haru.dashboard.signin.sessions import Sessions
 from haru.dashboard.signin.visibility import VisibilityReviews
+from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
 from haru.secure_serving.authorization import ReviewedAccess
@@ -41,6 +42,7 @@ class TeamOptions:
     front_proxy: FrontProxy | None = None
     measured: Measured | None = field(default=None, compare=False)
     prices: Prices | None = None
+    held: HeldBetween | None = field(default=None, compare=False)
 
 
 class TeamServer:
@@ -49,7 +51,7 @@ class TeamServer:
     def __init__(self, client: ApiClient, options: TeamOptions) -> None:
         serving = options.serving
         self._watch = ClusterWatch(client)
-        self._pages = Dashboard(self._watch, measured=options.measured, prices=options.prices)
+        self._pages = Dashboard(self._watch, None, options.measured, options.prices, options.held)
         self._certificates = ComponentCertificates(serving, NAME)
         reviewer = ApiReviewer(client)
         reviewed = ReviewedAccess(reviewer, ALLOWED_SECONDS, DENIED_SECONDS)

@@ -14,7 +14,7 @@ from haru.embedded.gates import gates_of
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Setting, Tasks
 from haru.embedded.prices import read_prices
-from haru.embedded.usage import measured_by
+from haru.embedded.usage import held_by, measured_by
 from haru.embedded.users import ADMIN
 from haru.engine import Features
 
@@ -50,9 +50,10 @@ class PagesPart(Tasks):
         return self._notes
 
     async def _start_dashboard(self, setting: Setting, host: str, port: int) -> None:
-        measured = measured_by(_history(setting.directory)) if self._options.usage.history else None
+        file = _history(setting.directory) if self._options.usage.history else None
+        measured, held = (measured_by(file), held_by(file)) if file is not None else (None, None)
         prices = read_prices(self._options.usage.card_prices, "--card-prices")
-        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured, prices)
+        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured, prices, held)
         self._servers.append(dashboard)
         try:
             await dashboard.start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from haru.accounting.device_states import UsageKey
     from haru.accounting.ledger import Interval
+    from haru.dashboard.views.device_timeline import Held, HeldBetween
     from haru.dashboard.views.usage import Measured, Span, Use
 
 
@@ -22,6 +23,25 @@ def measured_by(path: Path) -> Measured:
         return [_span(interval) for interval in read(path, since, until)]
 
     return measured
+
+
+def held_by(path: Path) -> HeldBetween:
+    """A function that reads who held which device from a file or directory; it raises ValueError if it cannot."""
+
+    def held(since: int, until: int) -> Sequence[Held]:
+        from haru.accounting.history import read_holdings
+        from haru.dashboard.views.device_timeline import Held
+        from haru.dashboard.views.workloads import Workload
+
+        return [
+            Held(
+                each.key.node, each.key.driver, each.key.pool, each.key.card, each.key.device,
+                Workload(each.key.namespace, each.key.owner), each.began, each.ended, each.percent,
+            )
+            for each in read_holdings(path, since, until)
+        ]  # fmt: skip
+
+    return held
 
 
 def _span(interval: Interval) -> Span:

@@ -4,6 +4,7 @@ from haru.dashboard.asked import Page
 from haru.dashboard.pages.map import cluster_map
 from haru.dashboard.pages.overview import overview_page
 from haru.dashboard.pages.queue import queue
+from haru.dashboard.pages.timeline import timeline
 from haru.dashboard.pages.usage import usage
 from haru.dashboard.pages.workload import workload
 
@@ -11,6 +12,7 @@ PAGES: tuple[Page, ...] = (
     Page("/", "overview.html", overview_page, "Overview", "o"),
     Page("/map", "map.html", cluster_map, "Map", "m"),
     Page("/queue", "queue.html", queue, "Queue", "q"),
+    Page("/timeline", "timeline.html", timeline, "Timeline", "t"),
     Page("/usage", "usage.html", usage, "Usage", "u"),
     Page("/workload/{namespace}/{kind}/{name}", "workload.html", workload),
 )

@@ -49,6 +49,7 @@ function enhance(root) {
   root.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
   oneStop();
   if (window.drawCharts) drawCharts(root);
+  document.dispatchEvent(new Event("haru:shown"));
 }
 
 // -- exchange: only what differs, so that focus, scroll positions, open details and texts being typed stay
