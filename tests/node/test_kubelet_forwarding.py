@@ -61,7 +61,7 @@ async def test_logs_and_exec_of_simulated_or_unbound_pods_are_refused(tmp_path: 
             answer = await api.ask("POST", f"{pods}/{name}/exec?command=ls&stdout=true")
             assert answer[0] == status and words in answer[1]["message"]
         assert (await api.ask("POST", f"{pods}/ghost/portforward?ports=80"))[0] == 503
-        assert (await api.ask("GET", "/api/v1/nodes/simulated/proxy/pods"))[0] == 503
+        assert (await api.ask("GET", "/api/v1/nodes/simulated/proxy/configz"))[0] == 503
 
 
 async def test_refusing_or_unreachable_kubelet_is_reported(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""The real kubectl, and the Python client, on pods of simulated nodes: logs, exec and attach."""
+"""The real kubectl, and the Python client, on pods of simulated nodes: logs, exec, attach and top."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +26,12 @@ metadata:
     exec.simulated.haru.dev/main: |
       nvidia-smi -L: "GPU 0: NVIDIA H100 80GB HBM3"
       check: {stderr: "no link", exitCode: 3}
+    usage.simulated.haru.dev/main: cpu=25% memory=2Gi
+    usage.simulated.haru.dev/done: cpu=250m memory=1Gi
+  labels: {app: main}
 spec:
   containers:
-  - {name: main, image: train, env: [{name: RANK, value: "7"}]}
+  - {name: main, image: train, env: [{name: RANK, value: "7"}], resources: {requests: {cpu: "2"}}}
   - {name: done, image: busybox, command: [sh, -c, "echo bye; sleep 600"]}
 ---
 apiVersion: v1
@@ -40,12 +45,21 @@ TRANSPORTS = {"WebSocket": "true", "SPDY": "false"}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    options = UpOptions(profiles=parse_profiles("cpu:1"), listen=("127.0.0.1", 0), dashboard=None)
+    options = UpOptions(profiles=parse_profiles("cpu:1"), listen=("127.0.0.1", 0), dashboard=None, metrics_api=True)
     with LocalCluster(tmp_path_factory.mktemp("cluster"), options) as running:
         running.apply(PODS)
         for name in ("main", "shell"):
             running.wait("Pod", name, "Ready", timeout=60)
+        running.wait_until(lambda: available(running), timeout=60, what="metrics.k8s.io is served")
         yield running
+
+
+def available(cluster: LocalCluster) -> bool:
+    service = cluster.get("APIService", "v1beta1.metrics.k8s.io") or {}
+    return any(
+        one["type"] == "Available" and one["status"] == "True"
+        for one in (service.get("status") or {}).get("conditions") or ()
+    )
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS.values(), ids=list(TRANSPORTS))
@@ -116,6 +130,34 @@ def test_logs_of_all_kinds(kubectl: Run) -> None:
     stamped = kubectl("logs", "main", "-c", "main", "--timestamps", "--limit-bytes=20").stdout
     assert stamped[10] == "T" and len(stamped) == 20
     assert "previous terminated" in kubectl("logs", "main", "-c", "main", "--previous").stderr
+
+
+def test_top_shows_what_annotations_say(cluster: LocalCluster, tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
+
+    def kubectl(*arguments: str) -> str:
+        command = [shutil.which("kubectl") or "", *arguments]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout or done.stderr
+
+    rows = [line.split() for line in kubectl("top", "pods", "--containers", "-l", "app=main").splitlines()]
+    assert rows[1:] == [["main", "done", "250m", "1024Mi"], ["main", "main", "500m", "2048Mi"]]
+    assert kubectl("top", "nodes").splitlines()[1].split()[:2] == ["cpu-0", "750m"]
+    raw = kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
+    assert "not found" in raw
+    forbidden = kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/pods", "--as=nobody")
+    assert "cannot list resource" in forbidden or "forbidden" in forbidden
+    summary = json.loads(kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/stats/summary"))
+    assert summary["node"]["cpu"]["usageNanoCores"] == 750_000_000
+    (pod,) = [one for one in summary["pods"] if one["podRef"]["name"] == "main"]
+    assert pod["memory"]["workingSetBytes"] == 3 << 30 and len(pod["containers"]) == 2
+    exposition = kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/metrics/resource")
+    line = next(
+        one for one in exposition.splitlines() if one.startswith("pod_memory_working_set_bytes{") and '"main"' in one
+    )
+    assert line.split()[1] == str(float(3 << 30))
+    assert '"PodList"' in kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/pods")
+    assert "it is simulated" in kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/configz")
 
 
 def test_python_client_runs_a_command(cluster: LocalCluster) -> None:

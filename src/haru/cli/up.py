@@ -62,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-explain-api", action="store_true", help="do not serve explain.haru.dev, which answers tenants"
     )
+    parser.add_argument(
+        "--no-metrics-api",
+        action="store_true",
+        help="do not serve metrics.k8s.io, which tells what simulated pods use",
+    )
     parser.add_argument("--no-usage-history", action="store_true", help="write no usage history for haru top --since")
     parser.add_argument(
         "--usage-metrics",
@@ -146,6 +151,8 @@ def _up_options(flags: argparse.Namespace) -> UpOptions:
         options = options.with_option("state.ephemeral", True).with_option("state.data_dir", None)
     if options.explain_api is None or flags.no_explain_api:
         options = options.with_option("explain_api", not flags.no_explain_api)
+    if options.metrics_api is None or flags.no_metrics_api:
+        options = options.with_option("metrics_api", not flags.no_metrics_api)
     if flags.feature_gates is not None:
         joined = ",".join(filter(None, (options.feature_gates, flags.feature_gates)))
         options = options.with_option("feature_gates", joined)

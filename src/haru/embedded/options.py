@@ -121,6 +121,8 @@ class UpOptions:
     """Host and port of the web page, loopback only; None: none is served."""
     explain_api: bool | None = None
     """Whether explain.haru.dev is served; None: by the command `haru up` only."""
+    metrics_api: bool | None = None
+    """Whether metrics.k8s.io is served for simulated nodes; None: by the command `haru up` only."""
     usage: UsageOptions = field(default_factory=UsageOptions)
     security: SecurityOptions = field(default_factory=SecurityOptions)
     """Encryption at rest, audit and admission."""
@@ -346,6 +348,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "processes": _Field("processes", str, "be auto, one or split", _known_processes),
     "dashboard": _Field("dashboard", str, "be HOST:PORT on loopback, or false for none", _dashboard),
     "explainApi": _Field("explain_api", bool, _TRUE_OR_FALSE),
+    "metricsApi": _Field("metrics_api", bool, _TRUE_OR_FALSE),
     "usageHistory": _Field("usage.history", bool, _TRUE_OR_FALSE),
     "usageMetrics": _Field("usage.metrics", str, "be HOST:PORT on loopback", parse_loopback),
     "cardPrices": _Field("usage.card_prices", str, _PATH, _path),

@@ -11,6 +11,7 @@ from haru.dashboard.server import DashboardServer
 from haru.embedded.errors import OptionError
 from haru.embedded.explain_api import EmbeddedExplainApi
 from haru.embedded.gates import gates_of
+from haru.embedded.metrics_api import EmbeddedMetricsApi
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Setting, Tasks
 from haru.embedded.prices import read_prices
@@ -25,7 +26,7 @@ class PagesPart(Tasks):
     def __init__(self, options: UpOptions) -> None:
         super().__init__()
         self._options = options
-        self._servers: list[DashboardServer | AccountingServer | EmbeddedExplainApi] = []
+        self._servers: list[DashboardServer | AccountingServer | EmbeddedExplainApi | EmbeddedMetricsApi] = []
         self._notes: list[str] = []
 
     async def start(self, setting: Setting) -> None:
@@ -39,6 +40,11 @@ class PagesPart(Tasks):
             explaining = EmbeddedExplainApi(clients.component("explain"), clients.component(ADMIN), setting.clock.now)
             self._servers.append(explaining)
             await explaining.start()
+        if self._options.metrics_api and self._options.simulated_nodes:
+            clients = setting.clients
+            metrics = EmbeddedMetricsApi(clients.component("explain"), clients.component(ADMIN), setting.clock.now)
+            self._servers.append(metrics)
+            await metrics.start()
 
     async def stop(self) -> None:
         """Stop the servers."""

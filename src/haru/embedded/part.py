@@ -90,7 +90,10 @@ READERS: Final = "pages"
 def needed_parts(options: UpOptions) -> list[str]:
     """The parts that the options leave anything to do."""
     shows = options.dashboard is not None or options.usage.history or options.usage.metrics is not None
-    idle = {"scheduler": not options.scheduler.names, READERS: not shows and not options.explain_api}
+    idle = {
+        "scheduler": not options.scheduler.names,
+        READERS: not shows and not options.explain_api and not options.metrics_api,
+    }
     return [name for name in IDENTITIES if not idle.get(name)]
 
 

@@ -109,7 +109,9 @@ class KubeletProxy:
         kubelets = self._kubelets
         endpoint = await kubelets.endpoint(wanted.name) if kubelets is not None else None
         if kubelets is None or endpoint is None:
-            raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {wanted.name}: it is simulated")
+            from haru.apiserver.proxy.simulated.kubelet_api import simulated_kubelet
+
+            return await simulated_kubelet(self._objects, request, wanted.name, wanted.rest)
         query = (request.scope.get("query_string") or b"").decode("latin-1")
         target = quote(wanted.rest, safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
         if wants_upgrade(request.scope["headers"]):

@@ -1,0 +1,62 @@
+"""`metrics.k8s.io` in `haru up`: what simulated pods use by their annotations, for `kubectl top` and autoscalers."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from haru.client.api import ApiClient
+from haru.clock import utc_now
+from haru.embedded.extension_api import (
+    DELAY_SECONDS,
+    NAMESPACE,
+    EmbeddedExtensionApi,
+    ExtensionServer,
+    cluster_role,
+    service_objects,
+)
+from haru.kube.meta import Obj
+
+NAME: Final = "haru-simulated-metrics"
+_READER: Final = "system:aggregated-metrics-reader"
+_AGGREGATED: Final = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
+
+
+class EmbeddedMetricsApi(EmbeddedExtensionApi):
+    """Reads only while it is asked. A metrics API that somebody else installed is left alone."""
+
+    group = "metrics.k8s.io"
+
+    def __init__(
+        self,
+        client: ApiClient,
+        writer: ApiClient,
+        now: Callable[[], datetime] = utc_now,
+        delay: float = DELAY_SECONDS,
+    ) -> None:
+        super().__init__(writer, delay)
+        self._client, self._now = client, now
+
+    async def make(self) -> ExtensionServer:
+        """Make the server on a free port."""
+        # In a thread: the import would hold up the event loop.
+        await asyncio.to_thread(importlib.import_module, "haru.simulated_nodes.metrics_server.server")
+        from haru.secure_serving.options import ServingOptions
+        from haru.simulated_nodes.metrics_server.server import MetricsServer
+
+        options = ServingOptions(address="127.0.0.1", names=(f"{NAME}.{NAMESPACE}.svc",))
+        return MetricsServer(self._client, options, self._now)
+
+    def objects(self, server: ExtensionServer) -> Sequence[Obj]:
+        """The Service, a role that view, edit and admin have, as of metrics-server, and the APIService."""
+        from haru.simulated_nodes.metrics_server.server import api_service
+
+        rules = [(("pods", "nodes"), ("get", "list", "watch"))]
+        return (
+            *service_objects(NAME, server.port),
+            cluster_role(_READER, self.group, rules, _AGGREGATED),
+            api_service(NAMESPACE, NAME, server.certificate),
+        )
