@@ -55,7 +55,9 @@ def api_resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Obj:
             resources.extend(_subresource(kind, sub) for sub in _shown(kind))
     resources.sort(key=lambda resource: str(resource["name"]))
     group_version = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
+    # That of the core group does not say its own version: clients before 1.5 would not know it.
+    own: Obj = {"apiVersion": "v1"} if group else {}
+    return {"kind": "APIResourceList", **own, "groupVersion": group_version, "resources": resources}
 
 
 def _resource(kind: Kind) -> Obj:

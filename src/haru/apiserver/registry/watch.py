@@ -81,6 +81,7 @@ class WatchStream:
         self._initial_end = call.request.flag("sendInitialEvents")
         self._seconds = call.request.number("timeoutSeconds")
         self._columns_sent = False
+        self._after = 0 if initial else revision_of(call.request)
 
     # --- lines
 
@@ -197,12 +198,13 @@ class WatchStream:
             next_bookmark = loop.time() + BOOKMARK_SECONDS
             while not self._watch.closed:
                 now = loop.time()
-                events = await events_in_version(self._watch.pending(), self._resource)
+                pending = [event for event in self._watch.pending() if event.revision > self._after]
+                events = await events_in_version(pending, self._resource)
                 if events:
                     await outlet.changes(events)
                 if now >= next_bookmark or now >= deadline:
                     next_bookmark = now + BOOKMARK_SECONDS
-                    if self._bookmarks:
+                    if self._bookmarks and self._watch.revision >= self._after:
                         await outlet.tell("BOOKMARK", self._bookmark(self._watch.revision))
                 if now >= deadline:
                     return
@@ -294,14 +296,15 @@ class WatchHandler:
         prefix = call.resource.prefix(call.namespace)
         socket = WebSocketWriter(request, binary=representation.protobuf) if wants_websocket(request) else None
         initial: Sequence[Record] = ()
-        if revision:
+        if wants_initial and revision:
             await wait_for_revision(call, revision)
         if wants_initial or (not revision and "sendInitialEvents" not in request.query):
             page = await store.range(prefix)
             initial = [record for record in page.records if selection.matches(record)]
             since = page.revision
         else:
-            since = revision or store.revision
+            # A watch from a revision that is yet to come begins with it, as in 1.36.
+            since = min(revision, store.revision) or store.revision
         try:
             watch = self._streams.follow(store.watch(prefix, since))
         except Compacted as error:

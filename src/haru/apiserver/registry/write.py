@@ -90,6 +90,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         raise method_not_allowed_error("create not allowed while custom resource definition is terminating")
     metadata = own_metadata(obj)
     place_in_namespace(call, metadata)
+    drop_repeated_owners(call, metadata)
     if metadata.get("resourceVersion"):
         raise bad_request_error("resourceVersion should not be set on objects to be created")
     name_new_object(call, metadata)
@@ -155,6 +156,21 @@ def name_new_object(call: Call, metadata: Obj) -> None:
     metadata["creationTimestamp"] = call.now
     if begins_generation(call.resource.kind):
         metadata["generation"] = 1
+
+
+def drop_repeated_owners(call: Call, metadata: Obj) -> None:
+    """An owner that is named twice counts once; the writer is warned."""
+    owners = metadata.get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept = [owner for place, owner in enumerate(owners) if owner not in owners[:place]]
+    if len(kept) < len(owners):
+        metadata["ownerReferences"] = kept
+        uids = ", ".join(dict.fromkeys(str(owner.get("uid")) for owner in owners if owners.count(owner) > 1))
+        call.request.warnings.append(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
+            f"may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+        )
 
 
 async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
@@ -328,6 +344,7 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
     _check_place(call, metadata)
     found = live["metadata"]
     metadata["name"] = call.name
+    drop_repeated_owners(call, metadata)
     if call.resource.kind.namespaced:
         metadata["namespace"] = call.namespace
     metadata["resourceVersion"] = found["resourceVersion"]

@@ -124,8 +124,11 @@ def _field_shape(field: Field) -> Shape:
 
 
 def _default_of(message: MessageType, key: str) -> Any:
+    """What a key is where an item does not say: its default; nothing, of its type, if it has to be said."""
     declared = message.fields.get(key)
-    return declared.default if declared is not None else None
+    if declared is None or declared.default is not None or not declared.required or declared.is_message:
+        return declared.default if declared is not None else None
+    return schema.SCALARS[declared.type].zero
 
 
 def _deduced(shape: Shape, *values: Any) -> Shape:

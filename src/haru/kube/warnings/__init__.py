@@ -16,6 +16,7 @@ from haru.kube.names import is_dns1123_label
 from haru.kube.warnings.claims import volume_claim_warnings
 from haru.kube.warnings.nodes import runtime_class_warnings
 from haru.kube.warnings.pods import pod_warnings
+from haru.kube.warnings.secrets import secret_warnings
 
 __all__ = ["warnings_on_create", "warnings_on_update"]
 
@@ -111,6 +112,7 @@ def _named(rest: Callable[[Obj], Iterator[str]]) -> Callable[[Obj], Iterator[str
 _Warnings = dict[tuple[str, str], Callable[[Obj], Iterator[str]]]
 
 _CHANGED: _Warnings = {
+    ("", "Secret"): secret_warnings,
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _template,
     ("", "PersistentVolumeClaim"): _volume_claim,
@@ -128,5 +130,6 @@ _IN_NAMES = {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "Re
 _CREATED: _Warnings = {
     **{kind: _named(found) if kind in _IN_NAMES else found for kind, found in _CHANGED.items()},
     ("", "Pod"): _pod,
+    ("", "Secret"): secret_warnings,
     ("node.k8s.io", "RuntimeClass"): runtime_class_warnings,
 }
