@@ -58,7 +58,6 @@ async def test_server_sets_metadata_fields(api: Caller) -> None:
         (MAPS, b"[]", 400, ""),
         (MAPS, b"", 400, ""),
         (MAPS, {"metadata": {"name": "x"}, "data": {"a": 1}}, 400, "cannot unmarshal number into Go struct field"),
-        (NODES, {"metadata": {"name": "x", "namespace": "default"}}, 400, "namespace"),
         (f"{MAPS}/a", config_map("a"), 405, ""),
     ],
 )

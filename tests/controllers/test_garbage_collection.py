@@ -301,6 +301,28 @@ async def test_namespace_is_emptied_before_it_is_deleted(cluster):
     await cluster.eventually(gone)
 
 
+async def test_nothing_of_a_namespace_goes_before_its_pods(cluster):
+    """KEP-5080: what pods use stays until they are gone."""
+    await config_map(cluster, "used")
+    await cluster.create(PODS, {**pod_body("p"), "metadata": {"name": "p", "finalizers": ["test/hold"]}})
+    await cluster.start("namespace-controller")
+    await cluster.client.delete(NAMESPACES, "ns")
+
+    async def told():
+        namespace = await cluster.get(NAMESPACES, "ns")
+        return [c for c in namespace["status"].get("conditions", ()) if c["type"] == "NamespaceContentRemaining"]
+
+    (condition,) = await cluster.eventually(told)
+    assert condition["message"] == "Some resources are remaining: pods has 1 resource instances"
+    assert await names(cluster) == {"used"}
+    await cluster.client.patch(PODS, "p", {"metadata": {"finalizers": None}}, "ns")
+
+    async def gone():
+        return await cluster.get(NAMESPACES, "ns") is None
+
+    await cluster.eventually(gone)
+
+
 async def test_every_namespace_gets_default_service_account(cluster):
     await cluster.start("serviceaccount-controller")
     await cluster.create(NAMESPACES, {"metadata": {"name": "fresh"}})

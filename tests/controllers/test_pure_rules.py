@@ -1,5 +1,6 @@
 """The rules that controllers apply, as tables."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from haru.controllers.deployment import find_new
 from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
 from haru.controllers.replica_set import deletion_order
+from haru.controllers.revisions import template_data
 from haru.engine.dra import DeviceId, claim_eviction, published_taints, rule_selects
 from haru.engine.plugins import eviction_time
 from haru.kube.names import format_time, is_dns1123_subdomain
@@ -358,3 +360,10 @@ def test_taint_rule_applies_to_device_no_longer_published():
     found = claim_eviction(results, lambda driver, pool: [], [rule({"device": "a"})], NOW)
     assert found is not None
     assert found.taints == ("d/p/a: ruled=",)
+
+
+def test_revision_keeps_the_template_in_the_order_of_its_names() -> None:
+    template = {"spec": {"b": [{"z": 1, "a": 2}], "a": {}}, "metadata": {"labels": {}}}
+    text = json.dumps(template_data({"spec": {"template": template}}))
+    assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert json.loads(text)["spec"]["template"] == {**template, "$patch": "replace"}

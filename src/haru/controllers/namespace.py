@@ -79,14 +79,16 @@ class NamespaceController(Controller):
         except (StatusError, OSError) as error:
             await self._report(namespace, {"NamespaceDeletionDiscoveryFailure": str(error)}, {})
             raise
-        # Pods first: what they use must not vanish under them.
-        for kind in sorted(kinds, key=lambda kind: kind.plural != PODS.plural):
+        # Pods first, and nothing else until they are gone: what they use must not vanish under them (KEP-5080).
+        for kind in sorted(kinds, key=lambda kind: kind.group_resource != PODS.group_resource):
             try:
                 if left := await self._empty(key, kind):
                     remaining[kind.group_resource] = left
             except StatusError as error:
                 if error.code not in (404, 405):
                     failures["NamespaceDeletionContentFailure"] = f"Failed to delete all resource types: {error}"
+            if kind.group_resource == PODS.group_resource and (remaining or failures):
+                break
         if not remaining and not failures:
             await self._finalize(namespace)
             return None

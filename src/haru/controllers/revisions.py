@@ -7,7 +7,6 @@ Source: Kubernetes controller history, as behaviour.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Collection
 from typing import Any
@@ -28,8 +27,16 @@ _ATTEMPTS = 5
 
 
 def template_data(owner: Obj) -> Obj:
-    """What a revision keeps of its owner: the template, as a patch that puts it back."""
-    return {"spec": {"template": {**copy.deepcopy(owner["spec"]["template"]), "$patch": "replace"}}}
+    """What a revision keeps of its owner: the template, as a patch that puts it back; in the order of the names,
+    as everybody writes it who compares its bytes."""
+    found: Obj = _sorted({"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}})
+    return found
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def revision_of(pod: Obj) -> str:

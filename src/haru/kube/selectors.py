@@ -322,6 +322,8 @@ def field_value(kind: _Addressed, obj: Mapping[str, Any], path: str) -> str:
     place = selectable_path(kind, path)
     for part in place.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
+    if value is None and place == "source.component":
+        value = obj.get("reportingComponent")
     if value is None:
         return "0" if place == "status.succeeded" else _ZERO.get(path, "")
     if isinstance(value, bool):

@@ -26,8 +26,19 @@ _METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
 _ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
 # Kinds whose status writes leave all of it alone; the older kinds let labels and annotations through.
 _STATUS_ONLY_GROUPS = frozenset(
-    {_RESOURCE, "scheduling.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "certificates.k8s.io"}
+    {
+        _RESOURCE,
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
 )
+_STATUS_ONLY_KINDS = frozenset({"PodCertificateRequest", "ServiceCIDR"})
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
 
 
@@ -75,7 +86,7 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
     metadata = dict(new.get("metadata") or {})
     before = old.get("metadata") or {}
-    everything = kind.group in _STATUS_ONLY_GROUPS or kind.custom is not None
+    everything = kind.group in _STATUS_ONLY_GROUPS or kind.kind in _STATUS_ONLY_KINDS or kind.custom is not None
     for name in _ALL_METADATA if everything else _STATUS_KEEPS.get(kind.kind, _METADATA):
         if name in before:
             metadata[name] = before[name]

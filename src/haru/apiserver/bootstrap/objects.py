@@ -14,10 +14,14 @@ from haru.apiserver.bootstrap.policy import AUTOUPDATE
 from haru.apiserver.bootstrap.roles import role_objects
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
+from haru.apiserver.registry.services import SERVICE_NETWORK
 from haru.kube.errors import suppress_status
 from haru.kube.gates import FeatureGates
+from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
+from haru.kube.names import format_time
 
+_CIDRS = known_kind("networking.k8s.io/v1", "ServiceCIDR")
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 """Which field of what is completed."""
@@ -47,11 +51,28 @@ def _token_tracking(now: datetime) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": f"{now:%Y-%m-%d}"}}
 
 
+async def _ensure_service_addresses(loopback: Loopback) -> None:
+    """The addresses of Services, as an object that says that they can be given out."""
+    if loopback.objects.served.find(_CIDRS.group, _CIDRS.plural) is None:
+        return
+    wanted: Obj = {"apiVersion": _CIDRS.api_version, "kind": _CIDRS.kind, "metadata": {"name": "kubernetes"}}
+    if not await loopback.ensure({**wanted, "spec": {"cidrs": [str(SERVICE_NETWORK)]}}):
+        return
+    ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"}
+    stamp = format_time(loopback.objects.clock())
+
+    async def make(live: Obj) -> Obj:
+        return {**live, "status": {"conditions": [{**ready, "lastTransitionTime": stamp}]}}
+
+    await loopback.update(wanted, make, "status")
+
+
 async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
     """Write what is absent."""
     for obj in (*_objects(gates), _token_tracking(loopback.objects.clock())):
         if not await loopback.ensure(obj) and obj["kind"] in _COMPLETED:
             await _complete(loopback, obj)
+    await _ensure_service_addresses(loopback)
 
 
 async def _complete(loopback: Loopback, obj: Obj) -> None:

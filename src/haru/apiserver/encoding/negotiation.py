@@ -16,6 +16,7 @@ from haru.kube.wire_out import has_protobuf
 Shape = Literal["object", "table", "partial"]
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
+_ALL = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _SHAPES: dict[str, Shape] = {
     "Table": "table",
     "PartialObjectMetadata": "partial",
@@ -84,7 +85,7 @@ def negotiate(accept: str) -> Representation:
         if shape != "table":  # a Table has no message
             protobuf = protobuf or Representation(shape, False, version, True)
     if protobuf is None:
-        raise not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+        raise not_acceptable(_ALL)
     return protobuf
 
 
@@ -112,5 +113,7 @@ def wants_protobuf(accept: str) -> bool:
 def check_form(accept: str, kind: Kind) -> None:
     """406 where a client takes nothing that objects of the kind have a form in."""
     representation = negotiate(accept)
+    if kind.virtual and representation.shape != "object":
+        raise not_acceptable(_ALL)
     if representation.protobuf and representation.shape != "partial" and not has_protobuf(kind):
         raise not_acceptable("application/json, application/yaml")

@@ -131,13 +131,9 @@ def own_metadata(obj: Obj) -> Obj:
 
 
 def place_in_namespace(call: Call, metadata: Obj) -> None:
-    """The namespace of the path is the object's; 400 when the body says another."""
+    """The namespace of the path is the object's; 400 when the body says another. One of the cluster has none."""
     given = metadata.get("namespace") or ""
     if not call.resource.kind.namespaced:
-        if given:
-            raise bad_request_error(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
         metadata.pop("namespace", None)
         return
     if given and given != call.namespace:
@@ -334,7 +330,9 @@ def _check_place(call: Call, metadata: Obj) -> None:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
-    if (metadata.get("namespace") or call.namespace) != call.namespace:
+    if not call.resource.kind.namespaced:
+        metadata.pop("namespace", None)
+    elif (metadata.get("namespace") or call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
 
 

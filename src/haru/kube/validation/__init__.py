@@ -14,7 +14,7 @@ from haru.kube.errors import FieldError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.validation import custom_resources, dispatch, generic
+from haru.kube.validation import custom_resources, dispatch, generic, jobs
 from haru.kube.validation.metadata import validate_kind_finalizers, validate_metadata, validate_metadata_update
 from haru.kube.validation.types import CheckSelector, Rules, SelectorProblem
 
@@ -24,6 +24,8 @@ __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_stat
 def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector) -> list[FieldError]:
     """Validate an object that is to be created; empty when it may be stored."""
     metadata = obj.get("metadata") or {}
+    if (kind.group, kind.kind) == ("batch", "Job") and metadata.get("labels") == jobs.pod_labels(obj):
+        metadata = {**metadata, "labels": {}}  # by default those of its pods, which are judged there
     found = validate_metadata(metadata, kind) + validate_kind_finalizers(metadata, kind)
     if kind.custom is not None:
         return found + custom_resources.validate_custom(obj, kind.custom)
