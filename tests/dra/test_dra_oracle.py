@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from brute_force import first
+from device_objects import DRIVER, claim, exact, slice_
 from small_problems import problem
 
 from haru import dra
@@ -30,6 +31,18 @@ def disagreements(seeds: range) -> tuple[dict[int, Any], int]:
         if got != expected:
             found[seed] = (expected, got)
     return found, fitting
+
+
+def test_constraint_on_all_devices_is_an_error_before_a_lack_of_room() -> None:
+    shared = {"name": "a", "allowMultipleAllocations": True, "capacity": {"slots": {"value": "2"}}}
+    asks = [
+        {"name": "some", "exactly": exact(1)},
+        {"name": "every", "exactly": exact(None)},
+    ]
+    constraint = {"requests": ["every"], "matchAttribute": f"{DRIVER}/root"}
+    given = {**problem(0), "slices": [slice_("one", [shared])], "claims": [claim("c", *asks, constraints=[constraint])]}
+    with pytest.raises(dra.AllocationError, match=r"request every: cannot add device .*/a because a claim constraint"):
+        answer({**given, "taken": []})
 
 
 def test_allocator_agrees_with_brute_force() -> None:

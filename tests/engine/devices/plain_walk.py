@@ -112,11 +112,10 @@ class World:
                 if every:
                     return False
                 continue
-            if not self._selected(device, ask) or not self._room(device, ask):
-                if every:
-                    return False
+            if not every and not (self._selected(device, ask) and self._room(device, ask)):
                 continue
-            if not self._allowed(claim, name, device, ask, must=every):
+            # Whether one of all devices has room for another share is asked after the constraints, which may abort.
+            if not self._allowed(claim, name, device, ask, must=every) or not self._room(device, ask):
                 if every:
                     return False
                 continue

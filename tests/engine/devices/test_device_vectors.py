@@ -38,6 +38,13 @@ def test_generated_allocator_cases_agree(name: str) -> None:
     assert faults(cases) == {}
 
 
+def test_small_allocator_cases_need_few_steps() -> None:
+    """What takes all devices, or needs many different values, is counted before it is walked through."""
+    cases = [case for name in ("generated", "reference-bugs") for case in load(DATA / f"{name}.jsonl")]
+    small = [case for case in cases if case["name"] in ("random-00204", "random-01511")]
+    assert {case["name"]: vector_fault(case, budget=500) for case in small} == {c["name"]: "" for c in small}
+
+
 def test_hard_allocator_cases_need_few_steps() -> None:
     heavy = [case for case in load(DATA / "generated.jsonl") if case.get("heavy")]
     started = time.process_time()

@@ -230,7 +230,6 @@ class DeviceSearch:
         if (
             not ledger.in_use(frame.place.claim, plan, position)
             and self._problem.usable(position, plan.ask)
-            and ledger.share_fits(plan, position)
             and self._take(frame, plan, position)
         ):
             return self._enter(frame.place.claim, frame.place.request, plan, frame.place.done + 1, 0)

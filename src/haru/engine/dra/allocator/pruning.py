@@ -2,6 +2,7 @@
 
 For the current request from its place on, and for the requests after it:
 
+    what is taken in any case can be taken, and the rest is had beside it
     enough free devices, group by group as far as counters let a group give them out
     enough for all of them at once, where they compete
     of one value, where devices must match; of enough values, where they must differ
@@ -25,8 +26,16 @@ from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, Allocation
 from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.constraints import Values
 from haru.engine.dra.allocator.hall_check import HallCheck
+from haru.engine.dra.allocator.joint_demands import (
+    Allowed,
+    ConflictingMatches,
+    ConstraintDomain,
+    CounterGroups,
+    Option,
+    Value,
+)
 from haru.engine.dra.allocator.max_partitions import max_partitions
-from haru.engine.dra.allocator.search_state import SearchPlace, SearchState
+from haru.engine.dra.allocator.search_state import SearchPlace, SearchState, Undo
 
 _MAX_RIVALRY = 6000
 """Devices times demands up to which rivals are matched against each other."""
@@ -34,75 +43,8 @@ _MAX_RIVALRY = 6000
 _MOST_KNOWN = 20_000
 
 Request = tuple[SubrequestPlan, ...]
-Value = tuple[str, object]
-
-
-class ConstraintDomain:
-    """What the requests under one constraint allow together: values to agree on, or enough of them to differ."""
-
-    def __init__(self) -> None:
-        self._agree: dict[tuple[int, int], set[Value]] = {}
-        self._differ: dict[tuple[int, int], set[Value]] = {}
-        self._wanted: Counter[tuple[int, int]] = Counter()
-
-    def agree(self, claim: int, constraint: int, values: set[Value]) -> None:
-        """A request can have all its devices with one of these values."""
-        key = (claim, constraint)
-        self._agree[key] = self._agree[key] & values if key in self._agree else values
-
-    def differ(self, claim: int, constraint: int, values: set[Value], need: int) -> None:
-        """A request needs so many devices with different ones of these values."""
-        key = (claim, constraint)
-        self._differ.setdefault(key, set()).update(values)
-        self._wanted[key] += need
-
-    def contradictory(self) -> bool:
-        """Whether some constraint cannot hold for all of its requests together."""
-        return any(not values for values in self._agree.values()) or any(
-            len(values) < self._wanted[key] for key, values in self._differ.items()
-        )
-
-
-class CounterGroups:
-    """The devices of one view by what they have in common: those of two cards draw on no counter together.
-
-    `of` gives the number of a device's card, by position; `counters` those of each card.
-    """
-
-    def __init__(self, charges: Mapping[int, Sequence[tuple[int, int]]]) -> None:
-        joined: dict[int, int] = {}
-
-        def root(counter: int) -> int:
-            while (above := joined.setdefault(counter, counter)) != counter:
-                counter = above
-            return counter
-
-        for charge in charges.values():
-            for counter, _ in charge[1:]:
-                joined[root(counter)] = root(charge[0][0])
-        self.of = {position: root(charge[0][0]) for position, charge in charges.items() if charge}
-        self.counters: dict[int, list[int]] = {}
-        for counter in sorted(joined):
-            self.counters.setdefault(root(counter), []).append(counter)
-
-
-class ConflictingMatches:
-    """Constraints of which each wants its devices with one value of an attribute, and the devices that would do."""
-
-    def __init__(self) -> None:
-        self._needs: dict[str, Counter[tuple[int, int]]] = {}
-        self._free: dict[str, set[int]] = {}
-
-    def want(self, claim: int, constraint: int, attribute: str, need: int, free: Iterable[int]) -> None:
-        """A request wants so many of these devices, of one value with all others under the constraint."""
-        self._needs.setdefault(attribute, Counter())[claim, constraint] += need
-        self._free.setdefault(attribute, set()).update(free)
-
-    def crowded(self) -> Iterator[tuple[str, int, int, list[int]]]:
-        """Attributes that several constraints are about: how many, what each needs at least, and the devices."""
-        for attribute, needs in self._needs.items():
-            if len(needs) > 1:
-                yield attribute, len(needs), min(needs.values()), sorted(self._free[attribute])
+OpenRequest = tuple[int, Request, int, int]
+"""A claim's number, the plans of a request, how many devices of it are taken, and from where on the next is sought."""
 
 
 class Remainder(NamedTuple):
@@ -144,6 +86,30 @@ class PruningBounds:
             return False
         demands = [(claim, plans, done, start)]
         demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
+        certain: list[Undo] = []
+        try:
+            return not self._take_certain(ledger, demands, certain) or self._contradictory(
+                ledger, place, [demand for demand in demands if not _is_certain(demand[1])]
+            )
+        finally:
+            for undo in reversed(certain):
+                ledger.take_back(undo)
+
+    def _take_certain(self, ledger: SearchState, demands: Sequence[OpenRequest], taken: list[Undo]) -> bool:
+        """Take what the rest of the walk takes in any case; False if that cannot be had."""
+        for claim, plans, done, _ in demands:
+            if not _is_certain(plans):
+                continue
+            plan = plans[0]
+            for position in plan.candidates[done:]:
+                undo = None if ledger.in_use(claim, plan, position) else ledger.pick(claim, plan, position)
+                if undo is None:
+                    return False
+                taken.append(undo)
+        return True
+
+    def _contradictory(self, ledger: SearchState, place: SearchPlace, demands: Sequence[OpenRequest]) -> bool:
+        """Tell whether these demands cannot be met together."""
         least: Counter[str] = Counter()
         common = ConstraintDomain()
         together = ConflictingMatches()
@@ -152,12 +118,14 @@ class PruningBounds:
         for number, alternatives, have, begin in demands:
             offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
             rests = (Remainder(number, p, have, free) for p, free in zip(alternatives, offers, strict=True))
-            options = [self._option(ledger, rest, common) for rest in rests]
-            found = [option for option in options if option is not None]
-            if not found:
+            options = [self._option(ledger, rest) for rest in rests]
+            feasible = [option for option in options if option is not None]
+            if not feasible:
                 return True
+            common.add(number, [option.allowed for option in feasible])
+            found = [option.least for option in feasible]
             if self._exclusive(alternatives):
-                if number != claim or not ledger.picks[claim]:
+                if number != place.claim or not ledger.picks[number]:
                     self._note_matches(together, number, alternatives, offers)
                 needed = min(p.needed - have for p in alternatives)
                 wanted.append((needed, list(dict.fromkeys(p for free in offers for p in free))))
@@ -170,7 +138,7 @@ class PruningBounds:
         if not all(self._each_has_a_value(ledger, *found) for found in together.crowded()):
             return True
         # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
-        return done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+        return place.done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
 
     def _exclusive(self, plans: Request) -> bool:
         """Whether no device that a request takes can be taken by another one."""
@@ -222,14 +190,16 @@ class PruningBounds:
                 return True
         return False
 
-    def _option(self, ledger: SearchState, rest: Remainder, common: ConstraintDomain) -> dict[str, int] | None:
-        """Return the least that the rest of a plan takes of each counter; None if it cannot be had on its own."""
+    def _option(self, ledger: SearchState, rest: Remainder) -> Option | None:
+        """Return what the rest of a plan asks for on its own; None if it cannot be had."""
         plan, free, need = rest.plan, rest.free, rest.plan.needed - rest.done
         if plan.takes_all:
-            return {} if plan.candidates and len(free) == len(plan.candidates) - rest.done else None
-        if len(free) < need or (plan.constraints and not self._constraints_allow(rest.claim, plan, free, need, common)):
+            return Option({}, {}) if plan.candidates and len(free) == len(plan.candidates) - rest.done else None
+        if len(free) < need:
             return None
-        return self._least_taken(ledger, free, need)
+        allowed = self._allowed(rest.claim, plan, free, need) if plan.constraints else {}
+        least = self._least_taken(ledger, free, need) if allowed is not None else None
+        return Option(least, allowed) if least is not None and allowed is not None else None
 
     def _free_of(self, ledger: SearchState, claim: int, plan: SubrequestPlan, done: int, start: int) -> list[int]:
         """The devices that a plan could still take, each for itself."""
@@ -252,34 +222,26 @@ class PruningBounds:
             and (not plan.constraints or ledger.constrained(claim, plan, position) is not None)
         )
 
-    def _constraints_allow(
-        self,
-        claim: int,
-        plan: SubrequestPlan,
-        free: list[int],
-        need: int,
-        common: ConstraintDomain,
-    ) -> bool:
+    def _allowed(self, claim: int, plan: SubrequestPlan, free: list[int], need: int) -> Allowed | None:
+        """The values that each constraint on a plan leaves; None if one of them leaves too few."""
         constraints = self._problem.claims[claim].constraints
-        matched = [i for i in plan.constraints if constraints[i].match]
-        alone = not _has_alternatives(self._problem, claim)
+        allowed: Allowed = {}
         for index in plan.constraints:
             if not constraints[index].match:
                 values = set(self._all_values(free, constraints[index].attribute))
                 if len(values) < need:
-                    return False
-                if alone:
-                    common.differ(claim, index, values, need)
+                    return None
+                allowed[index] = (values, need)
+        matched = [i for i in plan.constraints if constraints[i].match]
         if not matched:
-            return True
+            return allowed
         tuples: Counter[tuple[Value, ...]] = Counter()
         for position in free:
             tuples.update(product(*(self._of(position, constraints[i].attribute) for i in matched)))
         possible = [t for t, count in tuples.items() if count >= need]
-        if alone:
-            for place, index in enumerate(matched):
-                common.agree(claim, index, {t[place] for t in possible})
-        return bool(possible)
+        for place, index in enumerate(matched):
+            allowed[index] = ({t[place] for t in possible}, 0)
+        return allowed if possible else None
 
     def _least_taken(self, ledger: SearchState, free: list[int], need: int) -> dict[str, int] | None:
         """What `need` of these devices take at least of each counter name; None if counters cannot give that many."""
@@ -408,8 +370,9 @@ def _barrier(plan: SubrequestPlan) -> bool:
     return plan.faulty or (plan.takes_all and bool(plan.constraints))
 
 
-def _has_alternatives(problem: AllocationProblem, claim: int) -> bool:
-    return any(request.prioritized for request in problem.claims[claim].requests)
+def _is_certain(plans: Request) -> bool:
+    """Whether a request takes the same devices, whatever else is chosen."""
+    return len(plans) == 1 and plans[0].takes_all and not plans[0].ask.admin
 
 
 def _rests(problem: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]]]], bool]:

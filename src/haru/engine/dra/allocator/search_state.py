@@ -85,6 +85,7 @@ class SearchState:
         charged = bool(problem.charge(position)) and not (shareable and used is not None)
         if charged and not self.counters_fit(position):
             return None
+        states = None
         if plan.constraints:
             states = self.constrained(claim, plan, position)
             if states is None:
@@ -94,6 +95,10 @@ class SearchState:
                         f"{problem.device_id(position)} because a claim constraint would not be satisfied"
                     )
                 return None
+        # Of all devices, one without room is found out only after its constraints.
+        if plan.takes_all and not self.share_fits(plan, position):
+            return None
+        if states is not None:
             self.states[claim] = states
         if charged:
             self._charge(position, -1)
