@@ -20,6 +20,7 @@ from engine_objects import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plain_scheduler import PlainCluster
 
 from haru.engine.dra import Allocated, NodeView, allocate
 from haru.engine.state.cache import SchedulerCache, Snapshot
@@ -203,6 +204,69 @@ def test_shared_claim_is_placed_where_enough_members_fit(case: tuple[list[Obj], 
     decision: Decision = decide_all(objects + work, "g")
     assert decision.status == ("scheduled" if most >= min_count else "unschedulable")
     if decision.status == "scheduled":
-        assert len(decision.placed) >= min_count
+        assert len(decision.placed) == most
         allocated: list[Any] = [a for m in decision.placed for a in m.allocations]
         assert len(allocated) == 1
+
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@st.composite
+def groups_with_rules(draw: st.DrawFn) -> tuple[list[Obj], list[Obj], int | None]:
+    """Nodes with some pods, members that attract and repel each other, and minCount (None: the basic policy)."""
+    apps = st.sampled_from("ab")
+    objects: list[Obj] = []
+    for n in range(draw(st.integers(1, 3))):
+        objects.append(node(f"n{n}", cpu=str(draw(st.integers(1, 3))), labels={ZONE: draw(apps)}))
+        if draw(st.integers(0, 2)) == 0:
+            objects.append(labelled(pod(f"r{n}", node=f"n{n}"), draw(apps)))
+    members = []
+    for i in range(draw(st.integers(2, 4))):
+        member = labelled(pod(f"m{i}", group="g", cpu=str(draw(st.integers(1, 2)))), draw(apps))
+        selector = {
+            "labelSelector": {"matchLabels": {"app": draw(apps)}},
+            "topologyKey": draw(st.sampled_from([ZONE, HOST])),
+        }
+        rule = draw(st.sampled_from(["podAntiAffinity", "podAffinity", "spread", ""]))
+        if rule == "spread":
+            constraint = {**selector, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+            member["spec"]["topologySpreadConstraints"] = [constraint]
+        elif rule:
+            member["spec"]["affinity"] = {rule: {REQUIRED: [selector]}}
+        members.append(member)
+    return objects, members, draw(st.one_of(st.none(), st.integers(1, len(members))))
+
+
+def labelled(obj: Obj, app: str) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "labels": {"app": app}}}
+
+
+def most_in_any_order(objects: list[Obj], members: list[Obj]) -> int:
+    """Exhaustive: members one after the other, in every order, wherever a plain scheduler would let them go."""
+    seen: set[tuple[tuple[int, str], ...]] = {()}
+    left: list[tuple[tuple[int, str], ...]] = [()]
+    best = 0
+    while left:
+        state = left.pop()
+        best, placed = max(best, len(state)), dict(state)
+        there = [{**m, "spec": {**m["spec"], "nodeName": placed[i]}} for i, m in enumerate(members) if i in placed]
+        cluster = PlainCluster([*objects, *there])
+        for i, name in itertools.product(set(range(len(members))) - placed.keys(), cluster.nodes):
+            after = tuple(sorted({**placed, i: name}.items()))
+            if after not in seen and not cluster.refusal(members[i], cluster.nodes[name]):
+                seen.add(after)
+                left.append(after)
+    return best
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(groups_with_rules())
+def test_group_with_rules_between_pods_binds_as_many_members_as_fit(
+    case: tuple[list[Obj], list[Obj], int | None],
+) -> None:
+    objects, members, min_count = case
+    most = most_in_any_order(objects, members)
+    decision: Decision = decide_all([*objects, pod_group("g", min_count), *members], "g")
+    assert len(decision.placed) == (most if most >= (min_count or 1) else 0)

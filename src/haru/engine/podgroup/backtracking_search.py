@@ -33,7 +33,10 @@ _NODES_PER_QUESTION = 10
 
 
 class BacktrackingSearch:
-    """Search placements on an overlay and leave the overlay unchanged; `best` holds the best placements found."""
+    """Search placements on an overlay and leave the overlay unchanged.
+
+    `best` holds the best placements found, of more than `beat` members.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class BacktrackingSearch:
         nodes: Sequence[str],
         *,
         ordered: bool,
+        beat: int = 0,
     ) -> None:
         self._overlay = overlay
         self._info = info
@@ -53,6 +57,8 @@ class BacktrackingSearch:
         self._filter_results = FilterResultCache(overlay, info.options, nodes)
         self._decoder = Decoder(overlay, info.options)
         self._ordered = ordered
+        self._total = 0
+        self._beat = beat
         self._class_of_member: dict[int, int] = {}
         """The class of each member, by number, as computed when the search began."""
         self._placements: Counter[Hashable] = Counter()
@@ -61,7 +67,8 @@ class BacktrackingSearch:
         self.best: list[tuple[int, Placed]] = []
 
     def run(self, members: Sequence[Member]) -> None:
-        """Search until enough members have places or all states are exhausted. Raises OutOfBudgetError."""
+        """Search until all members have places or all states are exhausted. Raises OutOfBudgetError."""
+        self._total = len(members)
         self._class_of_member = self._member_classes(members)
         self._step(list(members), [])
 
@@ -81,12 +88,14 @@ class BacktrackingSearch:
         return found
 
     def _step(self, remaining: list[Member], placed: list[tuple[int, Placed]]) -> bool:
-        if len(placed) > len(self.best):
-            self.best = list(placed)
+        if len(placed) > self._beat:
+            self.best, self._beat = list(placed), len(placed)
+            if len(placed) == self._info.needed:
+                self._budget.allow_extras(self._options.budgets.extras_budget)
         ceiling = self._budget.ceiling
-        if len(self.best) >= self._info.needed or (ceiling is not None and len(self.best) >= ceiling):
+        if len(self.best) == self._total or (ceiling is not None and len(self.best) >= ceiling):
             return True
-        while remaining and len(placed) + len(remaining) > len(self.best):
+        while remaining and len(placed) + len(remaining) > self._beat:
             for member in self._next(remaining):
                 if self._try(member, remaining, placed):
                     return True

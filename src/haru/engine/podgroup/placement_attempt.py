@@ -56,7 +56,7 @@ def attempt_placement(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[st
         return greedy
     short = greedy.fit < needed
     questions = budgets.placement_budget if short else budgets.extras_budget
-    found = search_placements(snapshot, info, nodes, questions, needed if short else 0)
+    found = search_placements(snapshot, info, nodes, questions, needed if short else 0, greedy.fit)
     if rank(number for number, _ in found.placed) < rank(greedy.numbers):
         return PlacementAttempt(_with_diagnoses(snapshot, info, nodes, found))
     if short and found.problem:

@@ -70,15 +70,15 @@ class FoundPlacements:
 
 
 def search_placements(
-    snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str], questions: int, quorum: int = 0
+    snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str], questions: int, quorum: int = 0, beat: int = 0
 ) -> FoundPlacements:
-    """Search placements for as many members as possible; report infeasibility only with proof.
+    """Search placements for as many members as possible, if more than `beat`; report infeasibility only with proof.
 
     The search ends early when all members are placed, or when fewer than `quorum` members can have places.
     """
     capacity_bound = partial(capacity_upper_bound, snapshot, info, nodes)
     budget = SearchBudget(questions, capacity_bound, quorum)
-    attempt = _Search(Overlay(snapshot), info, nodes, budget)
+    attempt = _Search(Overlay(snapshot), info, nodes, budget, beat)
     try:
         attempt.run()
         complete = not budget.unproven
@@ -98,6 +98,7 @@ class _Search:
         info: PodGroupInfo,
         nodes: Sequence[str],
         budget: SearchBudget,
+        beat: int,
     ) -> None:
         self._overlay = overlay
         self._info = info
@@ -106,6 +107,7 @@ class _Search:
         self._options = info.options
         self._nodes = nodes
         self.budget = budget
+        self._beat = beat
         self.best: list[tuple[int, Placed]] = []
 
     def run(self) -> None:
@@ -181,7 +183,8 @@ class _Search:
         return any(late_claims(self._overlay.snapshot, pod) for _, pod in members if pod.volume_claims)
 
     def _backtrack(self, members: list[tuple[int, PodInfo]], *, ordered: bool) -> None:
-        search = BacktrackingSearch(self._overlay, self._info, self.budget, self._nodes, ordered=ordered)
+        beat = max(self._beat, len(self.best))
+        search = BacktrackingSearch(self._overlay, self._info, self.budget, self._nodes, ordered=ordered, beat=beat)
         try:
             search.run(members)
         finally:
@@ -210,8 +213,7 @@ class _Search:
             kept.append((number, outcome))
         self.best = kept
         if len(kept) >= self._info.needed:
-            # The quorum is found: more members are worth a smaller budget only.
-            self.budget.left = min(self.budget.left, self._options.budgets.extras_budget)
+            self.budget.allow_extras(self._options.budgets.extras_budget)
 
 
 def depends_on_others(overlay: Overlay, pod: PodInfo) -> bool:

@@ -40,6 +40,10 @@ class SearchBudget:
         self._capacity_bound = capacity_bound
         self._quorum = quorum
 
+    def allow_extras(self, questions: int) -> None:
+        """Leave so many node checks at most: the quorum is found, and more members are worth less."""
+        self.left = min(self.left, questions)
+
     def spend(self, questions: int = 1) -> None:
         """Count node checks, or work that takes as long."""
         if self.left < questions:

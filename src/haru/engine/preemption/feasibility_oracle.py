@@ -118,7 +118,7 @@ class FeasibilityOracle:
         if len(info.members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
             return greedy.fit
         questions = info.options.budgets.placement_budget
-        found = search_placements(snapshot, info, nodes, questions)
+        found = search_placements(snapshot, info, nodes, questions, beat=greedy.fit)
         if len(found.placed) < enough and found.problem:
             raise UnansweredError(Reason("SelectorError", found.problem))
         if len(found.placed) < enough and not found.complete:
