@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+from engine_objects import DRIVER
 
 from haru.cluster_view import ChangeCounter, ClusterView
 from haru.dashboard.access import Access
 from haru.dashboard.app import Dashboard
+from haru.dashboard.asked import Page
 from haru.engine import Snapshot
 from haru.explain.cards import Layouts
 
 Obj = dict[str, Any]
 PORT = 8080
+
+
+PARTS = {"namespace": "default", "kind": "pod", "name": "w"}
+PARTS_OF = {
+    "/node/{name}": {"name": "a"},
+    "/device/{driver}/{pool:path}/{name}": {"driver": DRIVER, "pool": "a", "name": "gpu-0"},
+    "/namespace/{name}": {"name": "default"},
+    "/yaml/{kind}/{namespace}/{name}": {"kind": "Pod"},
+}
+"""What stands for the parts of paths, where it is not `PARTS`."""
+
+
+def address_of(page: Page, **parts: str) -> str:
+    """An address of a page."""
+    known = {**PARTS, **PARTS_OF.get(page.path, {}), **parts}
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: known[found[1]], page.path)
 
 
 class FixedWatch:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from dashboard_pages import FixedWatch, browser_of
+from dashboard_pages import FixedWatch, address_of, browser_of
 from engine_objects import allocated, allocation, claim, node, pod, resource_slice
 
 from haru.dashboard.pages import PAGES
@@ -18,8 +18,6 @@ from haru.markup import Html, tag
 Obj = dict[str, Any]
 EVIL = "<script>alert('x')</script>\"&"
 NOW = "2026-03-01T12:00:00Z"
-PARTS = {"namespace": "default", "kind": "pod", "name": "w"}
-"""What stands for the parts of paths."""
 
 
 def test_elements_escape_text_and_attributes() -> None:
@@ -55,7 +53,7 @@ def hostile_watch() -> FixedWatch:
     return FixedWatch(snapshot, [event], [EVIL])
 
 
-@pytest.mark.parametrize("path", [page.path.format(**PARTS) for page in PAGES])
+@pytest.mark.parametrize("path", [address_of(page) for page in PAGES])
 async def test_pages_escape_all_values_and_have_no_inline_script(path: str) -> None:
     async with browser_of(hostile_watch()) as browser:
         answer = await browser.get(path, params={"namespace": "", "workload": "", "node": "*", "x": EVIL})

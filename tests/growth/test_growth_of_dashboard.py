@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from counted_calls import SIZES, Steps, assert_all_flat, growth
+from dashboard_pages import address_of
 from engine_objects import pod
 from fake_api import FakeApi
 from growing_scheduler import MAKERS, changed, named
@@ -182,9 +183,10 @@ class Browser:
         return b"".join(message.get("body", b"") for message in sent[1:])
 
 
-PARTS = {"namespace": "default", "kind": "pod", "name": "running-1"}
-"""What stands for the parts of paths."""
-ADDRESSES = tuple(page.path.format(**PARTS) for page in PAGES)
+PARTS = {"/workload/{namespace}/{kind}/{name}": {"name": "running-1"}, "/node/{name}": {"name": "node-1"}}
+LEFT_OUT = ("/device/{driver}/{pool:path}/{name}", "/yaml/{kind}/{namespace}/{name}")
+"""Pages of one object that nothing here has, or that show it as it is."""
+ADDRESSES = tuple(address_of(page, **PARTS.get(page.path, {})) for page in PAGES if page.path not in LEFT_OUT)
 MAY_GROW = {
     # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
     "/": ("node, which the map counts, groups and shows", 2000),

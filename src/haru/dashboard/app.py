@@ -33,6 +33,7 @@ from haru.dashboard.signin.viewer import OWNER, VIEWER, Viewer
 from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
+from haru.dashboard.whatif import Slices, WhatIf
 
 _SHARED_SECONDS = 1.0
 _PERSON = "<!--person-->"
@@ -72,11 +73,13 @@ class Dashboard:
         measured: Measured | None = None,
         prices: Prices | None = None,
         held: HeldBetween | None = None,
+        slices: Slices | None = None,
         pages: tuple[Page, ...] = PAGES,
     ) -> None:
+        """`slices` reads the published slices, for what-if."""
         self._watch = watch
         self._pages = pages
-        self.views = SharedViews(watch.changes.add, measured, prices, held)
+        self.views = SharedViews(watch.changes.add, measured, prices, held, WhatIf(slices))
         self._feeds = Feeds(watch)
         self._made: dict[object, _Made] = {}
         self._routes = [(page, Route(page.path, self._endpoint(page))) for page in pages]
@@ -146,7 +149,7 @@ class Dashboard:
             "asked": asked,
             "chosen": asked.chosen,
             "version": asked.view.version,
-            "live": not page.personal,
+            "live": not (page.personal or page.still),
             "nav": [(each.path, each.nav, each is page, each.key) for each in self._pages if each.nav],
             "searches": any(each.path == "/search" for each in self._pages),
             "notes": [f"Not allowed to read {', '.join(refused)}: the page is without them."] if refused else [],
@@ -175,7 +178,7 @@ class Dashboard:
         scope = {"type": "http", "method": "GET", "path": split.path, "root_path": "", "headers": []}
         for page, route in self._routes:
             matched, found = route.matches(scope)
-            if matched is Match.FULL and not page.personal:
+            if matched is Match.FULL and not (page.personal or page.still):
                 query = dict(parse_qsl(split.query, keep_blank_values=True))
                 return _Place(page, split.path, query, found["path_params"])
         return None

@@ -18,11 +18,12 @@ from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import KnownPods
 from haru.dashboard.views.usage import Measured
 from haru.dashboard.views.workloads import Filter
+from haru.dashboard.whatif import WhatIf
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Services:
     """What requests of all who may see the same share. `places` and `pods` belong to the renderer's one thread.
 
@@ -33,6 +34,7 @@ class Services:
     measured: Measured | None = None
     prices: Prices | None = None
     held: HeldBetween | None = None
+    what_if: WhatIf = field(default_factory=WhatIf)
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     places: KnownPlaces = field(default_factory=KnownPlaces)
     pods: KnownPods = field(default_factory=KnownPods)
@@ -86,7 +88,8 @@ class Page:
     """A page of the dashboard. `make` returns None where what the path names does not exist.
 
     `nav` is its text in the navigation, if it is there; `key` the keyboard's letter after `g`. A `personal` page
-    depends on more than what may be seen of the cluster: it is made for each request, and not live.
+    depends on more than what may be seen of the cluster: it is made for each request, and not live. A `still`
+    page is not live either: what it says was asked once.
     """
 
     path: str
@@ -95,3 +98,4 @@ class Page:
     nav: str = ""
     key: str = ""
     personal: bool = False
+    still: bool = False

@@ -22,8 +22,11 @@ from haru.dashboard.views.queue import KnownPods, ShownExplanation, WaitingWorkl
 from haru.dashboard.views.story import Story, story
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
+from haru.errors import NotFoundError
 from haru.explain.entry import explain
-from haru.explain.results import Explanation
+from haru.explain.render import redacted, redacted_story
+from haru.explain.results import DeviceStory, Explanation, NodeStory
+from haru.explain.subjects import PlaceKind, explain_place
 
 _log = logging.getLogger(__name__)
 
@@ -55,25 +58,21 @@ class _Made:
         return None if self.snapshot is snapshot else self.at + _KEPT_FACTOR * self.cost
 
 
-def unchanged(explanation: Explanation, snapshot: Snapshot) -> Explanation:
-    """Return the explanation with all names."""
-    return explanation
-
-
 class ExplanationCache:
     """The explanations for all who see the same; `tell` is called when there are more than the last page could show.
 
-    `worker` has one thread, which all caches of a dashboard share. `redact` takes names out of what it explains.
+    `worker` has one thread, which all caches of a dashboard share. Of what is explained only the names of the
+    namespaces `shown` stay; None: all.
     """
 
     def __init__(
         self,
         tell: Callable[[], None],
         worker: Executor | None = None,
-        redact: Callable[[Explanation, Snapshot], Explanation] = unchanged,
+        shown: frozenset[str] | None = None,
     ) -> None:
         self._tell = tell
-        self._redact = redact
+        self._shown = shown
         self._worker = worker or ThreadPoolExecutor(1, "dashboard explanations")
         self._made: dict[Workload, _Made] = {}
         self._wanted: tuple[Snapshot, Sequence[WaitingWorkload]] | None = None
@@ -90,6 +89,20 @@ class ExplanationCache:
     async def story(self, view: ClusterView, work: Workload) -> Story | None:
         """Make the story of a workload."""
         return await self.run(partial(self._story, view, work))
+
+    async def place(self, view: ClusterView, kind: PlaceKind, name: str) -> NodeStory | DeviceStory | None:
+        """Make the story of a node or a device; None if there is none. Raises InputError."""
+        return await self.run(partial(self._place, view, kind, name))
+
+    def _place(self, view: ClusterView, kind: PlaceKind, name: str) -> NodeStory | DeviceStory | None:
+        try:
+            found = explain_place(view.snapshot, kind, name, unread=view.refused)
+        except NotFoundError:
+            return None
+        return found if self._shown is None else redacted_story(found, view.snapshot, self._shown)
+
+    def _redact(self, told: Explanation, snapshot: Snapshot) -> Explanation:
+        return told if self._shown is None else redacted(told, snapshot, self._shown)
 
     def _story(self, view: ClusterView, work: Workload) -> Story | None:
         found = story(view.snapshot, work, view.events, now_text(), self._pods)

@@ -83,7 +83,9 @@ class DashboardServer:
         if self._app is None:
             from haru.cluster_view import ClusterWatch
             from haru.dashboard.app import Dashboard
+            from haru.dashboard.whatif import slices_of
 
             assert self._access is not None
-            self._app = Dashboard(ClusterWatch(self._client), self._access, self._measured, self._prices, self._held)
+            watch, slices = ClusterWatch(self._client), slices_of(self._client)
+            self._app = Dashboard(watch, self._access, self._measured, self._prices, self._held, slices)
         await self._app(scope, receive, send)

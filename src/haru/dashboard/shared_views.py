@@ -23,9 +23,7 @@ from haru.dashboard.signin.viewer import Visibility
 from haru.dashboard.views.device_timeline import Held, HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured, Span
-from haru.engine import Snapshot
-from haru.explain.render import redacted
-from haru.explain.results import Explanation
+from haru.dashboard.whatif import WhatIf
 
 MOST = 32
 """Visibilities of which the views are kept."""
@@ -54,6 +52,7 @@ class SharedViews:
     measured: Measured | None = None
     prices: Prices | None = None
     held: HeldBetween | None = None
+    what_if: WhatIf = field(default_factory=WhatIf)
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     explainer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard explanations"))
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
@@ -74,22 +73,21 @@ class SharedViews:
         """End; nobody waits for what the threads compute."""
         for each in self._views.values():
             each.services.explanations.stop()
+        self.what_if.stop()
         for executor in (self.renderer, self.explainer):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _made(self, visibility: Visibility) -> SharedView:
         if visibility.everything:
             explanations = ExplanationCache(self.tell, self.explainer)
-            return SharedView(visibility, Services(explanations, self.measured, self.prices, self.held, self.renderer))
+            services = Services(explanations, self.measured, self.prices, self.held, self.what_if, self.renderer)
+            return SharedView(visibility, services)
         shown = visibility.namespaces
 
-        def without_names(told: Explanation, snapshot: Snapshot) -> Explanation:
-            return redacted(told, snapshot, shown)
-
-        explanations = ExplanationCache(self.tell, self.explainer, without_names)
+        explanations = ExplanationCache(self.tell, self.explainer, shown)
         measured = partial(_shown_usage, self.measured, shown) if self.measured is not None else None
         held = partial(_shown_holdings, self.held, shown) if self.held is not None else None
-        services = Services(explanations, measured, self.prices, held, self.renderer)
+        services = Services(explanations, measured, self.prices, held, self.what_if, self.renderer)
         return SharedView(visibility, services, RedactedCluster(Redaction(shown, self._key)))
 
 

@@ -15,6 +15,7 @@ from haru.dashboard.signin.visibility import VisibilityReviews
 from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured
+from haru.dashboard.whatif import slices_of
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import health_route
 from haru.secure_serving.component_certificates import ComponentCertificates
@@ -51,7 +52,8 @@ class TeamServer:
     def __init__(self, client: ApiClient, options: TeamOptions) -> None:
         serving = options.serving
         self._watch = ClusterWatch(client)
-        self._pages = Dashboard(self._watch, None, options.measured, options.prices, options.held)
+        slices = slices_of(client)
+        self._pages = Dashboard(self._watch, None, options.measured, options.prices, options.held, slices)
         self._certificates = ComponentCertificates(serving, NAME)
         reviewer = ApiReviewer(client)
         reviewed = ReviewedAccess(reviewer, ALLOWED_SECONDS, DENIED_SECONDS)

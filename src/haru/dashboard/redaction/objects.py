@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from haru.engine.state import RUN_TIME_LIMIT
+from haru.explain.utilization import UTILIZATION_ANNOTATION
+from haru.kube.device_usage import UTILIZATION_KEY
 from haru.kube.meta import Obj
 
 HIDDEN = "another namespace"
@@ -36,7 +38,7 @@ _NAMED_ENTRIES = frozenset({"claims", "resourceClaims", "resourceClaimStatuses"}
 """Members that list claims under names of their pod's own."""
 _METADATA = ("uid", "labels", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")
 _OWNER = ("apiVersion", "kind", "uid", "controller")
-_ANNOTATIONS = ("resource.kubernetes.io/", RUN_TIME_LIMIT)
+_ANNOTATIONS = ("resource.kubernetes.io/", RUN_TIME_LIMIT, UTILIZATION_ANNOTATION)
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 _CONTAINER = ("resources", "ports", "restartPolicy", "restartPolicyRules", "resizePolicy")
 _POD_SPEC = (
@@ -188,8 +190,17 @@ def _claim(obj: Obj, rename: Rename) -> Obj:
             _only(each, ("apiGroup", "resource", "uid")) | {"name": rename(str(each.get("name")))}
             for each in status["reservedFor"]
         ]
+    if "devices" in status:
+        told["devices"] = [_reported(each) for each in status["devices"]]
     devices = {key: value for key, value in (obj["spec"].get("devices") or {}).items() if key != "config"}
     return {"spec": {"devices": devices}, "status": told}
+
+
+def _reported(device: Obj) -> Obj:
+    """What a driver reports of a device: of its data only how busy it is."""
+    found = _only(device, ("device", "driver", "pool", "shareID")) | _conditions(device)
+    data = device.get("data")
+    return found | ({"data": _only(data, (UTILIZATION_KEY,))} if isinstance(data, Mapping) else {})
 
 
 def _pod_group(obj: Obj, _: Rename) -> Obj:

@@ -37,7 +37,7 @@ def link(value: str, href: str) -> Cell:
 
 def work(value: Workload) -> Cell:
     """Make a cell with a workload in its colour; the link leads to its page."""
-    title = f"{value.namespace}/{value.name}"
+    title = value.title
     return Cell(title, (0, 0.0, title), "work", value.path, value)
 
 

@@ -25,6 +25,11 @@ class Workload(NamedTuple):
         return self.name.partition("/")[2]
 
     @property
+    def title(self) -> str:
+        """The name with the namespace, where it is in one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
     def path(self) -> str:
         """The address of its page."""
         return f"/workload/{self.namespace}/{self.name}"

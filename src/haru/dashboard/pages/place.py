@@ -1,0 +1,24 @@
+"""The pages of a node and of a device."""
+
+from __future__ import annotations
+
+from haru.dashboard.asked import Answer, Asked
+from haru.dashboard.views.places import device_page, node_page
+from haru.explain import DeviceStory, NodeStory
+
+
+async def node(asked: Asked) -> Answer | None:
+    """Tell of a node; None if there is none."""
+    view, name = asked.view, asked.parts["name"]
+    story = await asked.services.explanations.place(view, "node", name)
+    if not isinstance(story, NodeStory):
+        return None
+    found = await asked.compute(lambda: node_page(view.snapshot, story, view.events, asked.query))
+    return Answer(name, {"found": found})
+
+
+async def device(asked: Asked) -> Answer | None:
+    """Tell of a device; None if there is none."""
+    name = "/".join(asked.parts[part] for part in ("driver", "pool", "name"))
+    story = await asked.services.explanations.place(asked.view, "device", name)
+    return Answer(name, {"found": device_page(story, asked.query)}) if isinstance(story, DeviceStory) else None
