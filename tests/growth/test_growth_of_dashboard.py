@@ -188,6 +188,7 @@ LEFT_OUT = ("/device/{driver}/{pool:path}/{name}", "/yaml/{kind}/{namespace}/{na
 """Pages of one object that nothing here has, or that show it as it is."""
 ADDRESSES = tuple(address_of(page, **PARTS.get(page.path, {})) for page in PAGES if page.path not in LEFT_OUT)
 MAY_GROW = {
+    "/namespace/default": ("pod of the namespace and its claim, which are two rows", 12_000),
     # Every node may look otherwise and is a row then; before rows were kept it was 10,000 steps.
     "/": ("node, which the map counts, groups and shows", 2000),
     "/map": ("node, which the map counts, groups and shows", 2500),

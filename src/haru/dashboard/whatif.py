@@ -109,7 +109,7 @@ class AskedChange:
         group = snapshot.pod_groups.get(self.group)
         if group is None:
             raise NotAnswered(f'there is no PodGroup "{self.group}"')
-        patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": _number(self.count, 100_000)}}}}
+        patch = {"metadata": {}, "spec": {"schedulingPolicy": {"gang": {"minCount": _number(self.count, 100_000)}}}}
         return Apply(group, patch)
 
 
