@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explain tests/http2 tests/kube tests/lint \
 	tests/test_*.py
 
-.PHONY: demo test fast bytecode coverage docs lint nightly bench golden golden-record golden-explanations release setup clean
+.PHONY: demo test fast bytecode coverage docs lint nightly conformance bench golden golden-record golden-explanations release setup clean
 
 setup: $(VENV)/.ready
 
@@ -52,6 +52,10 @@ lint: setup
 
 nightly: setup
 	HARU_NIGHTLY=1 $(BIN)/python -m pytest
+
+# Recorded answers of kube-apiserver 1.36, compared with those of Haru's API server.
+conformance: setup
+	$(BIN)/python tools/api_conformance.py
 
 bench: setup
 	$(BIN)/python -m benchmarks
