@@ -1,65 +1,116 @@
-"""Takes the pictures of the dashboard in docs/images from a real `haru up`: `python tools/dashboard_pictures.py`.
+"""Makes the pictures of the dashboard in docs/images: a busy simulated cluster in a real Chromium.
 
-It needs kubectl, chromium and the development dependencies.
+`python tools/dashboard_pictures.py [NAME…]`. The cluster is real (`haru up`); what its usage history tells of the hours
+before it started is written by tests/dashboard/dashboard_history.py.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
-
-from playwright.sync_api import sync_playwright
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "dashboard")]
-from dashboard_driving import CHROMIUM_FLAGS, dashboard_address  # noqa: E402
+IMAGES = ROOT / "docs" / "images"
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "dashboard")]
 
-from haru_process import Up  # noqa: E402
+PRICES = """\
+apiVersion: haru.dev/v1alpha1
+kind: CardPrices
+currency: EUR
+perCardHour: {NVIDIA B200: 4.80, NVIDIA H200: 3.20, NVIDIA H100*: 2.40, NVIDIA A100*80GB: 1.50, NVIDIA A100*: 1.10}
+"""
 
-PROFILES = "dgx-h100:1,dgx-a100-80gb-mig:1,t4:6,tpu-v5e:1,cpu:1"
-MANIFESTS = ("10-notebooks", "20-training", "30-inference-mig", "50-tpu")
+
+class Picture(NamedTuple):
+    """A page at a size; a height of 0 is that of the whole page."""
+
+    name: str
+    path: str
+    width: int
+    height: int
+    scheme: str
+
+
 PICTURES = (
-    ("map", "light", "/"),
-    ("map", "dark", "/"),
-    ("queue", "light", "/queue"),
-    ("workload", "dark", "/workload/default/job/training"),
+    Picture("overview-light", "/", 1440, 900, "light"),
+    Picture("overview-dark", "/", 2560, 1440, "dark"),
+    Picture("overview-phone", "/", 390, 844, "light"),
+    Picture("map-light", "/map", 1440, 900, "light"),
+    Picture("map-dark", "/map?by=pool", 2560, 1440, "dark"),
+    Picture("map-phone", "/map", 390, 844, "dark"),
+    Picture("map-cards-dark", "/map?zoom=cards&node=dgx-a100-*", 1440, 900, "dark"),
+    Picture("timeline-light", "/timeline", 1440, 900, "light"),
+    Picture("timeline-dark", "/timeline", 2560, 1440, "dark"),
+    Picture("timeline-phone", "/timeline", 390, 844, "light"),
+    Picture("usage-light", "/usage", 1440, 900, "light"),
+    Picture("usage-dark", "/usage", 2560, 1440, "dark"),
 )
 
 
-def main() -> None:
-    """Starts the cluster, gives it work, and takes every picture."""
-    home = Path(tempfile.mkdtemp())
-    up = Up(home, "--ephemeral", "--profile", PROFILES)
-    try:
-        for name in MANIFESTS:
-            up.api.create_all((ROOT / "examples" / "demo" / f"{name}.yaml").read_text(), "default")
-        taint = {"simulated.haru.dev/device-taints": "gpu-2=maintenance:NoSchedule"}
-        up.api.patch("nodes", "t4-1", {"metadata": {"annotations": taint}})
-        time.sleep(8)
-        with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
-            _take(browser, dashboard_address(up))
-            browser.close()
-    finally:
-        up.stop()
-        shutil.rmtree(home)
+def main() -> int:
+    """Make the pictures that are named, or all."""
+    from busy_cluster import PROFILES, fill
+    from dashboard_history import write
+
+    from haru_process import Process, Up
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        began = int(time.time() * 1000)
+        up = Up(home / "up", "--ephemeral", "--profile", PROFILES)
+        try:
+            fill(up)
+            write(home / "usage.db", int(time.time() * 1000), began)
+            (home / "prices.yaml").write_text(PRICES)
+            flags = ["--history", str(home / "usage.db"), "--card-prices", str(home / "prices.yaml")]
+            pages = Process(home, ["dashboard", "--kubeconfig", str(up.kubeconfig), *flags], "dashboard")
+            try:
+                photograph(pages.line().split()[-1], names)
+            finally:
+                pages.stop()
+        finally:
+            up.stop()
+    return 0
 
 
-def _take(browser: Any, address: str) -> None:
-    context = browser.new_context(viewport={"width": 1180, "height": 760})
+def photograph(address: str, names: list[str]) -> None:
+    """Open each page in a browser, and write what is seen."""
+    from dashboard_driving import CHROMIUM_FLAGS
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_text("would fit with").wait_for()
+        state, base = context.storage_state(), address.partition("/?")[0]
+        for picture in PICTURES:
+            if not names or picture.name in names:
+                take(browser, picture, base, state)
+        browser.close()
+
+
+def take(browser: Any, picture: Picture, base: str, state: Any) -> None:
+    """Make one picture."""
+    size = {"width": picture.width, "height": picture.height or 900}
+    context = browser.new_context(viewport=size, color_scheme=picture.scheme, storage_state=state, base_url=base)
     page = context.new_page()
-    page.goto(address)
-    root = page.url.rstrip("/")
-    for name, scheme, path in PICTURES:
-        page.emulate_media(color_scheme=scheme)
-        page.goto(root + path)
-        page.get_by_text("live", exact=True).wait_for()
-        page.screenshot(path=ROOT / "docs" / "images" / f"dashboard-{name}-{scheme}.png")
+    page.goto(picture.path)
+    page.get_by_text("live", exact=True).wait_for()
+    page.wait_for_timeout(1200)  # the charts are drawn, explanations have arrived
+    page.screenshot(path=IMAGES / f"dashboard-{picture.name}.png", full_page=not picture.height)
+    context.close()
+    print(f"dashboard-{picture.name}.png")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,7 +16,10 @@ from haru_process import Up, phase, until
 
 ROOT = Path(__file__).parents[2]
 MILLISECONDS = 30_000
-PAGES = ("/", "/queue", "/allocation", "/workload/default/job/training", "/workload/default/deployment/notebooks")
+PAGES = (
+    "/", "/map?zoom=cards", "/map?zoom=nodes", "/map?zoom=cluster", "/queue", "/timeline", "/usage?since=1h",
+    "/workload/default/job/training", "/workload/default/deployment/notebooks",
+)  # fmt: skip
 SCHEMES = [{"color_scheme": "light"}, {"color_scheme": "dark"}]
 AXE = "async () => JSON.stringify((await axe.run(document, {resultTypes: ['violations']})).violations)"
 
@@ -94,27 +97,39 @@ def style(page: Any, selector: str, name: str) -> str:
 
 
 def test_map_page_shows_nodes_cards_and_their_states(page: Any, up: Up) -> None:
-    page.goto("/")
-    assert texts(page, ".place h3") == ["cpu-0", "dgx-a100-80gb-mig-0", "dgx-h100-0", "t4-0", "t4-1"]
+    page.goto("/map?zoom=cards")
+    # Nodes without devices come last.
+    assert texts(page, ".place h3") == ["dgx-a100-80gb-mig-0", "dgx-h100-0", "t4-0", "t4-1", "cpu-0"]
     row = '.place[data-key="dgx-h100-0"]'
-    assert texts(page, f"{row} .card") == [f"gpu-{n} notebooks" if n < 3 else f"gpu-{n} free" for n in range(8)]
-    assert texts(page, '.place[data-key="dgx-a100-80gb-mig-0"] .card')[0] == "gpu-0 inference-small free"
+    notebook = [f"gpu-{n} unmeasured notebooks –" for n in range(3)]
+    assert texts(page, f"{row} .card") == [*notebook, *(f"gpu-{n} free" for n in range(3, 8))]
+    assert texts(page, '.place[data-key="dgx-a100-80gb-mig-0"] .card')[0] == "gpu-0 50 % inference-small –"
     assert counted_by_top(up)["held"] > 3 and counted_by_top(up)["unavailable"] == 1
     assert texts(page, ".totals") == [f"5 nodes · 24 cards · {counts_text(counted_by_top(up))} · 1 tainted"]
-    # Colour tells workloads apart, hatching what is tainted, a dashed frame what is idle.
-    notebooks, slice_ = f"{row} a.part", '.place[data-key="dgx-a100-80gb-mig-0"] a.part'
-    assert style(page, notebooks, "backgroundColor") != style(page, slice_, "backgroundColor")
-    tainted = '.place[data-key="t4-0"] .card.tainted'
-    assert "gradient" in style(page, f"{tainted} .part", "backgroundImage")
-    assert texts(page, tainted) == ["gpu-1 free tainted maintenance=true:NoSchedule"]
-    assert style(page, f"{row} .card.idle", "borderTopStyle") == "dashed"
-    assert style(page, f"{row} .card.idle .part", "color") != style(page, notebooks, "color")
+    # Colour tells workloads apart, and a partition is as wide as its memory slices: four of eight.
+    partition = '.place[data-key="dgx-a100-80gb-mig-0"] svg rect.held'
+    assert style(page, f"{row} rect.held", "fill") != style(page, partition, "fill")
+    assert page.locator(partition).first.get_attribute("width") == "50.0"
+    assert texts(page, '.place[data-key="t4-0"] .card')[1] == "gpu-1 unavailable maintenance=true:NoSchedule"
+    assert page.locator('.place[data-key="t4-0"] path.fault').count() == 1
+
+
+def test_overview_counts_cards_as_top_does_and_names_what_would_help(page: Any, up: Up) -> None:
+    page.goto("/")
+    counts = counted_by_top(up)
+    figures = dict(zip(texts(page, ".figure span"), texts(page, ".figure strong"), strict=True))
+    assert figures["cards on 5 nodes"] == "24" and figures["unavailable"] == "1"
+    assert float(figures["unmeasured"]) == pytest.approx(counts["unmeasured"], abs=0.05)
+    page.get_by_text("6 of 6 would fit").wait_for()
+    assert "default/job/training" in page.inner_text("[aria-labelledby=waits]")
+    assert any("kubectl" in text for text in texts(page, ".actions pre"))
+    assert 1 <= page.locator(".actions li").count() <= 3
 
 
 def test_queue_page_shows_pending_work_with_remedies(page: Any) -> None:
     page.goto("/queue")
-    assert texts(page, ".waiting h2") == ["default/job/training"]
-    assert "6 pods waiting · priority 0 · since 20" in page.inner_text(".facts")
+    assert texts(page, ".waiting h2 .work") == ["default/job/training"]
+    assert "6 pods waiting · priority 0 · since " in page.inner_text(".facts")
     assert page.inner_text(".verdict") == "FitsLater"
     assert "5 devices are free for request gpu, 6 are needed" in page.inner_text(".waiting")
     assert {"DevicesUnavailable", "Quorum"} <= set(texts(page, ".reasons code"))
@@ -139,7 +154,7 @@ def test_page_of_running_workload_shows_node_and_devices(page: Any) -> None:
     assert "no device of class" in page.inner_text(".nodes")
     assert sorted(texts(page, "tbody td:nth-child(5)")) == [f"gpu-{n} (NVIDIA H100 80GB HBM3)" for n in range(3)]
     assert any("Scheduled" in text for text in texts(page, ".timeline li"))
-    follow(page, "Show it on the map", "**/?*")
+    follow(page, "Show it on the map", "**/map?**")
     assert texts(page, ".place h3") == ["dgx-h100-0"]
 
 
@@ -154,19 +169,25 @@ def test_page_of_unknown_workload_is_404(browser: Any, session: tuple[str, Any])
 
 
 def test_filters_are_kept_in_the_url(page: Any) -> None:
-    page.goto("/?workload=inference*&namespace=default")
+    page.goto("/map?workload=inference*&namespace=default")
+    page.evaluate("window.sameDocument = true")
     assert texts(page, ".place h3") == ["dgx-a100-80gb-mig-0"]
     assert page.get_by_role("textbox", name="Workload").input_value() == "inference*"
-    follow(page, "Clear", "**/")
+    follow(page, "Clear", "**/map")
     page.get_by_role("textbox", name="Node").fill("t4-*")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/?namespace=&workload=&node=t4-*")
+    page.wait_for_url("**/map?node=t4-*")
     assert texts(page, ".place h3") == ["t4-0", "t4-1"]
-    follow(page, "Queue", "**/queue?*")
-    assert "node=t4-*" in page.url.replace("%2A", "*")
+    page.get_by_role("navigation", name="Group").get_by_role("link", name="Model").click()
+    page.wait_for_url("**/map?node=t4-*&by=model")
+    assert page.locator(".map h2").first.inner_text().startswith("Tesla T4 2 nodes, 8 cards")
+    # All this in one document; back goes through the same states.
+    assert page.evaluate("window.sameDocument")
+    page.go_back()
+    page.wait_for_url("**/map?node=t4-*")
     page.goto("/queue?namespace=elsewhere")
     assert "Nothing that matches the filter waits." in page.inner_text("main")
-    page.goto("/?node=nothing")
+    page.goto("/map?node=nothing")
     assert "No node matches the filter." in page.inner_text("main")
 
 
@@ -189,34 +210,37 @@ def test_theme_follows_system_until_user_chooses_one(page: Any) -> None:
 
 
 def test_pages_work_with_keyboard_only(page: Any) -> None:
-    page.goto("/?node=*-0")
+    page.goto("/map?zoom=nodes&node=dgx-*")
     page.get_by_text("live", exact=True).wait_for()
-    press, focused = page.keyboard.press, lambda: page.evaluate("document.activeElement.innerText.trim()")
+    press = page.keyboard.press
+    focused = lambda: page.evaluate("document.activeElement.textContent.trim()")  # noqa: E731
     press("Tab")
     assert focused() == "Skip to the content"
     press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
-    # All cards together are one stop of the tab key.
-    stops = []
-    while "inference-small" not in stops:
+    # The whole map is one stop of the tab key.
+    in_map = "document.activeElement.closest('[data-cells]') !== null"
+    for _ in range(40):
         press("Tab")
-        stops.append(focused())
-        assert len(stops) < 40, stops
-        if page.evaluate("document.activeElement.matches('.legend a')"):
-            stops[-1] = "a legend"
-    place = lambda: page.evaluate("document.activeElement.closest('.place').dataset.key")  # noqa: E731
-    card = lambda: page.evaluate("document.activeElement.closest('.card').querySelector('small').innerText")  # noqa: E731
-    assert (place(), card()) == ("dgx-a100-80gb-mig-0", "gpu-0")
-    walk = [("ArrowDown", "gpu-0"), ("ArrowRight", "gpu-1"), ("End", "gpu-2"), ("ArrowRight", "gpu-2")]
-    walk += [("ArrowLeft", "gpu-1"), ("Home", "gpu-0")]
-    for key, expected in walk:
+        if page.evaluate(in_map):
+            break
+
+    def label() -> str:
+        told = "document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"
+        return str(page.evaluate(told)).partition(":")[0].strip()
+
+    assert label() == "dgx-a100-80gb-mig-0"
+    for key, expected in (
+        ("ArrowRight", "dgx-a100-80gb-mig-0 gpu-0"), ("ArrowRight", "dgx-a100-80gb-mig-0 gpu-1"),
+        ("End", "dgx-h100-0 gpu-7"), ("ArrowLeft", "dgx-h100-0 gpu-6"), ("Home", "dgx-a100-80gb-mig-0"),
+    ):  # fmt: skip
         press(key)
-        assert (place(), card()) == ("dgx-h100-0", expected), key
-    assert page.evaluate("document.activeElement.matches(':focus-visible')")
-    press("ArrowUp")
-    assert place() == "dgx-a100-80gb-mig-0"
-    press("Enter")
-    page.wait_for_url("**/workload/default/pod/inference-small")
+        assert label() == expected, key
+    press("Tab")
+    assert not page.evaluate(in_map)
+    press("g")
+    press("q")
+    page.wait_for_url("**/queue")
 
 
 @pytest.mark.parametrize("page", SCHEMES, indirect=True, ids=["light", "dark"])
@@ -238,34 +262,56 @@ def test_pages_work_without_javascript(page: Any) -> None:
     assert not page.locator("#theme").is_visible()
 
 
-def test_allocation_page_shows_card_hours_by_workload(page: Any) -> None:
-    page.goto("/allocation")
-    assert page.locator("nav[aria-label=Period] [aria-current]").inner_text() == "last 24h"
-    follow(page, "last 1h", "**/allocation?since=1h")
-    row = page.locator('tr[data-key="default/deployment/notebooks"] td').first
+def test_usage_page_shows_card_hours_by_workload(page: Any) -> None:
+    page.goto("/usage")
+    assert page.locator("nav[aria-label=Last] [aria-current]").inner_text() == "24h"
+    follow(page, "1h", "**/usage?since=1h")
+    row = page.locator("tr", has=page.get_by_role("link", name="default/deployment/notebooks")).locator("td").first
 
     def held() -> bool:
         page.reload()
         return row.count() > 0 and row.inner_text() == "3"
 
     until("the history tells of three cards", held)
-    assert page.locator(".usage .area").count() >= 3
-    assert set(texts(page, "tbody th")) >= {"default/pod/inference-small", "free", "free while work waited"}
+    assert page.locator(".chart canvas").count() == 1
+    assert set(texts(page, "tbody th")) >= {"default/pod/inference-small", "free while work waited"}
+    follow(page, "Used by", "**/usage?since=1h&hours.sort=*")
+    assert page.locator("th[aria-sort]").count() == 1
     follow(page, "default/deployment/notebooks", "**/workload/default/deployment/notebooks")
+
+
+def test_timeline_zooms_into_what_is_dragged_over_and_keeps_it_in_the_address(page: Any) -> None:
+    page.goto("/timeline?range=15m&namespace=default")
+    page.get_by_text("live", exact=True).wait_for()
+    assert "dgx-h100-0" in texts(page, ".row.node .name")
+    assert page.locator(".row.waits").count() == 1
+    lane = page.locator(".axis .lane").bounding_box()
+    page.mouse.move(lane["x"] + lane["width"] * 0.5, lane["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(lane["x"] + lane["width"] * 0.9, lane["y"] + 8, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**/timeline?namespace=default&from=*&to=*")
+    shown = page.evaluate(
+        "(time => Number(time.dataset.until) - Number(time.dataset.since))(document.getElementById('time'))"
+    )
+    assert shown == pytest.approx(0.4 * 15 * 60_000, rel=0.05)
+    follow(page, "6h", "**/timeline?namespace=default&range=6h")
+    assert page.locator("[data-tail]").count() == 1
 
 
 def test_page_updates_live_and_keeps_focus(page: Any, up: Up) -> None:
     """The last test: it lets the gang run."""
-    page.goto("/")
+    page.goto("/map?zoom=nodes")
+    page.get_by_text("live", exact=True).wait_for()
     page.evaluate("window.sameDocument = true")
-    page.locator('.place[data-key="dgx-a100-80gb-mig-0"] a.part').focus()
+    page.locator('.place[data-key="dgx-a100-80gb-mig-0"] svg a').first.focus()
     queue = page.context.new_page()
     queue.goto("/queue")
     queue.get_by_text("The whole answer").click()
     up.api.patch("deployments", "notebooks", {"spec": {"replicas": 2}}, "default")
-    page.locator(".part", has_text="training").nth(5).wait_for()
+    page.locator('svg a[aria-label*="job/training"]').nth(5).wait_for()
     assert page.evaluate("window.sameDocument"), "it was loaded again"
-    assert page.evaluate("document.activeElement.innerText") == "inference-small"
+    assert "inference-small" in page.evaluate("document.activeElement.getAttribute('aria-label')")
     assert texts(page, ".totals") == [f"5 nodes · 24 cards · {counts_text(counted_by_top(up))} · 1 tainted"]
     # A page that nobody sees waits until it is seen.
     queue.bring_to_front()

@@ -56,6 +56,7 @@ function enhance(root) {
 
 function keeps(old, fresh) {
   if (!(old instanceof Element) || !(fresh instanceof Element)) return true;
+  if (old.dataset && old.dataset.look && old.dataset.look === fresh.dataset.look && old.id === fresh.id) return false;
   if (old.tagName === "TIME" && old.dateTime === fresh.dateTime) return false;
   if (old.tagName === "DETAILS") fresh.open = old.open;
   if (old.tagName === "INPUT" && old === document.activeElement) return false;

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from haru.dashboard.views.device_map import DeviceMap
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
-from haru.dashboard.views.workloads import OTHER, Workload
+from haru.dashboard.views.workloads import Workload
 from haru.explain.card_counts import WHOLE, WORDS, CardCounts, Word
 from haru.explain.explanation import Remedy, Verdict
 
@@ -168,7 +168,7 @@ def _waste(found: DeviceMap, prices: Prices | None) -> Waste:
         for card in place.cards:
             price = prices.of(card.product) if prices is not None else None
             for part in card.parts:
-                if part.word != "idle" or not part.owners or part.owners[0] == OTHER:
+                if part.word != "idle" or not part.owners:
                     continue
                 owner, cards = part.owners[0], part.share * len(place.names)
                 idle[owner] += cards
@@ -177,6 +177,7 @@ def _waste(found: DeviceMap, prices: Prices | None) -> Waste:
     work = [
         IdleWork(owner, round(cards, 3), None if owner in unpriced else cost[owner]) for owner, cards in idle.items()
     ]
+    work = [each for each in work if each.workload.namespace]  # others count, without a name
     work.sort(key=lambda each: (-each.cards, each.workload))
     money = None if unpriced or not prices else sum(cost.values())
     currency = prices.currency if prices is not None else ""

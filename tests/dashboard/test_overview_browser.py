@@ -1,0 +1,131 @@
+"""The pages of a busy cluster in a real browser: at every width nothing overflows, and nothing complains."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from busy_cluster import CARDS, PODS, PROFILES, fill
+from dashboard_driving import dashboard_address
+
+from haru_process import Up
+
+PAGES = ("/", "/map", "/map?by=rack&zoom=cards", "/map?zoom=cluster&colour=state", "/timeline?range=15m", "/usage")
+WIDTHS = (360, 390, 1440, 2560, 3840)
+AXE = "async () => JSON.stringify((await axe.run(document, {resultTypes: ['violations']})).violations)"
+
+
+@pytest.fixture(scope="module")
+def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = Up(tmp_path_factory.mktemp("up"), "--ephemeral", "--profile", PROFILES)
+    fill(running)
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def entered(browser: Any, up: Up) -> tuple[str, Any]:
+    """The address, and what a browser that has entered keeps."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(dashboard_address(up))
+    address, state = page.url.rstrip("/"), context.storage_state()
+    context.close()
+    return address, state
+
+
+@pytest.fixture
+def page(request: pytest.FixtureRequest, browser: Any, entered: tuple[str, Any]) -> Iterator[Any]:
+    """A page of a browser that has entered. Whatever it complains about fails the test."""
+    address, state = entered
+    context = browser.new_context(base_url=address, storage_state=state, **getattr(request, "param", {}))
+    made = context.new_page()
+    complaints: list[str] = []
+    made.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    yield made
+    context.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=str)
+def test_pages_fit_every_width_and_axe_finds_nothing(page: Any, axe: str) -> None:
+    for path in PAGES:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.goto(path)
+        page.get_by_text("live", exact=True).wait_for()
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{path} is {wide} px wide at {width} px"
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.evaluate(axe)
+        found = json.loads(page.evaluate(AXE))
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found] == [], path
+
+
+def test_overview_shows_the_cluster_at_a_glance(page: Any, up: Up) -> None:
+    page.goto("/")
+    page.get_by_text("would fit with").wait_for()
+    figures = {
+        " ".join(figure.locator("span").inner_text().split()): float(figure.locator("strong").inner_text())
+        for figure in page.locator(".figure").all()
+    }
+    assert figures.pop("cards on 26 nodes") == CARDS == pytest.approx(sum(figures.values()), abs=0.5)
+    top = json.loads(up.haru("top", "-o", "json").stdout)["counts"]
+    assert (figures["idle"], figures["unmeasured"], figures["unavailable"]) == (18, 4, top["unavailable"])
+    waste = page.locator("[aria-labelledby=waste]").inner_text()
+    assert "432 card-hours" in waste and "--card-prices" in waste
+    assert {"research/deployment/notebooks", "vision/deployment/labs", "platform/deployment/dev-boxes"} <= set(
+        page.locator("[aria-labelledby=waste] .work").all_inner_texts()
+    )
+    assert page.locator(".models tbody tr").count() == 5
+    waits = page.locator("[aria-labelledby=waits]").inner_text()
+    assert "10 pods of 2 workloads" in waits and PODS == 80
+
+
+def test_map_draws_utilization_and_mig_slots_true_to_scale(page: Any) -> None:
+    page.goto("/map?zoom=nodes&workload=vision-api")
+    slices = page.locator("rect.held").evaluate_all(
+        "rects => rects.map((rect) => [rect.getAttribute('x') || '0', rect.getAttribute('width')])"
+    )
+    # 1g.10gb takes one of eight memory slices, wherever on the card it starts.
+    own = [(float(x), float(width)) for x, width in slices if float(width) < 20]
+    assert len(own) == 12 and all(x % 12.5 == pytest.approx(0, abs=0.1) for x, _ in own)
+    level = page.locator("rect.level").first
+    assert float(level.get_attribute("height")) == 45.0
+
+
+def test_choices_and_theme_change_the_page_in_place(page: Any) -> None:
+    page.goto("/map")
+    page.evaluate("window.sameDocument = true")
+    for title, choice, wanted in (
+        ("Group", "Rack", "by=rack"),
+        ("Zoom", "Cluster", "zoom=cluster"),
+        ("Colour", "State", "colour=state"),
+    ):
+        page.get_by_role("navigation", name=title).get_by_role("link", name=choice).click()
+        page.wait_for_url(f"**{wanted}*")
+    assert page.locator(".zoom-cluster").count() > 5
+    before = page.evaluate("getComputedStyle(document.body).color")
+    page.get_by_role("button", name="Theme").click()
+    page.get_by_role("button", name="Theme: light").click()
+    assert page.evaluate("getComputedStyle(document.body).color") != before and page.evaluate("window.sameDocument")
+
+
+def test_change_of_the_cluster_is_seen_within_a_second(page: Any, up: Up) -> None:
+    page.goto("/map?zoom=nodes")
+    page.get_by_text("live", exact=True).wait_for()
+    page.wait_for_timeout(1500)
+    page.evaluate("""() => { window.seen = new Promise((done) => new MutationObserver(() => {
+        if (document.querySelector('[data-key="hgx-b200-1"] .badge')) done(Date.now());
+    }).observe(document.querySelector('main'), {childList: true, subtree: true})); }""")
+    began = time.time()
+    up.api.patch("nodes", "hgx-b200-1", {"spec": {"unschedulable": True}})
+    seconds = page.evaluate("window.seen") / 1000 - began
+    assert seconds < 1.0
+    up.api.patch("nodes", "hgx-b200-1", {"spec": {"unschedulable": False}})
