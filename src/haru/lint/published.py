@@ -74,6 +74,18 @@ DRIVERS: Mapping[str, Driver] = {
             frozenset({"hbm", "tpus"}),
         ),
         Driver(
+            "gpu.amd.com",
+            False,
+            {
+                **_all("string", "type deviceID productName driverVersionFull partitionProfile pciAddr"),
+                **_all("string", "computePartition memoryPartition"),
+                **_all("int", "numaNode gpuIndex"),
+                "driverVersion": "version",
+            },
+            frozenset({"memory", "computeUnits", "simdUnits", "partitions"}),
+        ),
+        Driver("gaudi.intel.com", False, {**_all("string", "model serial pciRoot"), "healthy": "bool"}, frozenset()),
+        Driver(
             "gpu.example.com",
             False,
             {
@@ -106,6 +118,8 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "compute-domain-daemon.nvidia.com": (COMPUTE_DOMAIN, {"type": "daemon"}),
     "compute-domain-default-channel.nvidia.com": (COMPUTE_DOMAIN, {"type": "channel"}),
     "tpu.google.com": (TPU, {}),
+    "gpu.amd.com": ("gpu.amd.com", {}),
+    "gaudi.intel.com": ("gaudi.intel.com", {}),
     "gpu.example.com": ("gpu.example.com", {}),
     "dra.net": ("dra.net", {}),
 }

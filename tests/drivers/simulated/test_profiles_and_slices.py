@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from haru.dra import allocate
 from haru.drivers.simulated.catalogue import Catalogue
 from haru.drivers.simulated.objects import PROFILE_LABEL, PROFILE_SPEC, device_classes, node_object
 from haru.drivers.simulated.profiles import ProfileError, load_profile, profile_names
@@ -38,19 +39,22 @@ def test_every_profile_is_valid(name: str) -> None:
     for taints in ({}, {device: [TAINT] for device in device_names(profile)}):
         slices = slices_of(name, taints)
         assert [finding for s in slices for finding in findings(s)] == []
-        assert {s["spec"]["pool"]["resourceSliceCount"] for s in slices} == ({len(slices)} if slices else set())
+        for driver in {s["spec"]["driver"] for s in slices}:
+            of_driver = [s for s in slices if s["spec"]["driver"] == driver]
+            assert {s["spec"]["pool"]["resourceSliceCount"] for s in of_driver} == {len(of_driver)}
         names = [s["metadata"]["name"] for s in slices]
         assert len(names) == len(set(names)) and all(n.startswith("node-a-") for n in names)
         assert sorted(devices_of(slices)) == sorted(
-            n for n in device_names(profile) if profile.layout != "mig-balanced" or "-mig-" in n
+            n for n in device_names(profile) if profile.layout != "mig-balanced" or "-mig-" in n or "gpu-" not in n
         )
         for s in slices:
             devices = s["spec"].get("devices", [])
             assert len(devices) <= 64
             assert not devices or "sharedCounters" not in s["spec"]
             for device in devices:
-                assert len(device["attributes"]) + len(device["capacity"]) <= 32
-                for capacity in device["capacity"].values():
+                capacities = device.get("capacity", {})
+                assert len(device["attributes"]) + len(capacities) <= 32
+                for capacity in capacities.values():
                     assert capacity["value"] == str(parse_quantity(capacity["value"]))
     assert findings(node_object(profile, "node-a", internal_ip="172.16.0.1", now="2026-01-01T00:00:00Z")) == []
 
@@ -265,3 +269,118 @@ def test_device_taint_annotation_is_parsed() -> None:
 def test_invalid_device_taint_annotation_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_device_taints(text, DEVICES)
+
+
+def test_nvl72_tray_has_its_domain_as_a_label_and_its_first_imex_channel() -> None:
+    profile = load_profile("gb200-nvl72")
+    slices = resource_slices(profile, "gb200-nvl72-0", "uid", {}, 1)
+    found = {s["spec"]["driver"]: [device["name"] for device in s["spec"]["devices"]] for s in slices}
+    cards = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    assert found == {"gpu.nvidia.com": cards, "compute-domain.nvidia.com": ["channel-0", "daemon-0"]}
+    channel = devices_of(slices)["channel-0"]
+    assert channel["attributes"] == {"type": {"string": "channel"}, "id": {"int": 0}}
+    assert devices_of(slices)["gpu-0"]["attributes"]["addressingMode"] == {"string": "ATS"}
+
+    def labels(number: int) -> dict[str, str]:
+        made = node_object(profile, f"gb200-nvl72-{number}", internal_ip="172.16.0.1", now="2026-01-01T00:00:00Z")
+        return made["metadata"]["labels"]
+
+    cliques = [labels(number)["nvidia.com/gpu.clique"] for number in range(20)]
+    assert len(set(cliques[:18])) == 1 and cliques[17] != cliques[18] == cliques[19]
+    assert cliques[0].endswith(".0") and labels(0)["kubernetes.io/arch"] == "arm64"
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "type_", "partition", "memory", "units"),
+    [
+        ("mi300x", 8, "amdgpu", "spx_nps1", "196592Mi", "304"),
+        ("mi300x-dpx", 16, "amdgpu-partition", "dpx_nps2", "98296Mi", "152"),
+        ("mi300x-qpx", 32, "amdgpu-partition", "qpx_nps4", "49148Mi", "76"),
+        ("mi300x-cpx", 64, "amdgpu-partition", "cpx_nps4", "24574Mi", "38"),
+        ("mi300x-cpx-nps1", 64, "amdgpu-partition", "cpx_nps1", "24574Mi", "38"),
+    ],
+)
+def test_amd_cards_are_divided_beforehand(
+    profile: str, count: int, type_: str, partition: str, memory: str, units: str
+) -> None:
+    devices = devices_of(slices_of(profile))
+    assert len(devices) == count
+    last = devices[sorted(devices, key=lambda name: int(name.split("-")[1]))[-1]]
+    assert last["attributes"]["type"]["string"] == type_
+    assert last["attributes"]["partitionProfile"]["string"] == partition
+    assert (last["capacity"]["memory"]["value"], last["capacity"]["computeUnits"]["value"]) == (memory, units)
+    assert len({device["attributes"]["resource.kubernetes.io/pciBusID"]["string"] for device in devices.values()}) == 8
+
+
+def test_amd_cards_divided_on_demand_have_one_counter_for_their_mode() -> None:
+    counters, devices = slices_of("mi300x-auto")
+    assert counters["spec"]["sharedCounters"][0] == {
+        "name": "gpu-0-mutex",
+        "counters": {"partition-mode": {"value": "1"}},
+    }
+    assert len(devices["spec"]["devices"]) == 32
+    cpx = devices_of([devices])["gpu-7-cpx-nps4"]
+    assert cpx["allowMultipleAllocations"] and cpx["capacity"]["partitions"]["value"] == "8"
+    assert cpx["consumesCounters"] == [{"counterSet": "gpu-7-mutex", "counters": {"partition-mode": {"value": "1"}}}]
+    assert cpx["attributes"]["computePartition"] == {"string": "cpx"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "chips", "topology", "machine"),
+    [
+        ("tpu-v6e", 8, "2x4", "ct6e-standard-8t"),
+        ("tpu-v6e-4t", 4, "2x2", "ct6e-standard-4t"),
+        ("tpu-v6e-4x4", 4, "4x4", "ct6e-standard-4t"),
+        ("tpu-v6e-1t", 1, "1x1", "ct6e-standard-1t"),
+    ],
+)
+def test_tpu_v6e_hosts_have_their_chips_and_topology(profile: str, chips: int, topology: str, machine: str) -> None:
+    devices = devices_of(slices_of(profile))
+    assert [device["attributes"]["chipIndex"]["int"] for device in devices.values()] == list(range(chips))
+    assert {device["attributes"]["topology"]["string"] for device in devices.values()} == {topology}
+    loaded = load_profile(profile)
+    assert loaded.instance_type == machine
+    assert loaded.labels["cloud.google.com/gke-tpu-topology"] == topology
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("amd: {model: mi9}", 'amd.model: "mi9" is none of mi300x'),
+        ("amd: {model: mi300x, mode: spx-nps4}", 'amd.mode: "spx-nps4" is none of spx-nps1, dpx-nps1'),
+        ("amd: {model: {productName: x}}", "amd.model: deviceID is missing"),
+    ],
+)
+def test_invalid_amd_profile_is_refused_with_field(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"node: {{cpu: 8, memory: 8Gi}}\n{text}\n")
+    with pytest.raises(ProfileError, match=message):
+        load_profile(str(file))
+
+
+def amd_claim(count: int, expression: str) -> Obj:
+    request = {"deviceClassName": "gpu.amd.com", "count": count, "selectors": [{"cel": {"expression": expression}}]}
+    requests = [{"name": "g", "exactly": request}]
+    return {"metadata": {"name": "c", "namespace": "n", "uid": "c"}, "spec": {"devices": {"requests": requests}}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        ([(1, "computePartition == 'cpx' && {}.memoryPartition == 'nps4'")] * 8, True),
+        ([(1, "computePartition == 'cpx' && {}.memoryPartition == 'nps4'")] * 9, False),
+        ([(1, "computePartition == 'cpx'"), (1, "computePartition == 'spx'")], False),
+        ([(1, "computePartition == 'spx'"), (1, "computePartition == 'spx'")], False),
+    ],
+)
+def test_one_amd_card_has_one_mode_at_a_time_and_as_many_shares_as_partitions(
+    wanted: list[tuple[int, str]], fits: bool
+) -> None:
+    one = "device.attributes['gpu.amd.com']"
+    claims = [amd_claim(count, f"{one}.gpuIndex == 0 && {one}.{text.format(one)}") for count, text in wanted]
+    for number, claim in enumerate(claims):
+        claim["metadata"] |= {"name": f"c{number}", "uid": f"c{number}"}
+    features = {"PartitionableDevices": True, "ConsumableCapacity": True}
+    node = {"metadata": {"name": "node-a"}}
+    found = allocate(claims, node=node, slices=slices_of("mi300x-auto"), classes=device_classes(), features=features)
+    assert (found is not None) == fits

@@ -18,9 +18,10 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection, metadata_informer
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
+from haru.drivers.simulated.amd import DRIVER as AMD_DRIVER
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
-from haru.drivers.simulated.profiles import NVIDIA_DRIVER, Profile, ProfileError
+from haru.drivers.simulated.profiles import COMPUTE_DOMAIN_DRIVER, NVIDIA_DRIVER, Profile, ProfileError
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
 from haru.drivers.slice_publishing import Publication, delete_slice, plan
@@ -29,7 +30,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, annotations_of, labels_of, name_of, uid_of
 
 COMPONENT: Final = "simulated-driver"
-DRIVERS: Final = (NVIDIA_DRIVER, "tpu.google.com")
+DRIVERS: Final = (NVIDIA_DRIVER, COMPUTE_DOMAIN_DRIVER, AMD_DRIVER, "gaudi.intel.com", "tpu.google.com")
 WORKERS: Final = 16
 _BY_NODE: Final = "node"
 
@@ -237,7 +238,7 @@ class SimulatedDriver:
                 if error.code != 404:
                     raise
                 continue
-            if obj["spec"].get("driver") == profile.driver and obj["spec"].get("nodeName") == node:
+            if obj["spec"].get("driver") in profile.drivers and obj["spec"].get("nodeName") == node:
                 stored.append(obj)
         return stored
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import uuid
 from typing import Final
 
-from haru.drivers.simulated.profiles import Profile
+from haru.drivers.simulated.profiles import COMPUTE_DOMAIN_DRIVER, Profile
 from haru.kube.meta import Obj
 from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
@@ -14,11 +15,12 @@ PROFILE_LABEL: Final = "simulated.haru.dev/profile"
 PROFILE_SPEC: Final = "simulated.haru.dev/profile-spec"
 OFFLINE: Final = "simulated.haru.dev/offline"
 RACK_LABEL: Final = "topology.haru.dev/rack"
-NODES_PER_RACK: Final = 4
+CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
+"""The NVLink domain of a node, and the part of it, as GPU feature discovery says it."""
 KUBELET_VERSION: Final = "v1.36.0"
 
 _EVICTION_RESERVE: Final = parse_quantity("100Mi")
-_COMPUTE_DOMAIN: Final = "compute-domain.nvidia.com"
+_CLUSTERS: Final = uuid.UUID("4a8d3b0e-1b2f-5d55-8c1f-6f0b5b8f2a10")
 
 
 def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
@@ -36,18 +38,20 @@ def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
 
 
 def node_labels(profile: Profile, name: str) -> dict[str, str]:
-    """The labels a kubelet sets, and where the node stands: four nodes of a profile share a rack."""
+    """The labels a kubelet sets, and where the node stands: some nodes of a profile share a rack."""
     number = re.search(r"(\d+)$", name)
-    rack = int(number[1]) // NODES_PER_RACK if number else 0
+    rack = int(number[1]) // profile.nodes_per_rack if number else 0
+    cluster = uuid.uuid5(_CLUSTERS, f"{profile.name}/{rack}")
     return {
         "kubernetes.io/hostname": name if len(name) <= 63 else f"{name[:52].rstrip('-.')}-{short_hash(name)}",
         "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/arch": profile.arch,
         "node.kubernetes.io/instance-type": profile.instance_type,
         "topology.kubernetes.io/region": "simulated",
         "topology.kubernetes.io/zone": "simulated-a",
         RACK_LABEL: _label(f"{profile.name}-rack-{rack}"),
         PROFILE_LABEL: profile_label(profile),
+        **({CLIQUE_LABEL: f"{cluster}.0"} if profile.nvlink_domain else {}),
         **profile.labels,
     }
 
@@ -89,7 +93,7 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
             "kubeletVersion": KUBELET_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
-            "architecture": "amd64",
+            "architecture": profile.arch,
         },
     }
 
@@ -119,15 +123,18 @@ def device_classes() -> list[Obj]:
     """The device classes that the drivers bring along."""
     gpu = _device_class("gpu.nvidia.com", _typed("gpu.nvidia.com", "gpu"))
     gpu["spec"]["extendedResourceName"] = "nvidia.com/gpu"
-    channel = f"{_typed(_COMPUTE_DOMAIN, 'channel')} && device.attributes['{_COMPUTE_DOMAIN}'].id == 0"
+    channel = f"{_typed(COMPUTE_DOMAIN_DRIVER, 'channel')} && device.attributes['{COMPUTE_DOMAIN_DRIVER}'].id == 0"
     return [
         gpu,
         _device_class("mig.nvidia.com", _typed("gpu.nvidia.com", "mig")),
         _device_class("vfio.gpu.nvidia.com", _typed("gpu.nvidia.com", "vfio")),
-        _device_class("compute-domain-daemon.nvidia.com", _typed(_COMPUTE_DOMAIN, "daemon")),
+        _device_class("compute-domain-daemon.nvidia.com", _typed(COMPUTE_DOMAIN_DRIVER, "daemon")),
         _device_class("compute-domain-default-channel.nvidia.com", channel),
-        _device_class("tpu.google.com", "device.driver == 'tpu.google.com'"),
+        *(_device_class(name, f"device.driver == '{name}'") for name in _PLAIN_CLASSES),
     ]
+
+
+_PLAIN_CLASSES: Final = ("tpu.google.com", "gpu.amd.com", "gaudi.intel.com")
 
 
 def _typed(driver: str, type_: str) -> str:

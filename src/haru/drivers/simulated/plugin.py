@@ -42,7 +42,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def pool_of(profile: Profile, node_name: str) -> Pool:
     """The pool of a node of this profile, in the slices that the simulated driver publishes elsewhere, too."""
     made = resource_slices(profile, node_name, "", {}, 1)
-    specs = [obj["spec"] for obj in made]
+    specs = [obj["spec"] for obj in made if obj["spec"]["driver"] == profile.driver]
     return Pool([Slice(spec.get("devices") or (), spec.get("sharedCounters") or ()) for spec in specs])
 
 

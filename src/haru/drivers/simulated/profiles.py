@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+from haru.drivers.simulated import amd
 from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
 from haru.kube import yaml
 from haru.kube.meta import Obj
@@ -26,6 +27,7 @@ from haru.kube.quantity import parse_quantity
 Layout = Literal["cards", "mig", "mig-balanced", "shared", "plugin"]
 
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"
+COMPUTE_DOMAIN_DRIVER: Final = "compute-domain.nvidia.com"
 _DATA: Final = Path(__file__).with_name("profiles.yaml")
 PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
 _LAYOUTS: Final[tuple[Layout, ...]] = ("mig-balanced", "mig", "shared", "plugin")
@@ -48,6 +50,8 @@ class CardModel:
     compute_capability: str
     memory_mib: int
     geometry: Geometry | None
+    addressing_mode: str = ""
+    """How the card shares addresses with its CPU, if the driver says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,21 @@ class Profile:
     """The driver that publishes the devices; empty for a node without any."""
     devices: tuple[Obj, ...] = ()
     """Devices that are not cards, as a ResourceSlice lists them."""
+    counters: tuple[Obj, ...] = ()
+    """Counter sets that these devices consume, as a ResourceSlice lists them."""
+    arch: str = "amd64"
+    nodes_per_rack: int = 4
+    nvlink_domain: bool = False
+    """Whether the cards of the nodes of a rack are one NVLink domain."""
     extended: Mapping[str, str] = field(default_factory=dict)
     """Extended resources that the node has by device plugins, with their amounts."""
     source: str = ""
     """What describes a profile that is not built in, as JSON: nodes carry it along."""
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The drivers that publish anything on a node."""
+        return (self.driver, COMPUTE_DOMAIN_DRIVER) if self.nvlink_domain and self.driver else (self.driver,)
 
     @property
     def has_mig(self) -> bool:
@@ -163,8 +178,11 @@ def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
     if layout not in ("cards", *_LAYOUTS):
         raise ProfileError(f'{where}: layout: "{layout}" is none of cards, mig, mig-balanced, shared, plugin')
     cards = _cards(_mapping(entry["cards"], f"{where}: cards"), f"{where}: cards") if entry.get("cards") else ()
-    devices = entry.get("devices") or []
+    devices, counters = entry.get("devices") or [], list[Obj]()
     driver = entry.get("driver", NVIDIA_DRIVER if cards else "")
+    if entry.get("amd"):
+        devices, counters = _amd(_mapping(entry["amd"], f"{where}: amd"), f"{where}: amd")
+        driver = amd.DRIVER
     if not isinstance(devices, list) or not all(isinstance(d, dict) and d.get("name") for d in devices):
         raise ProfileError(
             f"{where}: devices: must be a list of devices as a ResourceSlice holds them, each with a name"
@@ -183,6 +201,10 @@ def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
         cards=cards,
         driver=driver,
         devices=tuple(devices),
+        counters=tuple(counters),
+        arch=str(node.get("arch", "amd64")),
+        nodes_per_rack=_rack_size(node, where),
+        nvlink_domain=bool(entry.get("nvlinkDomain")),
         extended=_extended(_mapping(node.get("extendedResources") or {}, f"{where}: node.extendedResources"), where),
     )
     return profile if layout == "cards" else _with_layout(profile, name, layout)
@@ -210,22 +232,57 @@ def _quantity(node: Mapping[str, Any], key: str, where: str) -> str:
         raise ProfileError(f"{where}: {error}") from None
 
 
-def _cards(entry: Mapping[str, Any], where: str) -> tuple[Card, ...]:
-    model = _model(entry.get("model"), where)
+def _rack_size(node: Mapping[str, Any], where: str) -> int:
+    size = node.get("nodesPerRack", 4)
+    if not isinstance(size, int) or size < 1:
+        raise ProfileError(f"{where}: node.nodesPerRack: must be a number from 1")
+    return size
+
+
+class _Slot(NamedTuple):
+    """Where a card is."""
+
+    number: int
+    numa_node: int | None
+    pcie_root: str
+    pci_bus_id: str
+
+
+def _slots(entry: Mapping[str, Any], where: str) -> Iterator[_Slot]:
     count = entry.get("count", 1)
     if not isinstance(count, int) or not 1 <= count <= _MAX_CARDS:
         raise ProfileError(f"{where}.count: must be between 1 and {_MAX_CARDS}")
     roots: Sequence[str] = entry.get("pcieRoots") or []
     numa: Sequence[int] = entry.get("numaNodes") or []
-    cards = []
-    for minor in range(count):
-        root = roots[minor] if minor < len(roots) else f"pci0000:{minor:02x}"
+    for number in range(count):
+        root = roots[number] if number < len(roots) else f"pci0000:{number:02x}"
         parts = re.fullmatch("pci([0-9a-f]{4}):([0-9a-f]{2})", root)
         if parts is None:
-            raise ProfileError(f'{where}.pcieRoots[{minor}]: "{root}" is not of the form pci0000:17')
+            raise ProfileError(f'{where}.pcieRoots[{number}]: "{root}" is not of the form pci0000:17')
         bus = f"{parts[1]}:{min(int(parts[2], 16) + 2, 255):02x}:00.0"
-        cards.append(Card(model, minor, numa[minor] if minor < len(numa) else None, root, bus))
-    return tuple(cards)
+        yield _Slot(number, numa[number] if number < len(numa) else None, root, bus)
+
+
+def _cards(entry: Mapping[str, Any], where: str) -> tuple[Card, ...]:
+    model = _model(entry.get("model"), where)
+    return tuple(Card(model, *slot) for slot in _slots(entry, where))
+
+
+def _amd(entry: Mapping[str, Any], where: str) -> tuple[list[Obj], list[Obj]]:
+    """AMD's cards: a model by name or one that the file describes, in one of their modes."""
+    given, known = entry.get("model"), _data()["amdModels"]
+    model = known.get(given) if isinstance(given, str) else _mapping(given, f"{where}.model")
+    if model is None:
+        raise ProfileError(f'{where}.model: "{given}" is none of {", ".join(known)}')
+    missing = [field for field in _data()["amdModels"]["mi300x"] if field not in model]
+    if missing:
+        raise ProfileError(f"{where}.model: {missing[0]} is missing")
+    mode = entry.get("mode", "spx-nps1")
+    if mode not in amd.modes():
+        raise ProfileError(f'{where}.mode: "{mode}" is none of {", ".join(amd.modes())}')
+    slots = _slots(entry, where)
+    cards = [amd.AmdCard(s.number, model, s.numa_node or 0, s.pcie_root, s.pci_bus_id) for s in slots]
+    return amd.amd_devices(cards, mode)
 
 
 def _model(entry: Any, where: str) -> CardModel:
@@ -244,6 +301,7 @@ def _model(entry: Any, where: str) -> CardModel:
             compute_capability=str(described["computeCapability"]),
             memory_mib=int(described["memoryMiB"]),
             geometry=_geometry(described) if "family" in described else None,
+            addressing_mode=described.get("addressingMode", ""),
         )
     except KeyError as error:
         raise ProfileError(f"{where}.model: {error.args[0]} is missing or unknown") from None

@@ -28,6 +28,7 @@ DRIVER_VERSION: Final = "580.65.6"
 CUDA_VERSION: Final = "13.0.0"
 
 _NAMESPACE: Final = uuid.UUID("7d0c1f5e-3c53-5c0e-9f52-8a0f5d1f7a11")
+_DOMAIN_DEVICES: Final = ("channel", "daemon")
 _MAX_NAME: Final = 253
 _REMEMBERED_CARDS: Final = 1024
 
@@ -36,17 +37,28 @@ def resource_slices(profile: Profile, node_name: str, node_uid: str, taints: Tai
     """All slices of a node's pool; none for a node without devices."""
     if not profile.driver:
         return []
-    parts = list(_parts(profile, node_name, taints))
-    pool = {"name": node_name, "generation": generation, "resourceSliceCount": len(parts)}
     owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
-    return [_slice(profile.driver, owner, pool, suffix, content) for suffix, content in parts]
+    slices = []
+    for driver in profile.drivers:
+        parts = list(_parts(profile, node_name, taints) if driver == profile.driver else _domain_parts(taints))
+        pool = {"name": node_name, "generation": generation, "resourceSliceCount": len(parts)}
+        slices += [_slice(driver, owner, pool, suffix, content) for suffix, content in parts]
+    return slices
+
+
+def _domain_parts(taints: Taints) -> Iterator[tuple[str, Obj]]:
+    """What the driver of compute domains publishes on a node: its first IMEX channel, and its daemon."""
+    made = [
+        {"name": f"{kind}-0", "attributes": {"type": {"string": kind}, "id": {"int": 0}}} for kind in _DOMAIN_DEVICES
+    ]
+    yield "devices", {"devices": [_tainted(device, taints) for device in made]}
 
 
 def device_names(profile: Profile) -> list[str]:
     """The names of all devices of a node, cards that only exist divided included."""
+    names = [f"{kind}-0" for kind in _DOMAIN_DEVICES] if profile.nvlink_domain and profile.driver else []
     if not profile.cards:
-        return [str(device["name"]) for device in profile.devices]
-    names = []
+        return names + [str(device["name"]) for device in profile.devices]
     for card in profile.cards:
         names.append(f"gpu-{card.minor}")
         names += [placement.device_name(card.minor) for placement in _placements(profile, card)]
@@ -86,6 +98,8 @@ def _parts(profile: Profile, node_name: str, taints: Taints) -> Iterator[tuple[s
     elif profile.cards:
         devices = [_whole_card(card, node_name, shared=profile.layout == "shared") for card in profile.cards]
     else:
+        for number, some in enumerate(_chunks(list(profile.counters), MAX_COUNTER_SETS)):
+            yield f"counters-{number}" if number else "counters", {"sharedCounters": some}
         devices = [dict(device) for device in profile.devices]
     devices = [_tainted(device, taints) for device in devices]
     advanced = any("taints" in device or "consumesCounters" in device for device in devices)
@@ -176,6 +190,8 @@ def _card_attributes(card: Card) -> Obj:
         "resource.kubernetes.io/pcieRoot": {"string": card.pcie_root},
         "resource.kubernetes.io/pciBusID": {"string": card.pci_bus_id},
     }
+    if model.addressing_mode:
+        attributes["addressingMode"] = {"string": model.addressing_mode}
     if card.numa_node is not None and card.numa_node >= 0:
         attributes["resource.kubernetes.io/numaNode"] = {"int": card.numa_node}
     return attributes
