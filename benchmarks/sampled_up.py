@@ -4,15 +4,19 @@
 
 SIGUSR1 begins, a second SIGUSR1 ends and writes `STACKS.json`: for each stack of the main thread, as `file:function`
 from the innermost frame outward, the seconds for which it stood. A sample weighs what the main thread has used since
-the last one, so that the sums are exact however rarely the timer goes off; what other threads used stands on its own.
+the last one, so that the sums are exact however rarely the timer goes off. What other threads used stands as
+`other threads` with the name of each as the only frame around it.
 Code is not slowed down by being watched, unlike by cProfile, to which a call of Python costs more than the work in C.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -29,7 +33,9 @@ class Sampler:
         self._path = path
         self._stacks: Counter[tuple[str, ...]] = Counter()
         self._main = self._all = 0.0
+        self._threads: dict[int, float] = {}
         self._names: dict[object, str] = {}
+        self._others = 0.0
         self._is_on = False
 
     def toggle(self, number: int, frame: FrameType | None) -> None:
@@ -37,10 +43,11 @@ class Sampler:
         self._is_on = not self._is_on
         if self._is_on:
             self._main, self._all = time.thread_time(), time.process_time()
+            self._threads = _thread_seconds()
             signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
-        rows = [[seconds, *stack] for stack, seconds in self._stacks.items()]
+        rows = [[seconds, *stack] for stack, seconds in self._stacks.items()] + self._other_threads()
         written = self._path.with_suffix(".part")
         written.write_text(json.dumps(rows))
         written.rename(self._path)
@@ -58,8 +65,29 @@ class Sampler:
             frame = frame.f_back
         used = main - self._main
         self._stacks[tuple(stack)] += used  # type: ignore[assignment]
-        self._stacks[(OTHER_THREADS,)] += max(0.0, everything - self._all - used)  # type: ignore[assignment]
+        self._others += max(0.0, everything - self._all - used)
         self._main, self._all = main, everything
+
+    def _other_threads(self) -> list[list[str | float]]:
+        """What the other threads that live used, by their names, and the rest, of those that have ended."""
+        names = {thread.native_id: thread.name for thread in threading.enumerate()}
+        rows: list[list[str | float]] = []
+        left = self._others
+        for thread, seconds in _thread_seconds().items():
+            used = seconds - self._threads.get(thread, 0.0)
+            if thread != os.getpid() and used > 0:
+                rows.append([used, OTHER_THREADS, names.get(thread, "a thread of a library")])
+                left -= used
+        return [*rows, [left, OTHER_THREADS, "threads that have ended"]]
+
+
+def _thread_seconds() -> dict[int, float]:
+    """The processor time of each thread of this process by its number."""
+    found = {}
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # it has ended
+            found[int(path.parent.name)] = int(path.read_text().split()[0]) / 1e9
+    return found
 
 
 def main() -> int:

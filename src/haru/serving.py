@@ -34,6 +34,11 @@ It is not while the client has to read first, or when it is gone: `send` handles
 EVENTS = "haru.events"
 """ASGI extension of a client in the same process: a coroutine function that takes the events of a watch, pairs of a
 type and an object. Objects are shared: nobody changes them."""
+OBJECT = "haru.object"
+"""ASGI extension of a client in the same process: a function that takes a whole response whose body is an object as its
+status, its own headers and the object. Objects are shared: nobody changes them."""
+ENCODED_HERE = "haru.encoded-here"
+"""ASGI extension of a client in the same process: the body was encoded from an object, so that no name occurs twice."""
 HEAD_BYTES = 1024 * 1024
 """Bound of a request line with its headers, as in Go's server."""
 TICK_SECONDS = 1.0

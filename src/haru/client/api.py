@@ -74,13 +74,19 @@ class ApiClient:
         authority: bytes = b"",
         rng: random.Random | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
+        shared: bool = False,
     ) -> None:
+        """`shared`: nobody changes the objects that come back, and they may be those that others in this process have.
+
+        It does not concern lists; of watches each says so itself.
+        """
         self._transport = transport
         self._token = token
         self._timeout = timeout
         self._attempts = _ATTEMPTS
         self._rng = rng or random.Random()
         self._sleep = sleep
+        self._shared = shared
         self.user_agent = user_agent
         self.authority = authority
         """The certificates, as PEM, by which the server is known; empty: by those that the machine trusts."""
@@ -418,8 +424,10 @@ class ApiClient:
         if body is not None:
             headers["content-type"] = content_type
             data = orjson.dumps(body)
-        request = Request(method, path, query, headers, data)
+        request = Request(method, path, query, headers, data, self._shared and not of_list, encoded_here=True)
         response = await self._send(request, self._timeout)
+        if response.obj is not None:
+            return response.obj
         if response.status >= 300:
             raise failure(response, request)
         decoded = orjson.loads(response.body) if response.body else {}

@@ -1,7 +1,7 @@
 """The in-process transport: calls an ASGI application as a server would.
 
-No object is shared but those of watches whose reader says that it changes none (`Request.shared`): an event's object is
-then the same for all of them, and none of them decodes it.
+No object is shared but where the caller says that it changes none (`Request.shared`): the object of an answer or of an
+event is then the same for all of them, and none of them decodes it.
 
 A streamed answer goes through a bounded queue, so a reader that does not read holds the writer back as a full socket
 does. Leaving the stream tells the application `http.disconnect`; one that does not end by itself is cancelled.
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from haru.client.transport import Request, Response, Stream, WatchEvent
-from haru.serving import ANSWER, EVENTS
+from haru.serving import ANSWER, ENCODED_HERE, EVENTS, OBJECT
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[
@@ -130,7 +130,12 @@ class _Call(_Sent):
         self._parts: list[bytes] = []
         self.answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         scope = _scope(request)
-        scope["extensions"] = {ANSWER: self._answer}
+        extensions: dict[str, Any] = {ANSWER: self._answer}
+        if request.shared:
+            extensions[OBJECT] = self._answer_object
+        if request.encoded_here:
+            extensions[ENCODED_HERE] = True
+        scope["extensions"] = extensions
         self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
         self.task.add_done_callback(self._ended)
 
@@ -145,6 +150,9 @@ class _Call(_Sent):
     def _answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
         self._settle(Response(status, _decoded(headers), body))
         return True
+
+    def _answer_object(self, status: int, headers: Iterable[tuple[bytes, bytes]], obj: dict[str, Any]) -> None:
+        self._settle(Response(status, _decoded(headers), b"", obj))
 
     def _settle(self, response: Response) -> None:
         if not self.answered.done():

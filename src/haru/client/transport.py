@@ -34,7 +34,9 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     shared: bool = False
-    """Of a watch: its objects may be shared with others in the process, who must not see them change."""
+    """Its answer's objects may be shared with others in the process, who must not see them change."""
+    encoded_here: bool = False
+    """The body was encoded from an object."""
 
     def encoded_path(self) -> str:
         """The path as it stands on the wire."""
@@ -57,6 +59,8 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    obj: Obj | None = None
+    """Instead of a body: the object, which others in the process share."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class ComponentClients:
 
     def component(self, name: str) -> ApiClient:
         """The client of a component, or of the administrator."""
-        return self._client(self.tokens[name], f"haru-{name}")
+        return self._client(self.tokens[name], f"haru-{name}", shared=name != ADMIN)
 
     def controller(self, name: str) -> ApiClient:
         """The client of a controller, with the identity of its ServiceAccount."""
@@ -175,10 +175,11 @@ class ComponentClients:
             self._server.admit(token, UserInfo(user, groups))
         return token
 
-    def _client(self, token: str, agent: str) -> ApiClient:
+    def _client(self, token: str, agent: str, *, shared: bool = True) -> ApiClient:
+        """A component changes no object that it was given; who uses the administrator's client may."""
         client = self._clients.get(token)
         if client is None:
-            client = self._clients[token] = ApiClient.in_process(self._serve, token, agent)
+            client = self._clients[token] = ApiClient.in_process(self._serve, token, agent, shared=shared)
         return client
 
     async def _serve(

@@ -41,13 +41,16 @@ _RFC3339 = "2006-01-02T15:04:05Z07:00"
 _RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 
 
-def strict_decode(obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
+def strict_decode(obj: Any, kind: Kind, known: Obj | None = None) -> tuple[Obj, list[str]]:
     """The object without nulls and unknown fields, and `unknown field "spec.foo"` for each of those.
 
     The given object itself is returned when nothing had to go. StatusError 400 when a value has the wrong JSON type.
+    `known` has been decoded before: the parts of it that are in the object need no second look.
     """
     if kind.custom is not None:
         return kind.custom.decode(obj, kind)
+    if known is not None and _checker(message_type(kind.type_name)).is_as(obj, known):
+        return obj, []
     pruned, unknown = _decode(obj, kind)
     return pruned, [f'unknown field "{path}"' for path, _, _ in unknown]
 
@@ -189,35 +192,57 @@ _CHECKS: dict[str, Check] = {
     "fieldsV1": lambda v: type(v) is dict,
     "stringList": _is_string_list,
 }
-_checkers: dict[str, Check] = {}
+_checkers: dict[str, _Checker] = {}
 
 
-def _checker(target: MessageType) -> Check:
+class _Checker:
     """True for a dict whose fields are all known, of the right type and not null."""
-    found = _checkers.get(target.name)
-    if found is not None:
-        return found
-    fields: dict[str, Check] = {}
-    strings = frozenset(f.name for f in target.fields.values() if f.type == "string" and f.container == "one")
 
-    def check(value: Any) -> bool:
+    __slots__ = ("_fields", "_parts", "_strings")
+
+    def __init__(self, target: MessageType) -> None:
+        self._strings = frozenset(f.name for f in target.fields.values() if f.type == "string" and f.container == "one")
+        _checkers[target.name] = self  # before the fields: types may contain themselves
+        self._fields = {name: _field_check(field) for name, field in target.fields.items()}
+        if target.name == SCHEMA_OF_JSON:
+            boolean_or_schema: Check = lambda value: type(value) is bool or self(value)  # noqa: E731
+            others = dict.fromkeys(("additionalItems", "additionalProperties"), boolean_or_schema)
+            self._fields |= {"items": self, **others}
+        self._parts = {name: check for name, check in self._fields.items() if isinstance(check, _Checker)}
+
+    def __call__(self, value: Any) -> bool:
         if type(value) is not dict:
             return False
+        strings, fields = self._strings, self._fields
         for name, inner in value.items():
             if type(inner) is str and name in strings:
                 continue
-            field = fields.get(name)
-            if field is None or not field(inner):
+            check = fields.get(name)
+            if check is None or not check(inner):
                 return False
         return True
 
-    _checkers[target.name] = check  # before the fields: types may contain themselves
-    for name, field in target.fields.items():
-        fields[name] = _field_check(field)
-    if target.name == SCHEMA_OF_JSON:
-        boolean_or_schema: Check = lambda value: type(value) is bool or check(value)  # noqa: E731
-        fields.update(items=check, additionalItems=boolean_or_schema, additionalProperties=boolean_or_schema)
-    return check
+    def is_as(self, value: Any, known: Obj) -> bool:
+        """The same, of a value that may share parts with one that is known to be so."""
+        if type(value) is not dict:
+            return False
+        for name, inner in value.items():
+            before: Any = known.get(name)
+            if inner is before and inner is not None:
+                continue
+            part = self._parts.get(name) if type(before) is dict else None
+            if part is not None:
+                if not part.is_as(inner, before):
+                    return False
+                continue
+            check = self._fields.get(name)
+            if check is None or not check(inner):
+                return False
+        return True
+
+
+def _checker(target: MessageType) -> _Checker:
+    return _checkers.get(target.name) or _Checker(target)
 
 
 def _field_check(field: Field) -> Check:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import orjson
 
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate, not_acceptable
-from haru.apiserver.encoding.objects import decode, partial_bytes
+from haru.apiserver.encoding.objects import decode, partial_bytes, recent
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube import yaml
 from haru.kube.json_form import served
 from haru.kube.meta import Obj
+from haru.serving import OBJECT
 from haru.storage import Record
 
 _HEAD_BYTES = 512
@@ -75,6 +76,8 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
     if representation.listed:
         raise not_acceptable("a PartialObjectMetadataList is of a list, which the requested object is not")
     if representation is PLAIN:
+        if record is not None and resource.kind.custom is None and OBJECT in (request.scope.get("extensions") or ()):
+            return Response(status, obj=served(recent(record), resource.kind))
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
         return Response(status, body)
     if representation == PARTIAL and record is not None:

@@ -16,7 +16,7 @@ from haru.apiserver.request.http import JSON, TRUE, Request, Response, Scope
 from haru.kube import yaml
 from haru.kube.wire import CONTENT_TYPE
 from haru.kube.wire_out import encode_protobuf
-from haru.serving import ABORT, ANSWER
+from haru.serving import ABORT, ANSWER, OBJECT
 
 GZIP_FROM = 128 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -71,6 +71,9 @@ def in_error_form(request: Request, response: Response) -> Response:
 async def send_whole(request: Request, response: Response) -> None:
     """Send an answer that is no stream, compressed where the client takes that and it is long."""
     body = response.body
+    if response.obj is not None:
+        request.scope["extensions"][OBJECT](response.status, response.headers, response.obj)
+        return
     if len(body) <= GZIP_FROM and not response.pieces:
         head = head_of(response, request.audit_id, len(body))
         body = body if request.method != "HEAD" else b""

@@ -12,6 +12,7 @@ import orjson
 from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import (
     StatusError,
@@ -48,10 +49,10 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     kind = call.resource.kind
     if content_type == APPLY_PATCH:
         return await apply(call, configuration(call, kind, data), prepare)
-    patched, repeated = patcher(call.resource.message_type, content_type, data)
+    patched, repeated = patcher(call.request, call.resource.message_type, content_type, data)
 
     async def make(live: Obj) -> Obj:
-        return decoded(call, kind, patched(live), repeated)
+        return decoded(call, kind, patched(live), repeated, live)
 
     return await change(call, make, prepare=prepare)
 
@@ -75,10 +76,12 @@ def check_patch(call: Call) -> str:
     return content_type
 
 
-def patcher(message: MessageType, content_type: str, data: bytes) -> tuple[Callable[[Obj], Obj], list[str]]:
+def patcher(
+    request: Request, message: MessageType, content_type: str, data: bytes
+) -> tuple[Callable[[Obj], Obj], list[str]]:
     """The function from the live object to the patched one, and the names that occur twice in the patch."""
     value = bodies.parse_json(data)
-    repeated = bodies.repeated_fields(data, value)
+    repeated = bodies.repeated_in(request, data, value)
     if content_type == JSON_PATCH:
         if not isinstance(value, list):
             raise bad_request_error("error decoding patch: the body must be a list of operations")
@@ -94,8 +97,8 @@ def patcher(message: MessageType, content_type: str, data: bytes) -> tuple[Calla
     return lambda live: apply_strategic_merge_patch(live, value, message), repeated
 
 
-def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
-    """A patched object with known fields only, or the refusal that strictness asks for."""
+def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | None = None) -> Obj:
+    """A patched object with known fields only, or the refusal that strictness asks for; `live`: before the patch."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise StatusError(422, "Invalid", "the patched object has no metadata")
     version, named = obj.get("apiVersion"), obj.get("kind")
@@ -104,7 +107,7 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     wish = bodies.strictness(call.request)
     known = repeated if wish != "Ignore" else []
     if version == kind.api_version:
-        return _readable(obj, kind, wish, known, call)
+        return _readable(obj, kind, wish, known, call, live)
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
     if other is None:
@@ -112,10 +115,10 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     return served(_readable(obj, other, wish, known, call), kind)
 
 
-def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call) -> Obj:
+def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call, live: Obj | None = None) -> Obj:
     """A patched object with known fields only; 422, whatever it is that cannot be read: the patch made it so."""
     try:
-        return bodies.decode_checked(obj, kind, wish, repeated, call.request)
+        return bodies.decode_checked(obj, kind, wish, repeated, call.request, live)
     except StatusError as error:
         shown = orjson.dumps(obj).decode()
         raise invalid_error("", "", "", [invalid("patch", shown, error.message.partition(": ")[2])]) from None

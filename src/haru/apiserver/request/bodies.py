@@ -17,6 +17,7 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.repeated_names import duplicate_fields
 from haru.kube.wire import decode_protobuf
+from haru.serving import ENCODED_HERE
 
 JSON_TYPES = ("", "application/json")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
@@ -180,11 +181,16 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: the body is no object'
         )
     if wish != "Ignore" and content_type in JSON_TYPES:
-        repeated = repeated_fields(data, value)
+        repeated = repeated_in(request, data, value)
     if value.get("apiVersion") in also:
         value["apiVersion"] = kind.api_version
     check_kind(value, kind)
     return decode_checked(value, kind, wish, repeated, request)
+
+
+def repeated_in(request: Request, data: bytes, value: Any) -> list[str]:
+    """Names that occur twice in a body; in none that a client in this process encoded from an object."""
+    return [] if ENCODED_HERE in (request.scope.get("extensions") or ()) else repeated_fields(data, value)
 
 
 def repeated_fields(data: bytes, value: Any) -> list[str]:
@@ -201,9 +207,14 @@ def repeated_fields(data: bytes, value: Any) -> list[str]:
         return []
 
 
-def decode_checked(value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request) -> Obj:
-    """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes."""
-    obj, unknown = strict_decode(value, kind)
+def decode_checked(
+    value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request, known: Obj | None = None
+) -> Obj:
+    """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes.
+
+    `known` is an object of the kind whose parts may be in this one.
+    """
+    obj, unknown = strict_decode(value, kind, known)
     problems = (unknown + repeated)[:PROBLEMS_LIMIT]
     if problems and wish == "Strict":
         raise strict_error(kind, problems)

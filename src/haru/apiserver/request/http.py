@@ -232,11 +232,15 @@ class Response:
     passed_on: bool = False
     """It is another server's answer: the headers are all there, the body as it was sent."""
     pieces: Sequence[bytes] = ()
+    obj: Obj | None = None
+    """Instead of a body: the object that is encoded in it, for a client in this process which takes that."""
     gzipped: Callable[[], Awaitable[Sequence[bytes]]] | None = None
     """The pieces compressed, where that costs less than to compress them now."""
 
     def whole(self) -> bytes:
         """The body in one."""
+        if self.obj is not None:
+            return orjson.dumps(self.obj)
         return b"".join(self.pieces) if self.pieces else self.body
 
 

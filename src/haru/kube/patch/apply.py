@@ -18,7 +18,7 @@ from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.patch import managers
-from haru.kube.patch.fieldset import FieldSet, joined, less, path_text
+from haru.kube.patch.fieldset import FieldSet, less, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
@@ -115,29 +115,23 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     if old is not None and not write.subresource and _is_reset(given):
         return _with_managed_fields(new, [])
     present = (old.get("metadata") or {}).get("managedFields") if old is not None else None
-    holdings = managers.read(given) if given and not write.subresource else {}
-    if not holdings:
-        holdings = managers.read(present)
-        if old is not None and not holdings:
+    entries: Sequence[Obj] = ()
+    if given and not write.subresource and given != present:
+        entries = managers.write(managers.read(given))
+    if not entries:
+        entries, given = managers.as_written(present), present
+        if old is not None and not entries:
             return _with_managed_fields(new, [])
-        given = present
     shape, ignored, owner = shape_of(write.message_type), write.ignored, write.owner("Update")
-    if old is None and not holdings:
-        entries = entries_of(_without_managed_fields(new), owner, write.now, shape, ignored)
-        return _with_managed_fields(new, entries or given or [])
+    if old is None and not entries:
+        made = entries_of(_without_managed_fields(new), owner, write.now, shape, ignored)
+        return _with_managed_fields(new, made or given or [])
     difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape)
     changed = difference.changed.without_subtrees(ignored) - managers.SERVER_OWNED
     removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
     if not changed and not removed:
         return _with_managed_fields(new, given or [])
-    _take(holdings, owner, changed, removed)
-    mine = holdings.get(owner)
-    if mine is not None:
-        holdings[owner] = mine = replace(mine, fields=less(mine.fields, removed))
-    if changed:
-        held = mine.fields if mine is not None else FieldSet()
-        holdings[owner] = Holding(owner, write.now, joined(held, changed))
-    return _with_managed_fields(new, managers.write(holdings))
+    return _with_managed_fields(new, managers.updated(entries, owner, write.now, changed, removed))
 
 
 def _is_reset(entries: Sequence[Mapping[str, Any]] | None) -> bool:

@@ -92,6 +92,15 @@ class FieldSet:
                 children[element] = left
         return FieldSet(self.members - other.members, children)
 
+    def meets(self, other: FieldSet) -> bool:
+        """Whether the sets have a path in common."""
+        if not self.members.isdisjoint(other.members):
+            return True
+        return any(
+            (theirs := other.children.get(element)) is not None and child.meets(theirs)
+            for element, child in self.children.items()
+        )
+
     def child(self, element: str) -> FieldSet:
         """The sub-tree below an element; empty if there is none."""
         return self.children.get(element, EMPTY)
@@ -144,9 +153,13 @@ class FieldSet:
         return result
 
 
-@lru_cache(maxsize=KEPT_SETS)
 def less(fields: FieldSet, gone: FieldSet) -> FieldSet:
     """`fields - gone`; as objects of one template own the same fields, it was mostly worked out before."""
+    return _less(fields, gone) if fields.meets(gone) else fields
+
+
+@lru_cache(maxsize=KEPT_SETS)
+def _less(fields: FieldSet, gone: FieldSet) -> FieldSet:
     return fields - gone
 
 
@@ -170,6 +183,24 @@ def parsed(fields: Mapping[str, Any]) -> FieldSet:
 @lru_cache(maxsize=KEPT_SETS)
 def _parsed(encoded: bytes) -> FieldSet:
     return FieldSet.from_fields_v1(orjson.loads(encoded))
+
+
+def holds(encoded: Mapping[str, Any], fields: FieldSet) -> bool:
+    """Whether the set of a JSON form has all paths of a set; nothing is decoded for the answer."""
+    for element in fields.members:
+        inner = encoded.get(element)
+        if inner is None or (inner and "." not in inner):
+            return False
+    return all((inner := encoded.get(element)) and holds(inner, child) for element, child in fields.children.items())
+
+
+def shares(encoded: Mapping[str, Any], fields: FieldSet) -> bool:
+    """Whether the set of a JSON form and a set have a path in common; nothing is decoded for the answer."""
+    for element in fields.members:
+        inner = encoded.get(element)
+        if inner is not None and (not inner or "." in inner):
+            return True
+    return any((inner := encoded.get(element)) and shares(inner, child) for element, child in fields.children.items())
 
 
 _PREFIXES = frozenset({"f:", "k:", "v:", "i:"})

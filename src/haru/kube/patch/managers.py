@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
-from haru.kube.patch.fieldset import EMPTY, FieldSet, less, parsed, rendered
+from haru.kube.patch.fieldset import EMPTY, FieldSet, holds, joined, less, parsed, rendered, shares
 
 MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
@@ -105,6 +105,62 @@ def write(holdings: Holdings) -> list[Obj]:
     tidy = _cap(tidy)
     tidy.sort(key=_order)
     return [entry(one.owner, one.time, rendered(one.fields)) for one in tidy]
+
+
+def updated(entries: Sequence[Obj], owner: Owner, now: str, changed: FieldSet, removed: FieldSet) -> list[Obj]:
+    """The managedFields list after an owner has changed and removed fields: others lose them, it holds what it changed.
+
+    `entries` are as `write` makes them. Whoever has nothing to do with the fields stays as it is, unread.
+    """
+    found = []
+    mine_before: Obj | None = None
+    for each in entries:
+        fields = each["fieldsV1"]
+        if mine_before is None and _is_of(each, owner):
+            mine_before = each
+        elif not shares(fields, changed) and not shares(fields, removed):
+            found.append(each)
+        elif left := less(less(less(parsed(fields), changed), removed), SERVER_OWNED):
+            found.append({**each, "fieldsV1": rendered(left)})
+    if mine_before is None:
+        if changed:
+            found.append(entry(owner, now, rendered(changed)))
+    elif changed and not shares(mine_before["fieldsV1"], removed) and holds(mine_before["fieldsV1"], changed):
+        found.append({**mine_before, "time": now})
+    else:
+        mine = less(parsed(mine_before["fieldsV1"]), removed)
+        if changed:
+            mine_before, mine = {**mine_before, "time": now}, joined(mine, changed)
+        if mine:
+            found.append({**mine_before, "fieldsV1": rendered(mine)})
+    found.sort(key=_entry_order)
+    return found if len(found) <= MAX_UPDATERS else write(read(found))
+
+
+def as_written(entries: Sequence[Obj] | None) -> Sequence[Obj]:
+    """A managedFields list that may come from elsewhere as `write` makes it; empty if any entry makes no sense."""
+    owners = set()
+    for each in entries or ():
+        operation, version = each.get("operation"), each.get("apiVersion")
+        is_known = each.get("fieldsType") == "FieldsV1" and type(each.get("fieldsV1")) is dict and "manager" in each
+        if is_known and operation in ("Apply", "Update"):
+            owners.add((each["manager"], operation, version if operation == "Update" else "", each.get("subresource")))
+    return (entries or ()) if len(owners) == len(entries or ()) else write(read(entries))
+
+
+def _is_of(each: Mapping[str, Any], owner: Owner) -> bool:
+    who = each["manager"], each["operation"], each.get("apiVersion", ""), each.get("subresource", "")
+    return who == owner
+
+
+def _entry_order(each: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        each["operation"],
+        each.get("time", ""),
+        each["manager"],
+        each.get("apiVersion", ""),
+        each.get("subresource", ""),
+    )
 
 
 def _order(holding: Holding) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ async def patch(call: Call) -> Response:
     data = await call.request.body()
     if content_type == APPLY_PATCH:
         return await _apply(call, configuration(call, _KIND, data))
-    patched, repeated = patcher(type_of(_KIND), content_type, data)
+    patched, repeated = patcher(call.request, type_of(_KIND), content_type, data)
     return await _write(call, lambda scale: decoded(call, _KIND, patched(scale), repeated))
 
 
