@@ -9,6 +9,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 _SLICE_SECONDS = 0.01
@@ -56,3 +57,50 @@ class TimeSlice:
         if time.perf_counter() - self._began >= self._seconds:
             await asyncio.sleep(0)
             self._began = time.perf_counter()
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    task: asyncio.Task[object]
+    until: float
+    cancelling: int
+    late: bool = False
+
+
+class SharedTimeout:
+    """`asyncio.timeout` where many may take the same time: one timer for all, set for the one that began first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waits: dict[_Wait, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """Await some work; cancel it and raise TimeoutError if it takes longer."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        wait = _Wait(task, loop.time() + self._seconds, task.cancelling())
+        self._waits[wait] = None
+        if self._timer is None:
+            self._timer = loop.call_at(wait.until, self._look)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if wait.late and task.cancelling() <= wait.cancelling + 1:
+                raise TimeoutError from None
+            raise  # somebody else wants the task to end
+        finally:
+            del self._waits[wait]
+            if wait.late:
+                task.uncancel()
+
+    def _look(self) -> None:
+        loop, self._timer = asyncio.get_running_loop(), None
+        for wait in self._waits:
+            if wait.late:
+                continue
+            if wait.until > loop.time():
+                self._timer = loop.call_at(wait.until, self._look)
+                return
+            wait.late = True
+            wait.task.cancel()

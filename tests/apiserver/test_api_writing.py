@@ -284,9 +284,10 @@ async def test_body_size_and_depth_are_limited(api: Caller) -> None:
 
 async def test_too_many_requests_give_429(api: Caller) -> None:
     from haru.apiserver.config import FlowControl
-    from haru.apiserver.request.limits import RequestLimits, RequestTimeout
+    from haru.apiserver.request.limits import RequestLimits
+    from haru.event_loop import SharedTimeout
 
-    api.app._limits = RequestLimits(FlowControl(1, 0), RequestTimeout(60.0))
+    api.app._limits = RequestLimits(FlowControl(1, 0), SharedTimeout(60.0))
     assert (await api("GET", MAPS)).status == 200
     answer = await api("POST", MAPS, config_map("a"))
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")

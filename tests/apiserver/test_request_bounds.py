@@ -16,8 +16,8 @@ from haru import serving
 from haru.apiserver import server
 from haru.apiserver.config import FlowControl, UserInfo
 from haru.apiserver.request.http import BODY_LIMIT
-from haru.apiserver.request.limits import RequestTimeout
 from haru.apiserver.serving import HttpServer
+from haru.event_loop import SharedTimeout
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
@@ -89,7 +89,7 @@ async def test_missing_second_request_times_out(port: int, monkeypatch: pytest.M
 
 
 async def test_missing_request_body_times_out(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.app._limits, "wait_for", RequestTimeout(0.05).wait_for)
+    monkeypatch.setattr(api.app._limits, "wait_for", SharedTimeout(0.05).wait_for)
     sent: list[Obj] = []
 
     async def receive() -> Obj:

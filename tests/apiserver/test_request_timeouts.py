@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from haru.apiserver.request.limits import RequestTimeout
+from haru.event_loop import SharedTimeout
 
 FOREVER = 600.0
 
@@ -19,7 +19,7 @@ def cancelled() -> int:
 
 
 async def test_request_timeout_cancels_work_and_task_continues() -> None:
-    patience, ended = RequestTimeout(0.01), []
+    patience, ended = SharedTimeout(0.01), []
 
     async def work() -> None:
         try:
@@ -35,7 +35,7 @@ async def test_request_timeout_cancels_work_and_task_continues() -> None:
 
 
 async def test_each_request_has_its_own_timeout() -> None:
-    patience = RequestTimeout(0.05)
+    patience = SharedTimeout(0.05)
     loop = asyncio.get_running_loop()
 
     async def late(after: float) -> float:
@@ -51,7 +51,7 @@ async def test_each_request_has_its_own_timeout() -> None:
 
 
 async def test_work_finished_in_time_is_unaffected() -> None:
-    patience = RequestTimeout(FOREVER)
+    patience = SharedTimeout(FOREVER)
 
     async def answer(number: int) -> int:
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_work_finished_in_time_is_unaffected() -> None:
 
 
 async def test_external_cancellation_is_propagated() -> None:
-    patience = RequestTimeout(FOREVER)
+    patience = SharedTimeout(FOREVER)
     task = asyncio.create_task(patience.wait_for(asyncio.sleep(FOREVER)))
     await asyncio.sleep(0)
     task.cancel()
@@ -73,7 +73,7 @@ async def test_external_cancellation_is_propagated() -> None:
 
 
 async def test_result_of_work_finished_despite_cancellation_is_returned() -> None:
-    patience = RequestTimeout(0.01)
+    patience = SharedTimeout(0.01)
 
     async def stubborn() -> str:
         with contextlib.suppress(asyncio.CancelledError):
@@ -85,7 +85,7 @@ async def test_result_of_work_finished_despite_cancellation_is_returned() -> Non
 
 
 async def test_nested_request_timeouts_work() -> None:
-    inner, outer = RequestTimeout(FOREVER), RequestTimeout(0.01)
+    inner, outer = SharedTimeout(FOREVER), SharedTimeout(0.01)
     with pytest.raises(TimeoutError):
         await outer.wait_for(inner.wait_for(asyncio.sleep(FOREVER)))
     assert cancelled() == 0 and not inner._waits and not outer._waits

@@ -21,7 +21,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-POD = kinds.lookup("", "v1", "pods")
+POD, MAP = kinds.known_kind("v1", "Pod"), kinds.known_kind("v1", "ConfigMap")
 
 
 @pytest.fixture
@@ -39,7 +39,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_a_watched_pod_that_changes_is_never_decoded(api: Caller, decoded: list[str]) -> None:
-    assert POD is not None
     client = ApiClient.in_process(api.app, token=ADMIN)
     opened, seen = asyncio.Event(), []
 
@@ -99,7 +98,6 @@ async def test_noted_objects_are_what_is_stored(api: Caller, seed: int) -> None:
 
 
 async def test_watches_in_the_process_share_an_object_that_ordinary_ones_do_not(api: Caller) -> None:
-    assert POD is not None
     await api.create(PODS, pod("a"))
 
     async def first(*, shared: bool) -> Obj:
@@ -116,7 +114,6 @@ async def test_watches_in_the_process_share_an_object_that_ordinary_ones_do_not(
 
 
 async def test_shared_watch_tells_deletions_with_their_revision_and_what_leaves_its_selection(api: Caller) -> None:
-    assert POD is not None
     client = ApiClient.in_process(api.app, token=ADMIN)
     seen = []
     await api.create(PODS, pod("a") | {"metadata": {"name": "a", "labels": {"k": "v"}}})
@@ -140,3 +137,31 @@ async def test_decoded_objects_are_bounded(api: Caller, monkeypatch: pytest.Monk
     records = (await api.app.objects.store.range("configmaps/default/")).records
     kept = [record.key for record in records if record.note is not None and record.note.recent is not None]
     assert [key.rpartition("/")[2] for key in kept if "/m-" in key] == ["m-6", "m-7"]
+
+
+async def test_of_decoded_objects_those_that_were_replaced_go_first(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "RECENT_BYTES", 100_000)
+    client = ApiClient.in_process(api.app, token=ADMIN, shared=True)
+    await api.create(MAPS, config_map("waits", k="x"))
+    await api.create(MAPS, config_map("changes", k="0"))
+    waits = await api.app.objects.store.get("configmaps/default/waits")
+    assert waits is not None
+    for number in range(25):
+        change = {"data": {"k": f"{number}" + "x" * 20_000}}
+        await client.patch(MAP, "changes", change, "default")
+    assert waits.note.recent is not None
+
+
+async def test_client_in_the_process_that_changes_nothing_gets_the_object_that_is_stored(api: Caller) -> None:
+    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (True, False))
+    written = await sharing.create(POD, pod("a"), "default")
+    read = await sharing.get(POD, "a", "default")
+    own = await owning.get(POD, "a", "default")
+    assert read is written
+    assert own is not written
+    assert own == written
+    record = await api.app.objects.store.get("pods/default/a")
+    assert record is not None
+    assert written == objects.decode(record)

@@ -14,10 +14,10 @@ from haru.kube.repeated_names import duplicate_fields
 Obj = dict[str, Any]
 
 
-def decode(obj: Any, api_version: str = "v1", kind: str = "Pod") -> tuple[Obj, list[str]]:
+def decode(obj: Any, api_version: str = "v1", kind: str = "Pod", known: Obj | None = None) -> tuple[Obj, list[str]]:
     found = by_kind(api_version, kind)
     assert found is not None
-    return strict_decode(obj, found)
+    return strict_decode(obj, found, known)
 
 
 def pod(**spec: Any) -> Obj:
@@ -54,6 +54,23 @@ def slice_of(devices: int) -> Obj:
 def test_object_without_changes_is_returned_itself() -> None:
     obj = pod(containers=[{"name": "c", "image": "i", "resources": {"limits": {"cpu": "500m"}}}], priority=0)
     assert decode(obj)[0] is obj
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"phase": "Running"}},
+        {"status": {"phase": None, "unknown": 1}},
+        {"metadata": {"name": "a", "labels": {"k": None}, "foo": {}}},
+        {"status": {"conditions": [{"type": "Ready", "status": "True", "who": "me"}]}},
+        {"spec": None},
+        {"more": {}},
+    ],
+)
+def test_object_that_shares_parts_with_a_known_one_is_decoded_like_any_other(change: Obj) -> None:
+    known = pod(containers=[{"name": "c"}]) | {"status": {"phase": "Pending"}}
+    changed = {**known, **change}
+    assert decode(changed, known=known) == decode(copy.deepcopy(changed))
 
 
 def test_nulls_are_dropped_and_input_is_unchanged() -> None:

@@ -42,9 +42,10 @@ from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_o
 from haru.apiserver.registry.resources import is_discovery_path, no_such_path
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Response, Scope, Send, error_response
-from haru.apiserver.request.limits import RequestLimits, RequestTimeout, is_heartbeat
+from haru.apiserver.request.limits import RequestLimits, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import SharedTimeout
 from haru.kube.errors import StatusError, bad_request_error, internal_error
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
@@ -74,7 +75,7 @@ class ApiServer:
         self._endpoints = Endpoints(
             self._requests, documents, health, parts.metrics, parts.authenticator.account_tokens
         )
-        self._limits = RequestLimits(config.flow_control, RequestTimeout(REQUEST_SECONDS))
+        self._limits = RequestLimits(config.flow_control, SharedTimeout(REQUEST_SECONDS))
         self._started = False
 
     async def start(self) -> None:

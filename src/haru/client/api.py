@@ -13,7 +13,6 @@ import copy
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -404,7 +403,10 @@ class ApiClient:
         token = await self._token.value() if self._token is not None else ""
         if not token:
             return request
-        return replace(request, headers={**request.headers, "authorization": f"Bearer {token}"})
+        headers = {**request.headers, "authorization": f"Bearer {token}"}
+        return Request(
+            request.method, request.path, request.query, headers, request.body, request.shared, request.encoded_here
+        )
 
     def _refused(self, status: int) -> bool:
         """After a 401: whether another token may be had."""

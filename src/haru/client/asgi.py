@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from haru.client.transport import Request, Response, Stream, WatchEvent
+from haru.event_loop import SharedTimeout
 from haru.serving import ANSWER, ENCODED_HERE, EVENTS, OBJECT
 
 Message = MutableMapping[str, Any]
@@ -26,6 +28,7 @@ AsgiApp = Callable[
 
 _QUEUED_CHUNKS = 64
 _GRACE_SECONDS = 1.0
+_KEPT_TIMEOUTS = 16
 
 
 class _Sent:
@@ -180,8 +183,13 @@ def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {bytes(name).decode("latin-1").lower(): bytes(value).decode("latin-1") for name, value in headers}
 
 
+@lru_cache(maxsize=4096)
+def _encoded(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.lower().encode("latin-1"), value.encode("latin-1")
+
+
 def _scope(request: Request) -> dict[str, Any]:
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    headers = [_encoded(name, value) for name, value in request.headers.items()]
     headers.append((b"host", b"haru.local"))
     if request.body:
         headers.append((b"content-length", str(len(request.body)).encode()))
@@ -206,16 +214,24 @@ class AsgiTransport:
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
+        self._timeouts: dict[float, SharedTimeout] = {}
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""
         call = _Call(self._app, request)
         try:
-            async with asyncio.timeout(timeout):
-                return await call.answered
+            return await self._within(timeout).wait_for(call.answered)
         finally:
             if not call.answered.done() or call.answered.cancelled():
                 await call.leave()
+
+    def _within(self, seconds: float) -> SharedTimeout:
+        found = self._timeouts.get(seconds)
+        if found is None:
+            found = SharedTimeout(seconds)
+            if len(self._timeouts) < _KEPT_TIMEOUTS:
+                self._timeouts[seconds] = found
+        return found
 
     @asynccontextmanager
     async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Mapping
-from weakref import ref
 
 import orjson
 
@@ -109,7 +108,7 @@ class Note:
     as it is shown.
     """
 
-    __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent")
+    __slots__ = ("fields", "labels", "obj", "read_by", "recent")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
@@ -136,29 +135,39 @@ def shared(record: Record) -> Obj:
     return note.obj
 
 
-RECENT_BYTES = 8 * 1024 * 1024
-"""Of encoded objects that are kept decoded as well, which takes some six times as much."""
+RECENT_BYTES = 24 * 1024 * 1024
+"""Of encoded objects that are kept decoded as well, which takes some six times as much where nobody else has them."""
 PACKING = 4
 """How many bytes of an object one compressed byte stands for, about."""
 
 
 class _Recent:
-    """The notes that have a decoded object, in the order in which they got it; one whose record goes, goes with it."""
+    """The notes that have a decoded object, with its size, in the order in which they got it.
+
+    What has been replaced goes first: of many objects that wait for their next change, as the pods of a large job, each
+    would otherwise have gone by then.
+    """
 
     def __init__(self) -> None:
-        self._notes: deque[tuple[ref[Note], int]] = deque()
+        self._notes: OrderedDict[Note, int] = OrderedDict()
+        self._replaced: OrderedDict[Note, int] = OrderedDict()
         self._bytes = 0
 
     def keep(self, note: Note, obj: Obj, size: int) -> None:
         """Keep an object with a note until many others were kept after it."""
         note.recent = obj
-        self._notes.append((ref(note), size))
+        self._notes[note] = size
         self._bytes += size
         while self._bytes > RECENT_BYTES:
-            kept, freed = self._notes.popleft()
+            old, freed = (self._replaced or self._notes).popitem(last=False)
             self._bytes -= freed
-            if (old := kept()) is not None:
-                old.recent = None
+            old.recent = None
+
+    def replaced(self, note: Note) -> None:
+        """The object of a note is no longer the newest version."""
+        size = self._notes.pop(note, None)
+        if size is not None:
+            self._replaced[note] = size
 
 
 _RECENT = _Recent()
@@ -180,6 +189,12 @@ def recent(record: Record) -> Obj:
     data, packed = record.stored
     _RECENT.keep(note, obj, len(data) * PACKING if packed else len(data))
     return obj
+
+
+def replaced(record: Record) -> None:
+    """There is a newer version of a record, or the object is gone."""
+    if record.note is not None:
+        _RECENT.replaced(record.note)
 
 
 def noted(obj: Obj, size: int, revision: int) -> Note:

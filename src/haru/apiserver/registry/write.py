@@ -19,7 +19,7 @@ import orjson
 
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import with_rule_errors
-from haru.apiserver.encoding.objects import encode, noted
+from haru.apiserver.encoding.objects import encode, noted, replaced
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
 from haru.kube.defaulting import apply_defaults, stays_complete
@@ -428,6 +428,7 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
             (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             return None
+        replaced(record)
         return Outcome(None, {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(event.revision)}})
     value, place = encode(obj)
     try:
@@ -435,6 +436,7 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         event, *_ = await call.admission.write_with_quota(call, put, obj, record)
     except CompareFailed:
         return None
+    replaced(record)
     return Outcome(event.new, None)
 
 

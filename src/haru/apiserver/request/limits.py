@@ -7,17 +7,14 @@ Source: kube-apiserver's max-requests-inflight and request-timeout, and the flow
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
 
 from haru.apiserver.config import FlowControl
+from haru.event_loop import SharedTimeout
 from haru.kube.errors import too_many_requests_error
 from haru.kube.kinds import Kind
 
-T = TypeVar("T")
 _READS = ("GET", "HEAD")
 _NODES_GROUP = "system:nodes"
 _HEARTBEATS = {("", "nodes"), ("coordination.k8s.io", "leases")}
@@ -29,7 +26,7 @@ class RequestLimits:
     Watches are not counted: they wait rather than work.
     """
 
-    def __init__(self, flow_control: FlowControl, timeout: RequestTimeout) -> None:
+    def __init__(self, flow_control: FlowControl, timeout: SharedTimeout) -> None:
         reads, writes = flow_control.max_reads_in_flight, flow_control.max_writes_in_flight
         self._limits = (reads, writes, writes)
         self._counts = [0, 0, 0]
@@ -57,50 +54,3 @@ class RequestLimits:
 def is_heartbeat(groups: Collection[str], kind: Kind) -> bool:
     """Whether a request of somebody of these groups is about what nodes say of themselves with."""
     return (kind.group, kind.plural) in _HEARTBEATS and _NODES_GROUP in groups
-
-
-@dataclass(slots=True, eq=False)
-class _Wait:
-    task: asyncio.Task[object]
-    until: float
-    cancelling: int
-    late: bool = False
-
-
-class RequestTimeout:
-    """`asyncio.timeout` where many may take the same time: one timer for all, set for the one that began first."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._waits: dict[_Wait, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def wait_for(self, work: Awaitable[T]) -> T:
-        """Await some work; cancel it and raise TimeoutError if it takes longer."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        wait = _Wait(task, loop.time() + self._seconds, task.cancelling())
-        self._waits[wait] = None
-        if self._timer is None:
-            self._timer = loop.call_at(wait.until, self._look)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if wait.late and task.cancelling() <= wait.cancelling + 1:
-                raise TimeoutError from None
-            raise  # somebody else wants the task to end
-        finally:
-            del self._waits[wait]
-            if wait.late:
-                task.uncancel()
-
-    def _look(self) -> None:
-        loop, self._timer = asyncio.get_running_loop(), None
-        for wait in self._waits:
-            if wait.late:
-                continue
-            if wait.until > loop.time():
-                self._timer = loop.call_at(wait.until, self._look)
-                return
-            wait.late = True
-            wait.task.cancel()
