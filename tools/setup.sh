@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
-# (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2, containerd with runc, a
+# (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2, containerd with runc, nftables, a
 # static busybox, buildah with debootstrap) when they are missing; elsewhere those tests skip. npm fetches the scripts of the
 # dashboard's charts; without it there are none.
 set -eu
@@ -48,6 +48,9 @@ if can_install; then
   fi
   if ! command -v buildah >/dev/null 2>&1 || ! command -v debootstrap >/dev/null 2>&1; then
     install_package buildah debootstrap || echo "buildah could not be installed: the nightly test of the image skips" >&2
+  fi
+  if ! command -v nft >/dev/null 2>&1 || ! command -v ip >/dev/null 2>&1; then
+    install_package nftables iproute2 || echo "nftables could not be installed: the tests of haru proxy skip" >&2
   fi
   # A dynamic busybox does not run where there is nothing else.
   dpkg -s busybox-static >/dev/null 2>&1 || install_package busybox-static ||

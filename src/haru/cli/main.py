@@ -34,6 +34,7 @@ COMMANDS = {
     "device": "take a device out of service by a taint, or bring it back",
     "dashboard": "serve the dashboard of a cluster",
     "node": "run the pods that are bound to this machine in its container runtime",
+    "proxy": "serve the Services of a cluster on this node, by nftables",
     "fleet": "run simulated nodes on any cluster",
     "stress": "load a cluster, and check what its scheduler promises",
     "apiserver": "run an API server over etcd, alone or as one of several replicas",

@@ -1,0 +1,1 @@
+"""The data path of Services on one node, by nftables."""
