@@ -6,7 +6,7 @@ Source: the watch server of Kubernetes (text messages for JSON, binary ones for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
@@ -41,9 +41,12 @@ def wants_websocket(request: http.Request) -> bool:
 
 
 class WebSocketWriter:
-    """The way to one client over the connection that its request came on. Raises StatusError for a bad handshake."""
+    """The way to one client over the connection that its request came on. Raises StatusError for a bad handshake.
 
-    def __init__(self, request: http.Request, *, binary: bool) -> None:
+    With `known` subprotocols the first that the client asks for of these is spoken; else the one that it asks for.
+    """
+
+    def __init__(self, request: http.Request, *, binary: bool, known: Sequence[str] = ()) -> None:
         self._request = request
         self._message: type[TextMessage | BytesMessage] = BytesMessage if binary else TextMessage
         self._socket = WSConnection(ConnectionType.SERVER)
@@ -52,9 +55,12 @@ class WebSocketWriter:
             (asked,) = self._socket.events()
         except RemoteProtocolError as error:
             raise bad_request_error(f"no WebSocket: {error}") from None
-        if not isinstance(asked, Request) or len(asked.subprotocols) > 1:
+        if not isinstance(asked, Request) or (len(asked.subprotocols) > 1 and not known):
             raise bad_request_error("no WebSocket: at most one subprotocol can be asked for")
-        self._accepted = self._socket.send(AcceptConnection(subprotocol=next(iter(asked.subprotocols), None)))
+        self.protocol = next((each for each in asked.subprotocols if not known or each in known), None)
+        if asked.subprotocols and self.protocol is None:
+            raise bad_request_error(f"no WebSocket: the subprotocols that are spoken are {', '.join(known)}")
+        self._accepted = self._socket.send(AcceptConnection(subprotocol=self.protocol))
         self._stream: ByteStream | None = None
 
     def open(self) -> None:
@@ -66,6 +72,10 @@ class WebSocketWriter:
         """Send each event of some pieces. TimeoutError for a client that does not read."""
         for piece in pieces:
             await self._write(*(self._frame(message) for message in self._messages(piece.lines)))
+
+    async def tell(self, message: bytes, *, text: bool) -> None:
+        """Send one message. TimeoutError for a client that does not read."""
+        await self._write(TextMessage(message.decode()) if text else BytesMessage(message))
 
     async def gone(self) -> None:
         """Wait until the client ends the connection; answer its pings, and ignore what it says."""

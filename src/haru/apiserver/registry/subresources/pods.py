@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
+from haru.apiserver.registry.subresources.log_websocket import over_websocket
 from haru.apiserver.registry.subresources.simulated_log_stream import SimulatedLogStream
 from haru.apiserver.registry.subresources.simulated_logs import container_run, simulated_log
 from haru.apiserver.registry.verbs import patch_with, update_with
@@ -168,11 +169,12 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
     node = (pod.get("spec") or {}).get("nodeName")
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
-        return await _simulated_log(streams, call, pod, container)
+        return over_websocket(call.request, await _simulated_log(streams, call, pod, container))
     from haru.apiserver.peers.proxy import AnswerStream
 
     answer = await log_of(call, kubelets, endpoint, container)
-    return Response(200, content_type="text/plain", stream=AnswerStream(streams, answer).run)
+    found = Response(200, content_type="text/plain", stream=AnswerStream(streams, answer).run)
+    return over_websocket(call.request, found)
 
 
 async def _simulated_log(streams: OpenStreams, call: Call, pod: Obj, container: str) -> Response:
