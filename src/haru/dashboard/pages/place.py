@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from haru.dashboard.asked import Answer, Asked
+from haru.dashboard.pages.history import who_held
 from haru.dashboard.views.places import device_page, node_page
 from haru.explain import DeviceStory, NodeStory
 
@@ -14,11 +15,15 @@ async def node(asked: Asked) -> Answer | None:
     if not isinstance(story, NodeStory):
         return None
     found = await asked.compute(lambda: node_page(view.snapshot, story, view.events, asked.query))
-    return Answer(name, {"found": found})
+    held = await who_held(asked, lambda each: each.node == name)
+    return Answer(name, {"found": found, "held": held})
 
 
 async def device(asked: Asked) -> Answer | None:
     """Tell of a device; None if there is none."""
-    name = "/".join(asked.parts[part] for part in ("driver", "pool", "name"))
-    story = await asked.services.explanations.place(asked.view, "device", name)
-    return Answer(name, {"found": device_page(story, asked.query)}) if isinstance(story, DeviceStory) else None
+    key = tuple(asked.parts[part] for part in ("driver", "pool", "name"))
+    story = await asked.services.explanations.place(asked.view, "device", "/".join(key))
+    if not isinstance(story, DeviceStory):
+        return None
+    held = await who_held(asked, lambda each: (each.driver, each.pool, each.device) == key)
+    return Answer("/".join(key), {"found": device_page(story, asked.query), "held": held})

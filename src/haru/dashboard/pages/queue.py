@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from haru.dashboard.asked import Answer, Asked
-from haru.dashboard.views.queue import waiting_work
+from haru.dashboard.views.queue import queue_table, waiting_work
 
-MOST = 200
+MOST = 50
+"""Workloads whose explanations are shown whole; the table has more."""
 
 
 async def queue(asked: Asked) -> Answer:
@@ -13,6 +14,9 @@ async def queue(asked: Asked) -> Answer:
     view, pods = asked.view, asked.services.pods
     found = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, pods))
     explanations = await asked.services.explanations.of(view.snapshot, found)
+    table = await asked.compute(lambda: queue_table(found, explanations, asked.query))
+    by_work = {each.workload: each for each in found}
+    shown = [by_work[row[0].work] for row in table.rows[:MOST] if row[0].work is not None]
     pending = sum(each.pods for each in found)
-    return Answer("Queue", {"found": found[:MOST], "left": max(0, len(found) - MOST), "total": len(found),
-                            "pods": pending, "explanations": explanations})  # fmt: skip
+    return Answer("Queue", {"found": shown, "left": max(0, table.found - len(shown)), "total": len(found),
+                            "pods": pending, "explanations": explanations, "table": table})  # fmt: skip

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from haru.dashboard.views import tables
+from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, differing
@@ -147,3 +149,34 @@ def pods_of(snapshot: Snapshot, work: Workload, known: KnownPods | None = None) 
     which: Workload | str = f"{work.namespace}/{name}" if kind == "podgroup" else work
     found = index.of("group" if kind == "podgroup" else "workload", which)
     return tuple(sorted(found, key=lambda pod: pod.key))
+
+
+COLUMNS = (
+    Column("workload", "Workload"),
+    Column("verdict", "Verdict"),
+    Column("pods", "Pods", numeric=True),
+    Column("priority", "Priority", numeric=True),
+    Column("since", "Waits since"),
+    Column("why", "Why"),
+)
+_TONES = {"Runs": "good", "Starting": "good", "FitsLater": "later", "FitsIf": "later", "NeverFits": "bad"}
+
+
+def queue_table(
+    found: Sequence[WaitingWorkload], explanations: Mapping[Workload, ShownExplanation], query: Mapping[str, str]
+) -> Table:
+    """Make the table of what waits, in the order of scheduling unless the query says otherwise."""
+    return tables.table("queue", "What waits", COLUMNS, [_cells(each, explanations) for each in found], query)
+
+
+def _cells(each: WaitingWorkload, explanations: Mapping[Workload, ShownExplanation]) -> tuple[Cell, ...]:
+    shown = explanations.get(each.workload)
+    told = shown.explanation if shown is not None else None
+    return (
+        tables.work(each.workload),
+        tables.badge(told.verdict, _TONES[told.verdict]) if told is not None else tables.text(""),
+        tables.number(each.pods),
+        tables.number(each.priority),
+        tables.time(each.since),
+        tables.text(told.summary if told is not None else each.said),
+    )

@@ -42,6 +42,9 @@ class Story:
     pods: tuple[PodRow, ...]
     more_pods: int
     entries: tuple[Entry, ...]
+    group: str = ""
+    """The path of the PodGroup of its pods, and how many of them it needs at least."""
+    min_count: int = 0
 
 
 def story(
@@ -62,7 +65,15 @@ def story(
     uids = {uid_of(each) for each in about}
     own_events = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
     rows = tuple(_row(snapshot, pod) for pod in pods[:_MOST_PODS])
-    return Story(work, explanation, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, own_events))
+    return Story(
+        work,
+        explanation,
+        here,
+        rows,
+        max(0, len(pods) - _MOST_PODS),
+        timeline(about, own_events),
+        *_gang(snapshot, obj, pods),
+    )
 
 
 def _row(snapshot: Snapshot, pod: PodInfo) -> PodRow:
@@ -86,3 +97,12 @@ def _objects(snapshot: Snapshot, obj: Obj, pods: Sequence[PodInfo]) -> list[Obj]
 def _identity(obj: Obj) -> tuple[str, str, str]:
     metadata = obj["metadata"]
     return str(obj["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
+
+
+def _gang(snapshot: Snapshot, obj: Obj, pods: Sequence[PodInfo]) -> tuple[str, int]:
+    """The PodGroup of an object or its pods, and its minCount; nothing for pods that are no gang."""
+    path = f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}" if obj["kind"] == "PodGroup" else ""
+    path = path or next((pod.group.path for pod in pods if pod.group is not None), "")
+    policy = ((snapshot.pod_groups.get(path) or {}).get("spec") or {}).get("schedulingPolicy") or {}
+    least = int((policy.get("gang") or {}).get("minCount") or 0)
+    return (path, least) if least else ("", 0)

@@ -1,0 +1,27 @@
+"""Who held devices in the last day, for the pages of what was held and of who held it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from haru.dashboard.asked import Asked
+from haru.dashboard.views.device_timeline import Held
+from haru.dashboard.views.holdings import DAY, holdings
+from haru.dashboard.views.tables import Table
+
+
+async def who_held(asked: Asked, chosen: Callable[[Held], bool]) -> Table | None:
+    """Return the table of what is chosen; None where no history is read."""
+    return await asked.compute(lambda: _table(asked, chosen))
+
+
+def _table(asked: Asked, chosen: Callable[[Held], bool]) -> Table | None:
+    read = asked.services.held
+    if read is None:
+        return None
+    until = int(time.time() * 1000)
+    try:
+        return holdings(read(until - DAY, until), chosen, until, asked.query)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,42 @@
+"""Who held what: the history of one device, of a node's devices, or of a workload, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+
+from haru.dashboard.views import tables
+from haru.dashboard.views.device_timeline import Held
+from haru.dashboard.views.tables import Column, Table
+
+COLUMNS = (
+    Column("device", "Device"),
+    Column("workload", "Workload"),
+    Column("from", "From"),
+    Column("until", "Until"),
+    Column("hours", "Hours", numeric=True),
+    Column("busy", "Utilization", numeric=True),
+)
+DAY = 86_400_000
+
+
+def holdings(held: Iterable[Held], chosen: Callable[[Held], bool], until: int, query: Mapping[str, str]) -> Table:
+    """Make the table of what is chosen, the latest first; `until` (ms since 1970) is now."""
+    found = sorted((each for each in held if chosen(each)), key=lambda each: (-each.began, each.device))
+    return tables.table("held", "Who held it, last 24 hours", COLUMNS, [_row(each, until) for each in found], query)
+
+
+def _row(each: Held, until: int) -> tuple[tables.Cell, ...]:
+    hours = ((each.ended or until) - each.began) / 3_600_000
+    return (
+        tables.link(each.device, f"/device/{each.driver}/{each.pool}/{each.device}"),
+        tables.work(each.work),
+        tables.time(_moment(each.began)),
+        tables.time(_moment(each.ended)) if each.ended else tables.text("now"),
+        tables.number(hours, f"{hours:.2f}"),
+        tables.number(each.percent, "" if each.percent is None else f"{each.percent:.0f} %"),
+    )
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
