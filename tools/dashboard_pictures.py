@@ -44,9 +44,9 @@ PICTURES = (
     Picture("map-dark", "/map?by=pool", 2560, 1440, "dark"),
     Picture("map-phone", "/map", 390, 844, "dark"),
     Picture("map-cards-dark", "/map?zoom=cards&node=dgx-a100-*", 1440, 900, "dark"),
-    Picture("timeline-light", "/timeline", 1440, 900, "light"),
-    Picture("timeline-dark", "/timeline", 2560, 1440, "dark"),
-    Picture("timeline-phone", "/timeline", 390, 844, "light"),
+    Picture("timeline-light", "/timeline?range=15m", 1440, 900, "light"),
+    Picture("timeline-dark", "/timeline?range=15m", 2560, 1440, "dark"),
+    Picture("timeline-phone", "/timeline?range=15m", 390, 844, "light"),
     Picture("usage-light", "/usage", 1440, 900, "light"),
     Picture("usage-dark", "/usage", 2560, 1440, "dark"),
 )
@@ -54,22 +54,27 @@ PICTURES = (
 
 def main() -> int:
     """Make the pictures that are named, or all."""
-    from busy_cluster import PROFILES, fill
+    from busy_cluster import PROFILES, disturb, fill
     from dashboard_history import write
 
     from haru_process import Process, Up
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    names = parser.parse_args().names
+    parser.add_argument("--minutes", type=float, default=4, help="how old the cluster is in the pictures (default 4)")
+    options = parser.parse_args()
+    names = options.names
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         began = int(time.time() * 1000)
         up = Up(home / "up", "--ephemeral", "--profile", PROFILES)
         try:
             fill(up)
-            write(home / "usage.db", int(time.time() * 1000), began)
             (home / "prices.yaml").write_text(PRICES)
+            time.sleep(30 * options.minutes)
+            disturb(up)
+            time.sleep(30 * options.minutes)
+            write(home / "usage.db", int(time.time() * 1000), began)
             flags = ["--history", str(home / "usage.db"), "--card-prices", str(home / "prices.yaml")]
             pages = Process(home, ["dashboard", "--kubeconfig", str(up.kubeconfig), *flags], "dashboard")
             try:

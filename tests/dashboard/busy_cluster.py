@@ -23,7 +23,7 @@ class Work(NamedTuple):
     expression: str
     busy: float | None
     device_class: str = "gpu.nvidia.com"
-    priority: int = 0
+    priority: str = ""
 
 
 def product(name: str) -> str:
@@ -74,6 +74,17 @@ def fill(up: Up) -> None:
     up.api.patch("nodes", "dgx-a100-40gb-3", {"spec": {"unschedulable": True}})
 
 
+def disturb(up: Up) -> None:
+    """Let urgent work preempt, and let a card fail under the work that holds it."""
+    up.api.create(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    )
+    urgent = Work("serving", "Job", "hotfix", 1, 8, B200, 88, priority="urgent")
+    create(up, urgent)
+    broken = {"simulated.haru.dev/device-taints": "gpu-1=xid-48:NoExecute"}
+    up.api.patch("nodes", "hgx-h200-1", {"metadata": {"annotations": broken}})
+
+
 def pods(up: Up) -> list[Obj]:
     return [pod for name in NAMESPACES for pod in up.api.list("pods", name)]
 
@@ -100,6 +111,8 @@ def objects(work: Work) -> list[Obj]:
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": work.name}],
         },
     }  # fmt: skip
+    if work.priority:
+        pod["spec"]["priorityClassName"] = work.priority
     made: Obj = {"metadata": {"name": work.name}}
     if work.kind == "Job":
         pod["spec"]["restartPolicy"] = "Never"

@@ -28,20 +28,20 @@ EARLIER = (
     ("vision", "job/augment", "dgx-a100-40gb", range(3), range(6), 0.3, 0.8, 55.0),
     ("vision", "deployment/labs", "dgx-a100-40gb", range(3, 4), range(8), 0.0, 0.6, 0.0),
 )
-"""Work of an hour that has ended: namespace, owner, profile, nodes, cards, from and to as parts of it, percent."""
+"""Work of nine minutes that has ended: namespace, owner, profile, nodes, cards, from and to as parts of it, percent."""
 
 
 def write(file: Path, until: int, began: int) -> None:
     """Write the amounts of twenty hours until now, and who held which device before the cluster began."""
     write_usage(file, until)
-    history, hour, until = History(file), 60 * MINUTE, began
+    history, length, until = History(file), 9 * MINUTE, began
     for namespace, owner, profile, nodes, cards, start, end, percent in EARLIER:
         for node in nodes:
             for card in cards:
                 key = HoldingKey(
                     f"{profile}-{node}", DRIVER, f"{profile}-{node}", f"gpu-{card}", f"gpu-{card}", namespace, owner
                 )
-                times = (round(until - hour + part * hour) for part in (start, end))
+                times = (round(until - length + part * length) for part in (start, end))
                 history.put_holdings([Holding(key, *times, percent)])
     history.close()
 

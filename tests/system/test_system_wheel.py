@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import importlib.util
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,13 +55,17 @@ def test_installed_wheel_is_the_whole_product(tmp_path: Path) -> None:
     check_running_cluster(installed, tmp_path)
 
 
+CARRIED = (".py", ".txt", ".yaml", ".html", ".css", ".js", ".svg")
+"""The suffixes of what a wheel carries; what npm brought to the pages included, where there is npm."""
+
+
 def check_files_and_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         [metadata] = [name for name in names if name.endswith("/METADATA")]
         facts = email.message_from_bytes(archive.read(metadata))
     source = ROOT / "src"
-    wanted = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".txt", ".yaml")}
+    wanted = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in CARRIED}
     wanted = {name for name in wanted if "__pycache__" not in name}
     assert wanted <= names, sorted(wanted - names)
     assert {
@@ -68,7 +73,11 @@ def check_files_and_metadata(wheel: Path) -> None:
         "haru/kube/tables/core.v1.txt",
         "haru/proto/etcd_pb2.py",
         "haru/drivers/simulated/profiles.yaml",
+        "haru/dashboard/templates/base.html",
     } <= names
+    if shutil.which("npm"):
+        vendor = "haru/dashboard/static/vendor"
+        assert {f"{vendor}/uplot.js", f"{vendor}/idiomorph.js", f"{vendor}/idiomorph.LICENSE"} <= names
     assert all(name.startswith(("haru/", "haru-")) for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert (facts["Name"], facts["License-Expression"], facts["Requires-Python"]) == ("haru", "Apache-2.0", ">=3.11")
