@@ -2,9 +2,10 @@
 
     HARU_REFERENCE_DATA=DIR python tools/derive_tables.py
 
-reads DIR/data/kubernetes-1.36/{schema,wire,paths}.json (names, types and numbers of the API) and two lists kept here:
-field_facts.txt (what the schemas do not say: which fields are Go pointers, which are written without a value, declared
-enums and defaults) and the short names and categories below. It writes one table per API group and version:
+reads DIR/data/kubernetes-1.36/{schema,wire,paths}.json (names, types and numbers of the API) and three lists kept here:
+extension_wire.txt (numbers of apiextensions), field_facts.txt (what the schemas do not say: which fields are Go
+pointers, which are written without a value, declared enums and defaults) and the short names and categories below. It
+writes one table per API group and version:
 
     @PodSpec
     1 volumes []Volume keys=name merge=name ps=merge,retainKeys
@@ -140,13 +141,26 @@ def aggregator_wire() -> dict[str, Any]:
     return found
 
 
+def extensions_wire() -> dict[str, Any]:
+    """The same of apiextensions' API, from the list beside this script."""
+    found: dict[str, Any] = {}
+    for line in (Path(__file__).parent / "extension_wire.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        message, number, json_name, kind = line.split()
+        container = {"[]": "list", "{}": "map"}.get(kind[:2], "one")
+        kind = kind.removeprefix("[]").removeprefix("{}").replace("meta.", f"{_META_V1}.")
+        found.setdefault(f"{EXTENSIONS}apiextensions.v1.{message}", {})[number] = (json_name, kind, container)
+    return found
+
+
 class Source:
     """The reference data, plus the facts kept beside this script."""
 
     def __init__(self, data: Path) -> None:
         self.schema: dict[str, Any] = json.loads((data / "schema.json").read_text())
         wire: dict[str, Any] = json.loads((data / "wire.json").read_text())
-        self.wire = {schema_name(name): fields for name, fields in wire.items()} | aggregator_wire()
+        self.wire = {schema_name(name): fields for name, fields in wire.items()} | aggregator_wire() | extensions_wire()
         self.paths: dict[str, Any] = json.loads((data / "paths.json").read_text())
         self.facts: dict[tuple[str, str], list[str]] = {}
         for line in (Path(__file__).parent / "field_facts.txt").read_text().splitlines():

@@ -15,6 +15,7 @@ from kubectl_runner import Kubectl, require_kubectl
 from haru.apiserver.encoding import negotiation, rendering
 from haru.apiserver.serving import HttpServer
 from haru.kube.wire import decode_protobuf
+from haru.kube.wire_out import encode_protobuf
 from protobuf_wire import fields
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -105,12 +106,26 @@ async def test_custom_resources_have_no_protobuf_form(api: Caller) -> None:
     assert (await api("POST", TRAININGS, training("a"), accept=PROTOBUF)).status == 406
     assert (await api("GET", f"{TRAININGS}/a")).status == 404, "nothing was made"
     await api.create(TRAININGS, training("a"))
-    for path in (f"{TRAININGS}/a", TRAININGS, f"{TRAININGS}?watch=1", f"{DEFINITIONS}/{NAME}"):
+    for path in (f"{TRAININGS}/a", TRAININGS, f"{TRAININGS}?watch=1"):
         refused = await api("GET", path, accept=PROTOBUF)
         kind, told = inside(refused.body)
         assert (refused.status, kind, told[4]) == (406, "Status", b"NotAcceptable"), path
     kind, told = inside((await api("GET", f"{TRAININGS}/a", accept=PARTIAL)).body)
     assert kind == "PartialObjectMetadata" and dict(fields(told[1]))[1] == b"a"
+
+
+async def test_definitions_are_written_and_read_in_protobuf(api: Caller) -> None:
+    await define(api)
+    stored = await api.get(f"{DEFINITIONS}/{NAME}")
+    asked = await api("GET", f"{DEFINITIONS}/{NAME}", accept=PROTOBUF)
+    assert (asked.status, asked.headers["content-type"]) == (200, PROTOBUF)
+    assert decode_protobuf(asked.body)["spec"] == stored["spec"]
+    assert (await api("DELETE", f"{DEFINITIONS}/{NAME}")).status == 200
+    other = {**stored, "metadata": {"name": NAME.replace("trainings", "others")}}
+    other["spec"] = {**stored["spec"], "names": {"plural": "others", "kind": "Other"}}
+    body = encode_protobuf({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", **other})
+    made = await api("POST", DEFINITIONS, body, type=PROTOBUF)
+    assert made.status == 201 and made.json["spec"]["versions"] == stored["spec"]["versions"]
 
 
 def events_of(data: bytes) -> list[tuple[str, str, dict[int, Any]]]:

@@ -168,11 +168,44 @@ def test_watch_event_has_length_type_and_object() -> None:
 
 
 def test_kinds_without_protobuf_form_return_none() -> None:
-    definition = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"}
     custom = {"kind": "Training", "apiVersion": "example.com/v1"}
-    for obj in (definition, custom):
-        assert encode_protobuf(obj) is None
-        assert encode_protobuf({**obj, "kind": f"{obj['kind']}List", "items": []}) is None
-        assert encode_protobuf({**obj, "kind": f"{obj['kind']}List", "items": [obj]}) is None
+    assert encode_protobuf(custom) is None
+    assert encode_protobuf({**custom, "kind": "TrainingList", "items": []}) is None
+    assert encode_protobuf({**custom, "kind": "TrainingList", "items": [custom]}) is None
     assert encode_protobuf({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}) is None
-    assert {kind.kind for kind in all_kinds() if kind not in KINDS} == {"CustomResourceDefinition"}
+    assert list(all_kinds()) == KINDS
+
+
+SCHEMAS = [
+    {"type": "array", "items": {"type": "string", "maxLength": 0}, "x-kubernetes-list-type": "set"},
+    {"items": [{"type": "string"}, {"type": "integer"}]},
+    {"additionalProperties": {"type": "number", "minimum": 0.5}},
+    {"additionalProperties": True, "additionalItems": False},
+    {"properties": {"a": {"default": {"b": [1]}, "enum": ["x", 2, None], "nullable": True}}, "required": ["a"]},
+    {"dependencies": {"a": {"type": "object"}, "b": ["c", "d"]}},
+    {"anyOf": [{"minimum": 0}, {}], "not": {"pattern": "x"}, "$ref": "#/a", "$schema": "s"},
+    {"x-kubernetes-validations": [{"rule": "self > 0", "optionalOldSelf": False}], "x-kubernetes-int-or-string": True},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_schema_of_a_definition_survives_protobuf(schema: Obj) -> None:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    version["subresources"] = {"status": {}, "scale": {"specReplicasPath": ".a", "statusReplicasPath": ".b"}}
+    spec = {"group": "example.com", "names": {"plural": "a", "kind": "A"}, "scope": "Namespaced", "versions": [version]}
+    definition = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "spec": spec}
+    written = encode_protobuf(definition)
+    assert written is not None and decode_protobuf(written) == definition
+
+
+def test_members_of_a_schema_have_the_numbers_of_kubernetes() -> None:
+    """By hand: items (24) has a schema in 1; additionalProperties (30) has allows in 1, a schema in 2."""
+    schema = {"items": {"type": "a"}, "additionalProperties": {"type": "b"}, "minimum": 0}
+    version = {"schema": {"openAPIV3Schema": schema}}
+    definition = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"}
+    written = encode_protobuf({**definition, "spec": {"versions": [version]}})
+    assert written is not None
+    type_a, type_b = b"\x2a\x01a", b"\x2a\x01b"
+    items = b"\xc2\x01\x05\x0a\x03" + type_a
+    more = b"\xf2\x01\x07\x08\x01\x12\x03" + type_b
+    assert b"\x59" + bytes(8) + items + more in written

@@ -284,12 +284,68 @@ _ZEROES = frozenset({"string", "bool", "int32", "int64", "double", "bytes", "int
 
 def _message(data: bytes, target: MessageType, into: Obj) -> None:
     """Decode one message into a JSON object that may already hold parts of it."""
+    is_schema = target.name == SCHEMA
     for number, wire in _fields(data):
         field = target.by_number.get(number)
-        if field is not None:
+        if field is not None and is_schema and field.name in EITHER:
+            _store_either(field, _bytes(wire), into)
+        elif field is not None:
             _store(field, wire, into)
         elif number in target.embedded:
             _message(_bytes(wire), message_type(target.embedded[number]), into)
+
+
+SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+EITHER = frozenset({"items", "additionalItems", "additionalProperties", "dependencies"})
+"""Members of a schema that hold a schema or something else: the message of each has one field for either."""
+
+
+def _store_either(field: Field, data: bytes, into: Obj) -> None:
+    if field.name == "dependencies":
+        key, inner = "", b""
+        for number, wire in _fields(data):
+            if number == 1:
+                key = _string(wire)
+            else:
+                inner = _bytes(wire)
+        into.setdefault(field.name, {})[key] = _schema_or_names(inner)
+    elif field.name == "items":
+        into[field.name] = _schema_or_many(data)
+    else:
+        into[field.name] = _schema_or_bool(data)
+
+
+def _schema(wire: Wire) -> Obj:
+    found: Obj = {}
+    _message(_bytes(wire), message_type(SCHEMA), found)
+    return found
+
+
+def _schema_or_many(data: bytes) -> Any:
+    many: list[Obj] = []
+    for number, wire in _fields(data):
+        if number == 1:
+            return _schema(wire)
+        many.append(_schema(wire))
+    return many
+
+
+def _schema_or_bool(data: bytes) -> Any:
+    allows = False
+    for number, wire in _fields(data):
+        if number == 2:
+            return _schema(wire)
+        allows = _bool(wire)
+    return allows
+
+
+def _schema_or_names(data: bytes) -> Any:
+    names: list[str] = []
+    for number, wire in _fields(data):
+        if number == 1:
+            return _schema(wire)
+        names.append(_string(wire))
+    return names
 
 
 def _store(field: Field, wire: Wire, into: Obj) -> None:

@@ -20,7 +20,7 @@ import orjson
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj
 from haru.kube.schema import Field, message_type
-from haru.kube.wire import CONTENT_TYPE, MAGIC
+from haru.kube.wire import CONTENT_TYPE, EITHER, MAGIC, SCHEMA
 from haru.kube.wire_fields import chunk, integer, varint
 
 _Encode = Callable[[int, Any], bytes]
@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def has_protobuf(kind: Kind) -> bool:
-    """Whether objects of a kind have a form in protobuf: custom resources, and what defines them, have none here."""
+    """Whether objects of a kind have a form in protobuf: custom resources have none."""
     if kind.custom is not None:
         return False
     return bool(message_type(kind.type_name).by_number)
@@ -87,13 +87,40 @@ def _plan(name: str) -> tuple[tuple[int, Field | str], ...]:
 def _message(name: str, obj: Obj) -> bytes:
     """The message of that full name."""
     parts = []
+    is_schema = name == SCHEMA
     for number, field in _plan(name):
         if isinstance(field, str):
             # Its fields stand beside the others in JSON.
             parts.append(chunk(number, _message(field, obj)))
         elif (value := obj.get(field.name)) is not None:
-            parts.append(_field(number, field, value))
+            written = _either(number, field.name, value) if is_schema and field.name in EITHER else None
+            parts.append(_field(number, field, value) if written is None else written)
     return b"".join(parts)
+
+
+def _either(number: int, name: str, value: Any) -> bytes:
+    """A member of a schema that holds a schema or something else."""
+    if name == "dependencies":
+        entries = (
+            chunk(1, key.encode(), always=True) + chunk(2, _two(value[key]), always=True) for key in sorted(value)
+        )
+        return b"".join(chunk(number, entry, always=True) for entry in entries)
+    if name == "items":
+        return chunk(number, _two(value), always=True)
+    inner = integer(1, int(value is not False), always=True)
+    if isinstance(value, dict):
+        inner += chunk(2, _message(SCHEMA, value), always=True)
+    return chunk(number, inner, always=True)
+
+
+def _two(value: Any) -> bytes:
+    """A schema, or several, or names."""
+    if isinstance(value, dict):
+        return chunk(1, _message(SCHEMA, value), always=True)
+    return b"".join(
+        chunk(2, _message(SCHEMA, each) if isinstance(each, dict) else str(each).encode(), always=True)
+        for each in value
+    )
 
 
 def _field(number: int, field: Field, value: Any) -> bytes:
