@@ -83,16 +83,27 @@ def _claim_features(spec: str, exactly: str) -> tuple[Feature, ...]:
     )
 
 
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def _pod_spec_features(spec: str) -> tuple[Feature, ...]:
+    containers = ("initContainers", "containers", "ephemeralContainers")
+    projected = f"{spec}.volumes.[].projected.sources.[]"
+    return (
+        _feature("GenericWorkload", f"{spec}.schedulingGroup"),
+        _feature("ClusterTrustBundleProjection", f"{projected}.clusterTrustBundle"),
+        _feature("PodCertificateRequest", f"{projected}.podCertificate"),
+        _feature("ContainerStopSignals", *(f"{spec}.{name}.[].lifecycle.stopSignal" for name in containers)),
+    )
+
+
 _POD_FEATURES = (
-    _feature("GenericWorkload", "spec.schedulingGroup"),
+    *_pod_spec_features("spec"),
     _feature("DRAExtendedResource", "status.extendedResourceClaimStatus"),
     _feature("DRANodeAllocatableResources", "status.nodeAllocatableResourceClaimStatuses"),
     _feature(
         "ResourceHealthStatus",
-        *(
-            f"status.{statuses}.[].allocatedResourcesStatus"
-            for statuses in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-        ),
+        *(f"status.{statuses}.[].allocatedResourcesStatus" for statuses in _STATUSES),
     ),
 )
 
@@ -106,7 +117,7 @@ def _group_features(place: str) -> tuple[Feature, ...]:
 
 
 def _template_feature(place: str) -> tuple[Feature, ...]:
-    return (_feature("GenericWorkload", f"{place}.spec.schedulingGroup"),)
+    return _pod_spec_features(f"{place}.spec")
 
 
 _RESOURCE = "resource.k8s.io"

@@ -26,8 +26,10 @@ _NOT_CHECKED = (
 def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
     """What validation found, and what the rules of a custom resource's schema refuse beyond that.
 
-    The expressions of definitions, webhook configurations and policies are judged in valid objects alone.
+    The expressions of definitions are judged in valid ones alone.
     """
+    if kind.group == "admissionregistration.k8s.io":
+        return found + _admission_errors(kind, new, old)
     if kind.custom is None:
         return found or _expression_errors(kind, new, old)
     rules = _rules_of(kind)
@@ -37,11 +39,7 @@ def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | N
 
 
 def _expression_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
-        return _definition_errors(new, old)
-    if kind.group == "admissionregistration.k8s.io":
-        return _admission_errors(kind, new, old)
-    return []
+    return _definition_errors(new, old) if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition") else []
 
 
 def _admission_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import orjson
 
@@ -133,11 +135,25 @@ def wants_pretty(request: Request) -> bool:
     return wanted in TRUE if wanted else request.header(b"user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
+def _cut_short(texts: Sequence[str]) -> list[str]:
+    """As 1.36 does it: the first ones that are too long together, each cut, and more until these are too long."""
+    sums = list(accumulate(map(len, texts)))
+    least = bisect_right(sums, WARNING_RUNES) + 1
+    told: list[str] = []
+    written = 0
+    for text in texts:
+        if written >= WARNING_RUNES and len(told) >= least:
+            break
+        told.append(text[:WARNING_RUNES_EACH])
+        written += len(told[-1])
+    return told
+
+
 def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """One header for each warning, in what a header may hold; many or long ones are cut short."""
     texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > WARNING_RUNES:
-        texts = [text[:WARNING_RUNES_EACH] for text in texts][: WARNING_RUNES // WARNING_RUNES_EACH]
+        texts = _cut_short(texts)
     if len(texts) > WARNINGS_LIMIT:
         texts = [*texts[: WARNINGS_LIMIT - 1], f"and {len(texts) - WARNINGS_LIMIT + 1} more warnings"]
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]

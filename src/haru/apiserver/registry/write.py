@@ -364,11 +364,11 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
 
 
 def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
-    """The wanted object with defaults. A pod that was patched elsewhere than in its spec has them."""
+    """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
     if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
         return wanted
-    return apply_defaults(wanted, kind, call.objects.gates, now)
+    return json_form(apply_defaults(wanted, kind, call.objects.gates, now), kind)
 
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
@@ -377,7 +377,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
     wanted["metadata"] = keep_server_metadata(call, wanted, live)
     if call.subresource == "status":
-        new = _complete(call, prepare_for_status_update(wanted, live, kind, objects.gates, call.now), live)
+        new = prepare_for_status_update(_complete(call, wanted, live), live, kind, objects.gates, call.now)
         await call.admission.admit_status(call, new, live)
         errors = validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None:

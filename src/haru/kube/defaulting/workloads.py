@@ -17,13 +17,13 @@ def _deployment(deployment: Obj, gates: FeatureGates) -> None:
     fill(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         fill_unset(section(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
-    fill_template(part(spec, "template"))
+    fill_template(section(spec, "template"))
 
 
 def _replica_set(replica_set: Obj, gates: FeatureGates) -> None:
     spec = section(replica_set, "spec")
     fill_unset(spec, replicas=1)
-    fill_template(part(spec, "template"))
+    fill_template(section(spec, "template"))
 
 
 def _stateful_set(stateful_set: Obj, gates: FeatureGates) -> None:
@@ -42,7 +42,7 @@ def _stateful_set(stateful_set: Obj, gates: FeatureGates) -> None:
         fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
         fill_unset(section(claim, "spec"), volumeMode="Filesystem")
         fill(section(claim, "status"), phase="Pending")
-    fill_template(part(spec, "template"))
+    fill_template(section(spec, "template"))
 
 
 def _daemon_set(daemon_set: Obj, gates: FeatureGates) -> None:
@@ -52,7 +52,7 @@ def _daemon_set(daemon_set: Obj, gates: FeatureGates) -> None:
     fill(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         fill_unset(section(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
-    fill_template(part(spec, "template"))
+    fill_template(section(spec, "template"))
 
 
 def _job(job: Obj, gates: FeatureGates) -> None:
@@ -76,7 +76,7 @@ def _job_spec(spec: Obj) -> None:
     for rule in items(part(spec, "podFailurePolicy"), "rules"):
         for pattern in items(rule, "onPodConditions"):
             fill(pattern, status="True")
-    fill_template(part(spec, "template"))
+    fill_template(section(spec, "template"))
 
 
 def _cron_job(cron_job: Obj, gates: FeatureGates) -> None:
@@ -84,7 +84,7 @@ def _cron_job(cron_job: Obj, gates: FeatureGates) -> None:
     fill(spec, concurrencyPolicy="Allow")
     fill_unset(spec, suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
     # The job's own defaults are filled in when the job is created; only its pod template is complete here.
-    fill_template(part(spec, "jobTemplate", "spec", "template"))
+    fill_template(section(section(section(spec, "jobTemplate"), "spec"), "template"))
 
 
 FILLERS: Fillers = {

@@ -133,7 +133,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     ("", "PodTemplate"): _again_with_rules(workloads.validate_pod_template_object),
     ("", "ReplicationController"): _again_with_rules(workloads.validate_replication_controller),
     ("", "Namespace"): _again(core.validate_namespace),
-    ("", "Node"): _pair(nodes.validate_node_update),
+    ("", "Node"): _again(nodes.validate_node, nodes.validate_node_update),
     ("", "ConfigMap"): _again(core.validate_config_map, core.validate_config_update),
     ("", "Secret"): _again(core.validate_secret, core.validate_config_update),
     ("", "Service"): _pair(services.validate_service_update),

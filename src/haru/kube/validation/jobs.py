@@ -46,15 +46,10 @@ def validate_job(job: Obj, rules: Rules, required_labels: Sequence[tuple[str, st
     spec = part(job, "spec")
     found = _job_spec("spec", spec, rules)
     selector, labels = spec.get("selector"), pod_labels(job)
-    if selector is None:
-        found.append(required("spec.selector"))
-    else:
-        wrong = validate_label_selector("spec.selector", selector)
-        found += wrong
-        if not wrong and not label_selector_from(selector).matches(labels):
-            found.append(
-                invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-            )
+    wrong = [required("spec.selector")] if selector is None else validate_label_selector("spec.selector", selector)
+    found += wrong
+    if selector is None or (not wrong and not label_selector_from(selector).matches(labels)):
+        found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
     if not spec.get("manualSelector") and selector is not None:
         found += _generated_labels(job, labels, required_labels)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:

@@ -16,6 +16,7 @@ from haru.kube.validation.registration_rules import CHANGING_OPERATIONS, conditi
 from haru.kube.validation.selectors import validate_label_selector
 
 ANNOTATIONS_LIMIT = 20
+ANNOTATION_BYTES = 5 * 1024
 _MATCH_POLICIES = ("Equivalent", "Exact")
 _FAILURE_POLICIES = ("Fail", "Ignore")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -120,7 +121,7 @@ def _variable(path: str, variable: Obj) -> Iterator[FieldError]:
     if not name.strip():
         yield required(f"{path}.name", "name is not specified")
     elif not _IDENTIFIER(name) or name in _RESERVED:
-        yield invalid(f"{path}.name", name, "name is not a valid CEL identifier")
+        yield invalid(f"{path}.name", name, "must be a valid CEL identifier")
     if not (variable.get("expression") or "").strip():
         yield required(f"{path}.expression", "expression is not specified")
 
@@ -132,9 +133,9 @@ def _validation(path: str, validation: Obj) -> Iterator[FieldError]:
     if text and not text.strip():
         yield invalid(f"{path}.messageExpression", text, "must be non-empty if specified")
     if message and not message.strip():
-        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
+        yield invalid(f"{path}.message", message, "must be non-empty if specified")
     elif re.search(r"[\n\r]", message.strip()):
-        yield invalid(f"{path}.message", message, "message must not contain line breaks")
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
     reason = validation.get("reason")
     if reason is not None and reason not in _REASONS:
         yield not_supported(f"{path}.reason", reason, _REASONS)
@@ -151,7 +152,7 @@ def _annotations(path: str, annotations: Sequence[Obj], policy: str) -> Iterator
             yield invalid(f"{where}.key", f"{policy}/{key}", problem)
         if not text:
             yield required(f"{where}.valueExpression", "valueExpression is not specified")
-        elif len(text.encode()) > 5 * 1024:
+        elif len(text.encode()) > ANNOTATION_BYTES:
             yield required(f"{where}.valueExpression", "must not exceed 5120 bytes in length")
         if key in seen:
             yield duplicate(f"{where}.key", key)
@@ -252,12 +253,6 @@ def validate_mutating_binding(binding: Obj) -> list[FieldError]:
 def _mutating_policy(spec: Obj) -> Iterator[FieldError]:
     yield from policy_errors(spec)
     yield from _operations("spec.matchConstraints", spec.get("matchConstraints"))
-    seen: set[str] = set()
-    for index, variable in enumerate(items(spec, "variables")):
-        name = variable.get("name") or ""
-        if name in seen:
-            yield duplicate(f"spec.variables[{index}].name", name)
-        seen.add(name)
     if not spec.get("mutations"):
         yield required("spec.mutations", "mutations must contain at least one item")
     for index, mutation in enumerate(items(spec, "mutations")):

@@ -20,6 +20,9 @@ from haru.cel.admission import (
 )
 from haru.kube.errors import FieldError, invalid
 from haru.kube.meta import Obj
+from haru.kube.validation.registration_policies import ANNOTATION_BYTES
+
+_PATCHES = {"ApplyConfiguration": ("applyConfiguration", CONFIGURATION), "JSONPatch": ("jsonPatch", OPERATIONS)}
 
 
 def webhook_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
@@ -35,12 +38,12 @@ def webhook_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
 
 def policy_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
     """What is wrong with the expressions of a ValidatingAdmissionPolicy."""
-    return list(_policy(new["spec"], (old or {}).get("spec") or {}))
+    return list(_policy(new.get("spec") or {}, (old or {}).get("spec") or {}))
 
 
 def mutation_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
     """What is wrong with the expressions of a MutatingAdmissionPolicy."""
-    return list(_mutating(new["spec"], (old or {}).get("spec") or {}))
+    return list(_mutating(new.get("spec") or {}, (old or {}).get("spec") or {}))
 
 
 def _common(spec: Obj, before: Obj, composition: Composition) -> Iterator[FieldError]:
@@ -50,8 +53,9 @@ def _common(spec: Obj, before: Obj, composition: Composition) -> Iterator[FieldE
         params = spec.get("paramKind") is not None
         yield from _conditions("spec.matchConditions", spec.get("matchConditions") or (), params=params)
     for index, variable in enumerate(spec.get("variables") or ()):
-        compiled = composition.add(variable["name"], variable["expression"])
-        yield from _problem(f"spec.variables[{index}].expression", compiled)
+        if text := _written(variable, "expression"):
+            compiled = composition.add(variable.get("name") or "", text)
+            yield from _problem(f"spec.variables[{index}].expression", compiled)
 
 
 def _mutating(spec: Obj, before: Obj) -> Iterator[FieldError]:
@@ -60,12 +64,11 @@ def _mutating(spec: Obj, before: Obj) -> Iterator[FieldError]:
     around = ("paramKind", "variables")
     stored = before.get("mutations") or [] if all(spec.get(n) == before.get(n) for n in around) else []
     for index, mutation in enumerate(spec.get("mutations") or ()):
-        applies = mutation["patchType"] == "ApplyConfiguration"
-        member = "applyConfiguration" if applies else "jsonPatch"
-        if mutation in stored:
+        member, wanted = _PATCHES.get(mutation.get("patchType") or "", ("", OPERATIONS))
+        text = _written(mutation.get(member) or {}, "expression").strip()
+        if mutation in stored or not text:
             continue  # as it was stored: an expression that is refused by now is kept, as in 1.36
-        wanted = CONFIGURATION if applies else OPERATIONS
-        compiled = compile_expression(mutation[member]["expression"].strip(), composition.patching, wanted)
+        compiled = compile_expression(text, composition.patching, wanted)
         yield from _problem(f"spec.mutations[{index}].{member}.expression", compiled)
 
 
@@ -74,21 +77,28 @@ def _policy(spec: Obj, before: Obj) -> Iterator[FieldError]:
     yield from _common(spec, before, composition)
     for index, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{index}]"
-        compiled = compile_expression(validation["expression"], composition.trusted, CONDITION)
-        yield from _problem(f"{path}.expression", compiled)
-        if validation.get("messageExpression"):
-            compiled = compile_expression(validation["messageExpression"], composition.plain, MESSAGE)
-            yield from _problem(f"{path}.messageExpression", compiled)
+        if text := _written(validation, "expression"):
+            yield from _problem(f"{path}.expression", compile_expression(text, composition.trusted, CONDITION))
+        if text := _written(validation, "messageExpression"):
+            yield from _problem(f"{path}.messageExpression", compile_expression(text, composition.plain, MESSAGE))
     for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
-        compiled = compile_expression(annotation["valueExpression"].strip(), composition.trusted, ANNOTATION)
-        yield from _problem(f"spec.auditAnnotations[{index}].valueExpression", compiled)
+        text = _written(annotation, "valueExpression").strip()
+        if text and len(text.encode()) <= ANNOTATION_BYTES:
+            compiled = compile_expression(text, composition.trusted, ANNOTATION)
+            yield from _problem(f"spec.auditAnnotations[{index}].valueExpression", compiled)
 
 
 def _conditions(path: str, conditions: Sequence[Obj], *, params: bool) -> Iterator[FieldError]:
     within = plain_environment(params=params, authorizer=True)
     for index, condition in enumerate(conditions):
-        compiled = compile_expression(condition["expression"].strip(), within, CONDITION)
-        yield from _problem(f"{path}[{index}].expression", compiled)
+        if text := _written(condition, "expression").strip():
+            yield from _problem(f"{path}[{index}].expression", compile_expression(text, within, CONDITION))
+
+
+def _written(obj: Obj, name: str) -> str:
+    """An expression; empty for one of spaces alone, which is judged elsewhere."""
+    text = str(obj.get(name) or "")
+    return text if text.strip() else ""
 
 
 def _problem(path: str, compiled: Expression) -> Iterator[FieldError]:
