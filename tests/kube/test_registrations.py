@@ -191,10 +191,10 @@ POLICIES: list[tuple[Obj, list[str]]] = [
     ),
     ({"validations": None}, [f"{name}: Required value: {NEITHER}" for name in ("validations", "auditAnnotations")]),
     (validation(expression=" "), ["validations[0].expression: Required value: expression is not specified"]),
-    (validation(message=" "), ['validations[0].message: Invalid value: " ": message must be non-empty if specified']),
+    (validation(message=" "), ['validations[0].message: Invalid value: " ": must be non-empty if specified']),
     (
         validation(message="a\nb"),
-        ['validations[0].message: Invalid value: "a\\nb": message must not contain line breaks'],
+        ['validations[0].message: Invalid value: "a\\nb": must not contain line breaks'],
     ),
     (
         validation(messageExpression=" "),
@@ -210,7 +210,7 @@ POLICIES: list[tuple[Obj, list[str]]] = [
     (
         {"variables": [{"name": "in", "expression": "1"}, {"name": "", "expression": ""}]},
         [
-            'variables[0].name: Invalid value: "in": name is not a valid CEL identifier',
+            'variables[0].name: Invalid value: "in": must be a valid CEL identifier',
             "variables[1].name: Required value: name is not specified",
             "variables[1].expression: Required value: expression is not specified",
         ],
