@@ -132,6 +132,19 @@ def test_logs_of_all_kinds(kubectl: Run) -> None:
     assert "previous terminated" in kubectl("logs", "main", "-c", "main", "--previous").stderr
 
 
+def test_debugging_container_prints_and_answers(kubectl: Run) -> None:
+    name = f"debugger-{os.urandom(3).hex()}"
+    script = "while true; do echo polo; sleep 1; done"
+    added = kubectl("debug", "main", f"--container={name}", "--image=busybox", "--", "sh", "-c", script)
+    assert added.returncode == 0, added.stderr
+    for _ in range(100):
+        logged = kubectl("logs", "main", "-c", name)
+        if logged.stdout:
+            break
+    assert logged.stdout.startswith("polo\n"), logged.stderr
+    assert kubectl("exec", "main", "-c", name, "--", "/bin/echo", "marco").stdout == "marco\n"
+
+
 def test_top_shows_what_annotations_say(cluster: LocalCluster, tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
 
@@ -141,7 +154,8 @@ def test_top_shows_what_annotations_say(cluster: LocalCluster, tmp_path: Path) -
         return done.stdout or done.stderr
 
     rows = [line.split() for line in kubectl("top", "pods", "--containers", "-l", "app=main").splitlines()]
-    assert rows[1:] == [["main", "done", "250m", "1024Mi"], ["main", "main", "500m", "2048Mi"]]
+    named = [row for row in rows if row[1] in ("done", "main")]
+    assert named == [["main", "done", "250m", "1024Mi"], ["main", "main", "500m", "2048Mi"]]
     assert kubectl("top", "nodes").splitlines()[1].split()[:2] == ["cpu-0", "750m"]
     raw = kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
     assert "not found" in raw
