@@ -49,6 +49,15 @@ PICTURES = (
     Picture("timeline-phone", "/timeline?range=15m", 390, 844, "light"),
     Picture("usage-light", "/usage", 1440, 900, "light"),
     Picture("usage-dark", "/usage", 2560, 1440, "dark"),
+    Picture("queue-light", "/queue", 1440, 900, "light"),
+    Picture("queue-phone", "/queue", 390, 844, "dark"),
+    Picture("workload-dark", "/workload/research/job/pretrain-moe", 1440, 900, "dark"),
+    Picture("workload-light", "/workload/serving/deployment/chat-llm", 1440, 900, "light"),
+    Picture("node-light", "/node/hgx-h200-3", 1440, 900, "light"),
+    Picture("device-dark", "/device/gpu.nvidia.com/dgx-a100-80gb-mig-0/gpu-0", 1440, 900, "dark"),
+    Picture("namespace-light", "/namespace/research", 1440, 900, "light"),
+    Picture("whatif-light", "/whatif", 1440, 900, "light"),
+    Picture("search-dark", "/search?q=pretrain", 1440, 900, "dark"),
 )
 
 

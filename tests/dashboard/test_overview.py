@@ -144,7 +144,9 @@ def test_confirmed_remedies_with_commands_come_first() -> None:
 
 
 def drawn(by_state: bool) -> list[Mark]:
-    made = [node("a"), resource_slice("a", 1), *holding("p", "gpu-0", None)]
+    ready = node("a")
+    ready["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    made = [ready, resource_slice("a", 1), *holding("p", "gpu-0", None)]
     [place] = device_map(SchedulerCache.of(made).snapshot(), Layouts()).places
     [box] = boxes(place, by_state)
     return list(box.marks)

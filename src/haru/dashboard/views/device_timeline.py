@@ -15,9 +15,11 @@ from typing import Literal
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Owners, Workload
 from haru.engine import Snapshot
+from haru.engine.dra import DeviceId
 from haru.explain.cards import Layouts
 from haru.explain.diagnosis import since_of
 from haru.explain.hypothesis import consumers
+from haru.explain.utilization import utilization
 from haru.kube.meta import Obj
 
 MOST_NODES = 60
@@ -140,13 +142,15 @@ def held_now(snapshot: Snapshot, layouts: Layouts, owners: Owners | None = None)
         results = (allocation.get("devices") or {}).get("results") or ()
         if not results:
             continue
-        began = min((milliseconds(since_of(pod)) for pod in consumers(snapshot, claim) if since_of(pod)), default=0)
+        users = consumers(snapshot, claim)
+        began = min((milliseconds(since_of(pod)) for pod in users if since_of(pod)), default=0)
         began = began or milliseconds(str(claim["metadata"].get("creationTimestamp") or ""))
         work = owners.of_claim(path)[0]
         for result in results:
             driver, pool, name = result["driver"], result["pool"], result["device"]
             node, card = cards.get((driver, pool, name), ("", name))
-            found.append(Held(node or f"pool {pool}", driver, pool, card, name, work, began, 0))
+            percent = utilization(snapshot, path, users, DeviceId(driver, pool, name))
+            found.append(Held(node or f"pool {pool}", driver, pool, card, name, work, began, 0, percent))
     return found
 
 
