@@ -108,3 +108,17 @@ async def test_unknown_field_of_an_apply_is_refused_whatever_the_strictness(api:
         path = f"{MAPS}/a?fieldManager=m&fieldValidation={wish}"
         answer = await api("PATCH", path, applied, type="application/apply-patch+yaml")
         assert (answer.status, ".nope: field not declared in schema" in answer.json["message"]) == (500, True)
+
+
+async def test_what_is_answered_and_not_stored_says_who_set_which_fields(api: Caller) -> None:
+    await api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "a"}})
+    token = await api("POST", "/api/v1/namespaces/default/serviceaccounts/a/token", {"spec": {}})
+    (entry,) = token.json["metadata"]["managedFields"]
+    assert (entry["fieldsV1"], entry["subresource"]) == ({"f:spec": {"f:expirationSeconds": {}}}, "token")
+    review = await api("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}})
+    assert review.json["metadata"]["managedFields"][0]["fieldsV1"] == {"f:spec": {"f:token": {}}}
+
+
+async def test_what_the_server_makes_itself_is_its_own(api: Caller) -> None:
+    namespace = await api.get("/api/v1/namespaces/kube-system")
+    assert [entry["manager"] for entry in namespace["metadata"]["managedFields"]] == ["kube-apiserver"]

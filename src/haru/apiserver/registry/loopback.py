@@ -31,7 +31,7 @@ class Loopback:
         metadata = obj["metadata"]
         call = Call(self.objects, self.admission, request, resource, metadata.get("namespace", ""), verb=verb)
         call.name = metadata["name"] if named else ""
-        call.now, call.manager = self.objects.now(), "haru"
+        call.now, call.manager = self.objects.now(), "kube-apiserver"
         return call
 
     async def ensure(self, obj: Obj) -> bool:

@@ -35,7 +35,7 @@ async def _read(call: Call) -> Obj:
 
 async def review_token(authenticator: Authenticator, call: Call) -> Response:
     """TokenReview: whose token is this."""
-    obj = await _read(call)
+    obj = track_update(None, await _read(call), managed_write(call))
     spec = obj.get("spec") or {}
     token, audiences = spec.get("token") or "", spec.get("audiences") or []
     if not token:

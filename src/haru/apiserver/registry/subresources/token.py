@@ -25,6 +25,8 @@ from haru.kube.errors import (
 from haru.kube.kinds import by_kind
 from haru.kube.meta import Obj
 from haru.kube.names import format_time
+from haru.kube.patch.apply import ManagedWrite, track_update
+from haru.kube.schema import type_of
 
 _KIND = by_kind("authentication.k8s.io/v1", "TokenRequest")
 DEFAULT_SECONDS = 3600
@@ -61,7 +63,11 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
         _LOG.error("no token for ServiceAccount %s/%s: %s", call.namespace, call.name, error)
         raise internal_error(f"failed to generate token: {error}") from None
     call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
+    asked = {**request, "metadata": {}, "spec": {**spec, "expirationSeconds": seconds}}
+    write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now)
+    managed = track_update(None, asked, write)["metadata"].get("managedFields")
     metadata = request.setdefault("metadata", {})
+    metadata["managedFields"] = managed
     metadata.update(name=call.name, namespace=call.namespace, creationTimestamp=call.now, uid=call.objects.new_uid())
     spec.update(audiences=audiences, expirationSeconds=seconds)
     spec.setdefault("boundObjectRef", None)
