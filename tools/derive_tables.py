@@ -78,7 +78,10 @@ PAYLOADS = {
     "policy.v1": ["Eviction"],
     "autoscaling.v1": ["Scale"],
     "authentication.v1": ["TokenRequest"],
-    "meta.v1": ["DeleteOptions", "Status", "ListMeta", "LabelSelector", "Condition"],
+    "meta.v1": [
+        *("DeleteOptions", "Status", "ListMeta", "LabelSelector", "Condition"),
+        *("APIGroup", "APIGroupList", "APIResourceList", "APIVersions"),
+    ],
 }
 # Groups in order of preference, as the aggregated discovery of 1.36 lists them.
 GROUPS = [
@@ -251,7 +254,10 @@ class Tables:
             assert field is not None
             flags = ["!"] if json_name in required else []
             flags += self.flags(field) + self.facts(stem, short, json_name)
-            lines.append(" ".join([number, json_name, self.type(stem, field), *flags]))
+            # A message around texts, which are a list in JSON.
+            is_wrapped = self.source.wire.get(name, {}).get(number, ("", "", ""))[1] == "Verbs"
+            kind = "stringList" if is_wrapped else self.type(stem, field)
+            lines.append(" ".join([number, json_name, kind, *flags]))
         blocks[short] = "\n".join(lines) + "\n"
 
     def reference(self, stem: str, name: str) -> str:

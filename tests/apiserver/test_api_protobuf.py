@@ -128,6 +128,21 @@ async def test_definitions_are_written_and_read_in_protobuf(api: Caller) -> None
     assert made.status == 201 and made.json["spec"]["versions"] == stored["spec"]["versions"]
 
 
+async def test_discovery_is_served_in_protobuf(api: Caller) -> None:
+    """Groups by name (1); resources with their name (1), kind (3) and verbs (4), a message around texts."""
+    answer = await api("GET", "/apis", accept=PROTOBUF)
+    kind, _ = inside(answer.body)
+    assert (answer.headers["content-type"], kind) == (PROTOBUF, "APIGroupList")
+    outer = dict(fields(answer.body[4:]))
+    groups = [dict(fields(group))[1] for number, group in fields(outer[2]) if number == 1]  # type: ignore[arg-type]
+    assert b"apps" in groups and b"resource.k8s.io" in groups
+    listed = await api("GET", "/apis/apps/v1", accept=PROTOBUF)
+    kind, told = inside(listed.body)
+    assert (kind, told[1]) == ("APIResourceList", b"apps/v1")
+    first = dict(fields(told[2]))
+    assert first[3] and [verb for number, verb in fields(first[4]) if number == 1]  # type: ignore[arg-type]
+
+
 def events_of(data: bytes) -> list[tuple[str, str, dict[int, Any]]]:
     """Type, kind and fields of each whole event."""
     found = []

@@ -28,6 +28,7 @@ _Encode = Callable[[int, Any], bytes]
 WATCH_CONTENT_TYPE = f"{CONTENT_TYPE};stream=watch"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
+_DISCOVERY = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,7 +41,8 @@ def has_protobuf(kind: Kind) -> bool:
 
 def encode_protobuf(obj: Obj) -> bytes | None:
     """An object, a list or a Status in its envelope; None for a kind that has no form in protobuf."""
-    api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    kind = obj.get("kind", "")
+    api_version = obj.get("apiVersion", "v1" if kind in _DISCOVERY else "")
     raw = _object(api_version, kind, obj)
     if raw is None:
         return None
@@ -57,8 +59,8 @@ def encode_event(type_: str, obj: Obj) -> bytes:
 
 
 def _object(api_version: str, kind: str, obj: Obj) -> bytes | None:
-    if (api_version, kind) == ("v1", "Status"):
-        return _message(_META + "Status", obj)
+    if kind in _DISCOVERY or (api_version, kind) == ("v1", "Status"):
+        return _message(_META + kind, obj)
     if (api_version, kind) == _PARTIAL:
         return _metadata_of("ObjectMeta", obj)
     known = by_kind(api_version, kind)
