@@ -232,3 +232,14 @@ def test_ephemeral_container_runs_its_command_once_and_ends_with_the_pod() -> No
     assert (play.one("debug")["state"]["terminated"]["exitCode"], play.one("debug")["restartCount"]) == (3, 0)
     assert play.until(9)["phase"] == "Succeeded"
     assert "terminated" in play.one("waits")["state"]
+
+
+def test_new_image_ends_the_pause_of_a_crash_loop() -> None:
+    play = Play(container(script="sleep 1; exit 1"))
+    play.until(30)
+    assert play.one()["state"]["waiting"]["reason"] == "CrashLoopBackOff" and play.one()["restartCount"] == 2
+    play.pod["spec"]["containers"][0]["image"] = "j"
+    play.until(30)
+    assert "running" in play.one()["state"] and play.one()["image"] == "j"
+    play.until(31)
+    assert play.one()["state"]["waiting"]["message"].startswith("back-off 10s restarting failed container")

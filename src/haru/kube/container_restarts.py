@@ -52,6 +52,10 @@ class CrashLoop:
             return 0.0, 0.0
         return pause - (now - ended), pause
 
+    def forget(self, key: str) -> None:
+        """Its next start waits for nothing: what is started is another image."""
+        self._entries.pop(key, None)
+
     def started(self, key: str, ended: float, now: float) -> None:
         """It is started again now: the next pause is longer."""
         pause, noted = self._entries.get(key, (0.0, 0.0))

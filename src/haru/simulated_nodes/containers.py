@@ -293,6 +293,8 @@ class _Advance:
         if self._is_ephemeral(container) or not restarts_after(self._pod, container, ended["exitCode"], init=init):
             return False
         at = parse_time(ended["finishedAt"]).timestamp()
+        if status.get("image", "") != (container.get("image") or ""):
+            self._runs.crashes.forget(name)
         left, pause = self._runs.crashes.wait(name, at, self._now.timestamp())
         if left <= 0:
             if not self._pull(container):
