@@ -7,10 +7,9 @@ statuses say when they end, and what runs is not started again.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -22,71 +21,27 @@ from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
-from haru.kube.names import format_time, parse_time
+from haru.kube.names import format_time
 from haru.kube.node_admission import os_problem, placement_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
-from haru.simulated_nodes import containers, stops
+from haru.simulated_nodes import containers
 from haru.simulated_nodes import pods as podlib
+from haru.simulated_nodes.addresses import PodAddresses
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
-
-_NETWORK: Final = ipaddress.IPv4Network("10.64.0.0/10")
-
-
-class PodAddresses:
-    """Addresses of one network, given out in turn."""
-
-    def __init__(self) -> None:
-        self._by_uid: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._last = int(_NETWORK.network_address)
-
-    def observe(self, pod: Obj) -> None:
-        """The pod has the address that its status says."""
-        address = (pod.get("status") or {}).get("podIP")
-        if address:
-            self._by_uid[uid_of(pod)] = address
-            self._taken.add(address)
-
-    def release(self, pod: Obj) -> None:
-        """The pod is gone."""
-        self._taken.discard(self._by_uid.pop(uid_of(pod), ""))
-
-    def address_of(self, pod: Obj) -> str:
-        """The pod's address, given to it if it has none."""
-        known = self._by_uid.get(uid_of(pod))
-        if known is not None:
-            return known
-        while True:
-            self._last += 1
-            if self._last >= int(_NETWORK.broadcast_address):
-                self._last = int(_NETWORK.network_address) + 1
-            address = str(ipaddress.IPv4Address(self._last))
-            if address not in self._taken:
-                self._taken.add(address)
-                self._by_uid[uid_of(pod)] = address
-                return address
-
+from haru.simulated_nodes.terminations import Terminations
 
 COMPONENT: Final = "simulated-kubelet"
 WORKERS: Final = 16
 _BY_NODE: Final = "node"
 _BY_CLAIM: Final = "claim"
 _RETRY_SECONDS: Final = 10.0
-_LEAST_SECONDS: Final = 2.0
 _PREPARING: Final = "Failed to prepare dynamic resources: "
 
 
 PODS: Final = known_kind("v1", "Pod")
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
-
-
-class _Stopping(NamedTuple):
-    """A pod whose containers come to their ends: since when, and when each has ended."""
-
-    since: datetime
-    stops: Mapping[str, stops.Stop]
 
 
 class PodWorkers:
@@ -112,7 +67,7 @@ class PodWorkers:
         self._admitted: set[str] = set()
         self._began: dict[str, datetime] = {}
         self._runs: dict[str, containers.PodRuns] = {}
-        self._stopping: dict[str, _Stopping] = {}
+        self._terminations = Terminations(clock.now, self._events)
         self._allocations = resize.Allocations()
         self._deferred: dict[str, set[str]] = {}
         """By node, the pods whose resize waits for room."""
@@ -160,7 +115,7 @@ class PodWorkers:
     def _ended(self, pod: Obj) -> None:
         self._admitted.discard(uid_of(pod))
         self._began.pop(uid_of(pod), None)
-        self._stopping.pop(uid_of(pod), None)
+        self._terminations.forget(pod)
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(uid_of(pod))
         self._defer(pod, defer=False)
@@ -407,34 +362,15 @@ class PodWorkers:
         if left is not None:
             return left
         self._ended(pod)
-        pod = self._pods.store.get(key_of(pod)) or pod
         await self._delete(pod)
         return None
 
     async def _stop(self, pod: Obj) -> float | None:
         """Tell which containers have ended by now; seconds until the next one does, None if all have."""
-        now, grace = self._clock(), float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        begun = self._stopping.get(uid_of(pod))
-        if begun is None:
-            begun = _Stopping(self._asked_to_stop(pod, grace, now), stops.stops_of(pod, grace))
-            if any("running" in (status.get("state") or {}) for status in podlib.statuses(pod).values()):
-                self._events.stopped(pod)
-            if stops.takes_time(pod):
-                self._stopping[uid_of(pod)] = begun
-        ends = {name: begun.since + timedelta(seconds=min(stop.after, max(grace, 0.0) + _LEAST_SECONDS))
-                for name, stop in begun.stops.items()}  # fmt: skip
-        over = {name: (begun.stops[name], format_time(max(at, begun.since))) for name, at in ends.items() if at <= now}
-        left = min(((at - now).total_seconds() for at in ends.values() if at > now), default=None)
-        running = {name for name, status in podlib.statuses(pod).items() if "running" in (status.get("state") or {})}
-        if left is None or running & over.keys():
-            await self._write(pod, stops.stopped_status(pod, over, format_time(now)))
+        status, left = self._terminations.step(pod)
+        if status is not None:
+            await self._write(pod, status)
         return left
-
-    def _asked_to_stop(self, pod: Obj, grace: float, now: datetime) -> datetime:
-        """When the deletion was asked for; the object says it in whole seconds."""
-        text = pod["metadata"].get("deletionTimestamp")
-        asked = parse_time(text) - timedelta(seconds=grace) if text else now
-        return now if abs((now - asked).total_seconds()) <= 1.5 else min(asked, now)
 
     async def _delete(self, pod: Obj) -> None:
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0:

@@ -19,7 +19,7 @@ from haru.simulated_nodes import pods as podlib
 
 STOPPED: Final = 143
 KILLED: Final = 137
-_LEAST_SECONDS: Final = 2.0
+LEAST_SECONDS: Final = 2.0
 
 
 class Stop(NamedTuple):
@@ -68,7 +68,7 @@ def stop_of(pod: Obj, container: Mapping[str, Any], grace: float) -> Stop:
         slow = simulation.seconds_of(simulation.STOP_SECONDS, text) if text is not None else 0.0
     except ValueError:
         slow = 0.0
-    patience = max(grace - hook, _LEAST_SECONDS)
+    patience = max(grace - hook, LEAST_SECONDS)
     return Stop(hook + slow, STOPPED) if slow <= patience else Stop(hook + patience, KILLED)
 
 
