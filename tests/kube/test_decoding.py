@@ -73,6 +73,12 @@ def test_object_that_shares_parts_with_a_known_one_is_decoded_like_any_other(cha
     assert decode(changed, known=known) == decode(copy.deepcopy(changed))
 
 
+def test_time_that_is_written_as_null_is_no_reason_for_a_second_look() -> None:
+    condition = {"type": "Ready", "status": "True", "lastProbeTime": None}
+    stored = pod(containers=[{"name": "c"}]) | {"status": {"conditions": [condition]}}
+    assert decode(stored)[0] is stored
+
+
 def test_nulls_are_dropped_and_input_is_unchanged() -> None:
     obj = pod(containers=[{"name": "c", "env": None}], nodeSelector=None, schedulingGroup={"podGroupName": None})
     before = copy.deepcopy(obj)

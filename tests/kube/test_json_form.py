@@ -81,3 +81,17 @@ def test_object_in_another_version_is_written_as_that_one_is() -> None:
     shown = served(stored, known_kind("autoscaling/v1", "HorizontalPodAutoscaler"))
     assert shown["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
     assert shown["spec"]["scaleTargetRef"] == {"kind": "", "name": ""}
+
+
+def test_what_is_as_in_a_known_object_is_left_and_the_rest_is_written() -> None:
+    known = json_form(pod({"containers": [{"name": "a"}], "securityContext": {"runAsUser": 1}}), POD)
+    changed = {**known, "spec": {**known["spec"], "containers": [{"name": "b", "stdin": False}], "nodeName": ""}}
+    written = json_form(changed, POD, known)
+    assert written == json_form(changed, POD)
+    assert written["spec"] == {
+        "containers": [{"name": "b", "resources": {}}],
+        "securityContext": {"runAsUser": 1},
+    }
+    assert written["spec"]["securityContext"] is known["spec"]["securityContext"]
+    same = {**known, "spec": {**known["spec"]}}
+    assert json_form(same, POD, known) is same

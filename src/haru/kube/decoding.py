@@ -196,7 +196,7 @@ _checkers: dict[str, _Checker] = {}
 
 
 class _Checker:
-    """True for a dict whose fields are all known, of the right type and not null."""
+    """True for a dict whose fields are all known, of the right type and not null, but for what is written as null."""
 
     __slots__ = ("_fields", "_parts", "_strings")
 
@@ -246,6 +246,9 @@ def _checker(target: MessageType) -> _Checker:
 
 
 def _field_check(field: Field) -> Check:
+    if field.container == "one" and field.written and field.type in ("time", "microTime"):
+        is_instant = _CHECKS[field.type]
+        return lambda value: value is None or is_instant(value)
     one = _CHECKS[field.type] if not field.is_message else _checker(message_type(field.type))
     if field.container == "one":
         return one

@@ -10,25 +10,34 @@ Source: the JSON tags of the Go API types (`Field.written`, `Field.pointer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from haru.kube.conversion import convert
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.schema import SCALARS, SCHEMA_OF_JSON, SCHEMAS_IN_JSON, Field, MessageType, message_type, type_of
 
-_Form = Callable[[Any], Any]
+
+class _Form(Protocol):
+    """The function of a message: what it returns of a value, some of which may be as it should be already."""
+
+    def __call__(self, value: Any, known: Any = None, /) -> Any: ...
+
 
 _AS_GIVEN = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """Groups whose objects are stored as JSON: an empty list is no absent one there, as it is in protobuf."""
+_NOTHING: Mapping[str, Any] = {}
 _forms: dict[tuple[str, bool], _Form] = {}
 
 
-def json_form(obj: Obj, kind: Kind) -> Obj:
-    """The object as the API server writes it; the object itself where that is how it is."""
+def json_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
+    """The object as the API server writes it; the object itself where that is how it is.
+
+    `known` was written before: what is as in it needs no look.
+    """
     if kind.custom is not None:
         return obj
-    found: Obj = _form(type_of(kind), kind.group not in _AS_GIVEN)(obj)
+    found: Obj = _form(type_of(kind), kind.group not in _AS_GIVEN)(obj, known)
     return found
 
 
@@ -48,9 +57,10 @@ def _form(target: MessageType, packed: bool) -> _Form:
     emptied = frozenset(name for name, field in target.fields.items() if _has_no_empty_value(field, packed))
     always: dict[str, Callable[[], Any]] = {}
 
-    def form(obj: Any) -> Any:
+    def form(obj: Any, known: Any = None, /) -> Any:
         if type(obj) is not dict:
             return obj
+        before = known if type(known) is dict else _NOTHING
         changed: dict[str, Any] = {}
         gone: list[str] = []
         for name, value in obj.items():
@@ -60,8 +70,10 @@ def _form(target: MessageType, packed: bool) -> _Form:
                     gone.append(name)
                 elif (zero := zero_of()) is not value:
                     changed[name] = zero
-            elif (inner := nested.get(name)) is not None and (found := inner(value)) is not value:
-                changed[name] = found
+            elif (inner := nested.get(name)) is not None:
+                part = before.get(name)
+                if value != part and (found := inner(value, part)) is not value:
+                    changed[name] = found
         for name, zero_of in always.items():
             if name not in obj:
                 changed[name] = zero_of()
@@ -107,14 +119,14 @@ def _within(one: _Form, field: Field) -> _Form:
     """A message's function for what a field holds."""
     if field.container == "list":
 
-        def form_items(values: Any) -> Any:
+        def form_items(values: Any, known: Any = None, /) -> Any:
             found = [one(value) for value in values]
             return values if all(map(_is, found, values)) else found
 
         return form_items
     if field.container == "map":
 
-        def form_values(values: Mapping[str, Any]) -> Any:
+        def form_values(values: Mapping[str, Any], known: Any = None, /) -> Any:
             found = {key: one(value) for key, value in values.items()}
             return values if all(map(_is, found.values(), values.values())) else found
 
@@ -128,4 +140,4 @@ def _is(left: object, right: object) -> bool:
 
 def _schemas(one: _Form) -> _Form:
     """The function for a member of a schema that holds a schema, several of them, or something else."""
-    return lambda value: [one(item) for item in value] if type(value) is list else one(value)
+    return lambda value, known=None, /: [one(item) for item in value] if type(value) is list else one(value)

@@ -228,12 +228,18 @@ def joined_status(pod: Obj, now: str) -> Obj | None:
 
 
 def observed(pod: Obj, status: Obj) -> Obj:
-    """The status as written for this pod: what it observed, and transition times only where there was a transition."""
+    """The status as written for this pod: what it observed, and transition times only where there was a transition.
+
+    Null stands only for what there was: an object with nulls costs the API server a second, slow look at all of it.
+    """
     generation = pod["metadata"].get("generation")
     for condition in status.get("conditions") or ():
         before = get_condition(pod, condition["type"]) or {}
         if before.get("status") == condition["status"] and before.get("lastTransitionTime"):
             condition["lastTransitionTime"] = before["lastTransitionTime"]
+        for name in ("reason", "message"):
+            if condition.get(name, "") is None and name not in before:
+                del condition[name]
         if generation:
             condition["observedGeneration"] = generation
     return {**status, "observedGeneration": generation} if generation else status

@@ -179,12 +179,15 @@ async def converted(obj: Obj, to: Kind) -> Obj:
     return found
 
 
-async def stored_form(obj: Obj, resource: Resource) -> Obj:
-    """An object of a resource as it is to be stored: what the version that it is stored in has by default is there."""
+async def stored_form(obj: Obj, resource: Resource, known: Obj | None = None) -> Obj:
+    """An object of a resource as it is to be stored: what the version that it is stored in has by default is there.
+
+    `known` was stored before, in the version of the object.
+    """
     found = await converted(obj, resource.stored)
     reader = reader_of(resource.stored)
     if reader is None:
-        return json_form(found, resource.stored)
+        return json_form(found, resource.stored, known if found is obj else None)
     return found if found is obj else reader.completed(found)
 
 

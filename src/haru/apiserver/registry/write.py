@@ -240,14 +240,14 @@ async def change(
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
                 wanted, owned = changed, True
-        new = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind)
+        new = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
         if not owned:
             new = _tracked(call, live, new)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
         if _unchanged(new, live) and not record.stale and is_whole(record, resource):
             return Outcome(record, None)
-        outcome = await _replace(call, record, await stored_form(new, resource))
+        outcome = await _replace(call, record, await stored_form(new, resource, live))
         if outcome is not None:
             return outcome
         if pinned and not retry:
