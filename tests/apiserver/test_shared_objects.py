@@ -136,7 +136,7 @@ async def test_decoded_objects_are_bounded(api: Caller, monkeypatch: pytest.Monk
         await api.create(MAPS, config_map(f"m-{number}", k="x" * 8_000))
     records = (await api.app.objects.store.range("configmaps/default/")).records
     kept = [record.key for record in records if record.note is not None and record.note.recent is not None]
-    assert [key.rpartition("/")[2] for key in kept if "/m-" in key] == ["m-6", "m-7"]
+    assert [key.rpartition("/")[2] for key in kept if "/m-" in key] in (["m-6", "m-7"], ["m-7"])
 
 
 async def test_of_decoded_objects_those_that_were_replaced_go_first(

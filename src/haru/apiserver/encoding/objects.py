@@ -10,6 +10,7 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from weakref import ref
 
 import orjson
 
@@ -108,7 +109,7 @@ class Note:
     as it is shown.
     """
 
-    __slots__ = ("fields", "labels", "obj", "read_by", "recent")
+    __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
@@ -144,30 +145,39 @@ PACKING = 4
 class _Recent:
     """The notes that have a decoded object, with its size, in the order in which they got it.
 
-    What has been replaced goes first: of many objects that wait for their next change, as the pods of a large job, each
-    would otherwise have gone by then.
+    What has been replaced has a quarter of the room, for watches that are to hear of it: of many objects that wait for
+    their next change, as the pods of a large job, each would otherwise have gone by then.
     """
 
     def __init__(self) -> None:
-        self._notes: OrderedDict[Note, int] = OrderedDict()
-        self._replaced: OrderedDict[Note, int] = OrderedDict()
-        self._bytes = 0
+        self._newest: OrderedDict[ref[Note], int] = OrderedDict()
+        self._replaced: OrderedDict[ref[Note], int] = OrderedDict()
+        self._bytes = self._replaced_bytes = 0
 
     def keep(self, note: Note, obj: Obj, size: int) -> None:
         """Keep an object with a note until many others were kept after it."""
         note.recent = obj
-        self._notes[note] = size
+        self._newest[ref(note, self._gone)] = size
         self._bytes += size
         while self._bytes > RECENT_BYTES:
-            old, freed = (self._replaced or self._notes).popitem(last=False)
+            is_replaced = self._replaced_bytes * 4 > RECENT_BYTES or not self._newest
+            kept, freed = (self._replaced if is_replaced else self._newest).popitem(last=False)
             self._bytes -= freed
-            old.recent = None
+            self._replaced_bytes -= freed if is_replaced else 0
+            if (old := kept()) is not None:
+                old.recent = None
 
     def replaced(self, note: Note) -> None:
         """The object of a note is no longer the newest version."""
-        size = self._notes.pop(note, None)
+        size = self._newest.pop(ref(note), None)
         if size is not None:
-            self._replaced[note] = size
+            self._replaced[ref(note, self._gone)] = size
+            self._replaced_bytes += size
+
+    def _gone(self, dead: ref[Note]) -> None:
+        replaced = self._replaced.pop(dead, 0)
+        self._replaced_bytes -= replaced
+        self._bytes -= replaced or self._newest.pop(dead, 0)
 
 
 _RECENT = _Recent()
