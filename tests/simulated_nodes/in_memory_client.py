@@ -86,8 +86,11 @@ class InMemoryClient(ApiClient):
         labels = parse_label_selector(label_selector)
         items = [
             found
-            for (plural, _, _), found in self.objects.items()
-            if plural == kind.plural and selector.matches(kind, found) and labels.matches(labels_of(found))
+            for (plural, within, _), found in self.objects.items()
+            if plural == kind.plural
+            and namespace in ("", within)
+            and selector.matches(kind, found)
+            and labels.matches(labels_of(found))
         ]
         return {"metadata": {"resourceVersion": str(self.revision)}, "items": copy.deepcopy(items)}
 
