@@ -20,6 +20,7 @@ from haru.kube.names import parse_time
 NAMESPACE = "kube-system"
 # Names that 1.36 gave the accounts before the controllers had theirs.
 _OLDER: Mapping[str, str] = {
+    "certificatesigningrequest-cleaner-controller": "certificate-controller",
     "daemonset-controller": "daemon-set-controller",
     "endpoints-controller": "endpoint-controller",
     "endpointslice-mirroring-controller": "endpointslicemirroring-controller",
