@@ -31,6 +31,7 @@ _LOOP: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*while\s+(true|:|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$", re.DOTALL
 )
 _FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
+_NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
 _RANGE: Final = re.compile(r"\$\(seq\s+(?:(\d+)\s+)?(\d+)\)|\{(\d+)\.\.(\d+)\}")
 _MOST_COMMANDS: Final = 1000
 _MOST_TEXT: Final = 100_000
@@ -224,7 +225,7 @@ def _unrolled(text: str) -> str:
     """The text with loops over words written out."""
     while (loop := _FOR.search(text)) and len(text) <= _MOST_TEXT:
         words = _RANGE.sub(_numbers, loop[2]).split()
-        if any("$" in word or "`" in word or "*" in word for word in words):
+        if any("$" in word or "`" in word or "*" in word for word in words) or _NESTED.search(loop[3]):
             return text
         turns = "; ".join(f"{loop[1]}={shlex.quote(word)}; {loop[3].strip()}" for word in words[:_MOST_COMMANDS])
         text = f"{text[: loop.start()]} {turns or 'true'} {text[loop.end() :]}"

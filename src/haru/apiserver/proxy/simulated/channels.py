@@ -32,6 +32,7 @@ _SOCKET_PROTOCOLS: Final = (
 _SPDY_PROTOCOLS: Final = (f"v4.{_PROTOCOL}", f"v3.{_PROTOCOL}", f"v2.{_PROTOCOL}", _PROTOCOL)
 _SPDY_HEADER: Final = b"x-stream-protocol-version"
 _PIECE_BYTES: Final = 64 * 1024
+_WAITING_PIECES: Final = 64
 _MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _OPEN_SECONDS: Final = 30.0
 _SEND_SECONDS: Final = 60.0
@@ -54,7 +55,9 @@ class Channels(ABC):
 
     def __init__(self, request: http.Request, wanted: Wanted) -> None:
         self._request, self.wanted = request, wanted
-        self.stdin: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.stdin: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING_PIECES)
+        self.takes_input = False
+        """Whether anybody reads `stdin`; otherwise input is dropped."""
         self._stream: ByteStream | None = None
 
     @property
@@ -87,6 +90,11 @@ class Channels(ABC):
         """Close the connection."""
         if self._stream is not None:
             await self._stream.close()
+
+    async def _take(self, data: bytes | None) -> None:
+        """Pass input on, when its reader is ready for it."""
+        if self.takes_input:
+            await self.stdin.put(data)
 
     async def _send(self, data: bytes) -> None:
         assert self._stream is not None
@@ -139,11 +147,11 @@ class WebSocketChannels(Channels):
                         await self._send(self._socket.send(event.response()))
                     if isinstance(event, CloseConnection):
                         return
-                    self._heard(event)
+                    await self._heard(event)
         except (RemoteProtocolError, LocalProtocolError, ValueError, OSError, TimeoutError):
             return
 
-    def _heard(self, event: Event) -> None:
+    async def _heard(self, event: Event) -> None:
         if not isinstance(event, BytesMessage | TextMessage):
             return
         self._message += event.data.encode() if isinstance(event, TextMessage) else event.data
@@ -156,16 +164,20 @@ class WebSocketChannels(Channels):
         if self._in_base64 and message:
             message = bytes([message[0] - ord("0")]) + base64.b64decode(message[1:])
         if message[:1] == bytes([STDIN]) and len(message) > 1:
-            self.stdin.put_nowait(message[1:])
+            await self._take(message[1:])
         elif message[:2] == bytes([_CLOSE, STDIN]):
-            self.stdin.put_nowait(None)
+            await self._take(None)
 
     async def write(self, channel: int, data: bytes) -> None:
         """Send one message."""
+        event: Event = BytesMessage(bytes([channel]) + data)
         if self._in_base64:
-            await self._send(self._socket.send(TextMessage(f"{channel}{base64.b64encode(data).decode()}")))
-        else:
-            await self._send(self._socket.send(BytesMessage(bytes([channel]) + data)))
+            event = TextMessage(f"{channel}{base64.b64encode(data).decode()}")
+        try:
+            frame = self._socket.send(event)
+        except LocalProtocolError as error:
+            raise ConnectionError("the client has closed the WebSocket") from error
+        await self._send(frame)
 
     async def end(self) -> None:
         """Close the WebSocket."""
@@ -230,9 +242,9 @@ class SpdyChannels(Channels):
             elif frame.type == GOAWAY:
                 return False
             elif frame.type == DATA and frame.stream == self._streams.get("stdin") and frame.data:
-                self.stdin.put_nowait(frame.data)
+                await self._take(frame.data)
             if frame.fin and frame.stream == self._streams.get("stdin"):
-                self.stdin.put_nowait(None)
+                await self._take(None)
         return True
 
     async def write(self, channel: int, data: bytes) -> None:

@@ -61,6 +61,7 @@ class Session:
         tasks: list[asyncio.Task[Any]] = []
         self._streams.add(self)
         try:
+            channels.takes_input = self._reads_input()
             await channels.open()
             reading = asyncio.create_task(channels.run())
             self._work = asyncio.create_task(self._serve())
@@ -86,6 +87,16 @@ class Session:
         await self._channels.end()
         await asyncio.wait([reading], timeout=5.0)
 
+    def _reads_input(self) -> bool:
+        """Whether the command, or the container's own, is a shell that reads its commands, or `cat`."""
+        if not self._channels.wanted.stdin:
+            return False
+        if self._command:
+            return is_interactive(self._command) or list(self._command) == ["cat"]
+        container = self._target.container
+        own = [*(container.get("command") or ()), *(container.get("args") or ())] or ["sh"]
+        return bool(container.get("stdin")) and is_interactive(own)
+
     async def _serve(self) -> int | None:
         """Do what was asked for; the exit code."""
         wanted, container = self._channels.wanted, self._target.container
@@ -93,7 +104,7 @@ class Session:
             return await self._attach()
         if is_interactive(self._command) and wanted.stdin:
             return await self._shell()
-        if list(self._command) == ["cat"] and wanted.stdin:
+        if self._reads_input():
             while data := await self._channels.stdin.get():
                 await self._channels.write(STDOUT, data)
             return 0
@@ -157,9 +168,8 @@ class Session:
 
     async def _attach(self) -> int | None:
         """What the container prints from now on; its shell, if it is one that reads."""
-        container, run = self._target.container, self._target.run
-        command = [*(container.get("command") or ()), *(container.get("args") or ())] or ["sh"]
-        if container.get("stdin") and self._channels.wanted.stdin and is_interactive(command):
+        run = self._target.run
+        if self._reads_input():
             return await self._shell()
         told = self._objects.clock()
         while (left := run.seconds_to_next(told)) is not None:
