@@ -36,7 +36,9 @@ def test_splices_send_lines_that_differ_and_no_others() -> None:
     old = [f"line {number}" for number in range(3000)]
     new = list(old)
     new[10], new[2500] = "other", "another"
-    assert splices(old, new) == [(2500, 1, ["another"]), (10, 1, ["other"])]
+    assert splices(old, new) == [(2500, 0, 9, "another"), (10, 0, 7, "other")]
+    assert splices(["a", "x = 12 px"], ["a", "x = 17 px"]) == [(1, 5, 1, "7")]
+    assert splices(["é1"], ["é2"]) == [(0, 1, ["é2"])], "browsers count other characters otherwise"
     assert splices(old, ["first", *old]) == [(0, 0, ["first"])]
 
 
@@ -115,7 +117,7 @@ def test_200_viewers_of_one_page_cost_one_rendering_for_each_change() -> None:
         for client in clients:
             assert client.sent == [
                 {"version": 0, "content": "one\ntwo"},
-                {"version": 5, "lines": [[1, 1, ["three"]]]},
+                {"version": 5, "lines": [[1, 1, 2, "hree"]]},
             ]
             client.gone.set()
         await asyncio.gather(*tasks)
@@ -165,7 +167,7 @@ def test_viewer_that_reads_too_slowly_gets_the_whole_page_later() -> None:
             watch.changes.add()
             await asyncio.sleep(2)
         assert client.sent[-1] == {"version": 3, "content": "c"} and len(client.sent) == 2
-        assert other.sent[-1] == {"version": 3, "lines": [[0, 1, ["c"]]]} and len(other.sent) == 4
+        assert other.sent[-1] == {"version": 3, "lines": [[0, 0, 1, "c"]]} and len(other.sent) == 4
         for each in (client, other):
             each.gone.set()
         await asyncio.gather(*tasks)

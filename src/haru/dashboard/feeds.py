@@ -122,12 +122,19 @@ class Feed:
             if found:
                 event = _event({"version": version, "lines": found})
                 await self._tell([viewer for viewer in self._viewers if viewer.up_to_date], event)
-            await self._tell(late, self._whole())
+            await self._tell_whole(late)
         elif status == 200:
             self._lines = lines
-            await self._tell(list(self._viewers), self._whole())
+            await self._tell_whole(list(self._viewers))
         elif status == 404:
             await self._tell(list(self._viewers), _event({"version": version, "gone": True}), keeps=True)
+
+    async def _tell_whole(self, viewers: list[_Viewer]) -> None:
+        """Send the whole content to some, one after the other: it is large, and the loop has other things to do."""
+        event = self._whole() if viewers else b""
+        for viewer in viewers:
+            await self._tell([viewer], event)
+            await asyncio.sleep(0)
 
     def _whole(self) -> bytes:
         return _event({"version": self._version, "content": "\n".join(self._lines or ())})

@@ -9,8 +9,8 @@ from typing import Any
 _BEGIN, _END = '<div id="content"', "</main>"
 _MOST_COMPARED = 400
 """Lines between the first and the last that differ, up to which they are matched with each other."""
-Splice = tuple[int, int, list[str]]
-"""From which line on how many lines are replaced, by which."""
+Splice = tuple[int, int, list[str]] | tuple[int, int, int, str]
+"""From which line on how many lines are replaced, by which; or in which line from where on how many characters."""
 
 
 def content_of(page: str) -> str:
@@ -29,7 +29,8 @@ def splices(old: Sequence[str], new: Sequence[str]) -> list[Splice]:
     last = next((n for n in range(most) if old[-1 - n] != new[-1 - n]), most)
     before, after = old[first : len(old) - last], new[first : len(new) - last]
     if len(before) == len(after):
-        return [(first + at, count, list(after[at : at + count])) for at, count in reversed(_runs(before, after))]
+        differing = (at for at in reversed(range(len(before))) if before[at] != after[at])
+        return [_within(first + at, before[at], after[at]) for at in differing]
     if len(before) + len(after) > _MOST_COMPARED:
         return [(first, len(before), list(after))]
     found: list[Splice] = []
@@ -39,22 +40,36 @@ def splices(old: Sequence[str], new: Sequence[str]) -> list[Splice]:
     return found[::-1]
 
 
-def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Where lines of equal number differ: from where on, and how many in a row."""
-    found: list[tuple[int, int]] = []
-    for at, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a == b:
-            continue
-        if found and sum(found[-1]) == at:
-            found[-1] = found[-1][0], found[-1][1] + 1
+def _within(at: int, old: str, new: str) -> Splice:
+    """What to replace in one line. Browsers count characters in UTF-16, so that others than plain ones go whole."""
+    if not (old.isascii() and new.isascii()):
+        return (at, 1, [new])
+    most = min(len(old), len(new))
+    first = _shared(old, new)
+    last = min(_shared(old[::-1], new[::-1]), most - first)
+    return (at, first, len(old) - last - first, new[first : len(new) - last])
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts share from their beginning, by halving."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
         else:
-            found.append((at, 1))
-    return found
+            high = middle - 1
+    return low
 
 
 def applied(lines: Sequence[str], found: Sequence[Any]) -> list[str]:
     """Return lines with splices carried out, as the browser does it."""
     made = list(lines)
-    for at, count, texts in found:
-        made[at : at + count] = texts
+    for each in found:
+        if len(each) == 4:
+            at, begin, count, text = each
+            made[at] = made[at][:begin] + text + made[at][begin + count :]
+        else:
+            at, count, texts = each
+            made[at : at + count] = texts
     return made

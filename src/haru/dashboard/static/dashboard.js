@@ -212,12 +212,18 @@ function draw() {
   // A page that takes the browser long is drawn less often.
   setTimeout(() => { drawing = false; draw(); }, Math.min(SLOWEST, 4 * (performance.now() - began)));
 }
+// [line, how many, [lines]], or within one line [line, from, how many, characters]
+function replaceLines(each) {
+  const [at, from, count, text] = each;
+  if (each.length === 4) lines[at] = lines[at].slice(0, from) + text + lines[at].slice(from + count);
+  else lines.splice(at, from, ...count);
+}
 function told(event) {
   const news = JSON.parse(event.data);
   if (news.changed) { location.reload(); return; }
   if (news.gone) { say("it does not exist any more", true); return; }
   if (news.content !== undefined) lines = news.content.split("\n");
-  else if (lines) for (const [at, count, texts] of news.lines) lines.splice(at, count, ...texts);
+  else if (lines) news.lines.forEach(replaceLines);
   else return;
   if (news.content === undefined || news.version > Number(content().dataset.version)) latest = news.version;
   draw();
