@@ -10,11 +10,13 @@ from urllib.parse import unquote
 
 import pytest
 from dashboard_pages import FixedWatch
-from tenant_clusters import leaks, marks_in, namespace, tenant_cluster
+from engine_objects import DRIVER, resource_slice
+from tenant_clusters import DEVICES, NODES, leaks, marks_in, namespace, tenant_cluster
 from tenant_pages import people_of
 
 from haru.dashboard.pages import PAGES
 from haru.dashboard.signin.viewer import OWNER, Viewer, Visibility
+from haru.dashboard.views.device_timeline import Held
 from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache
@@ -31,6 +33,15 @@ def watch_of(objects: Sequence[Obj]) -> FixedWatch:
 def measured(since: int, until: int) -> list[Span]:
     held = {Use("held", Workload(namespace(n), f"job/own-qz{n}z")): 1.0 + n for n in range(NAMESPACES)}
     return [Span(since, until, until - since, held)]
+
+
+def held(since: int, until: int) -> list[Held]:
+    works = [Workload(namespace(n), f"job/own-qz{n}z") for n in range(NAMESPACES)]
+    return [Held("n0", DRIVER, "n0", f"gpu-{n}", f"gpu-{n}", work, since, until) for n, work in enumerate(works)]
+
+
+async def slices() -> Sequence[Obj]:
+    return [resource_slice(name, DEVICES) for name in NODES]
 
 
 def person(*shown: str) -> Viewer:
@@ -56,12 +67,20 @@ async def test_nothing_that_a_tenant_gets_names_what_is_hidden(seed: int) -> Non
     watch = watch_of(tenant_cluster(Random(seed), NAMESPACES))
     shown = {namespace(seed % NAMESPACES)}
     begin = [page.path for page in PAGES if "{" not in page.path]
-    async with people_of(watch, OWNER, person(*shown), measured=measured) as (owner, tenant):
+    begin += [
+        "/whatif?change=drain&node=n0",
+        "/whatif?change=add-nodes&profile=cpu",
+        "/search?q=kind:",
+        "/search?q=app=",
+    ]
+    begin += [f"/device/{DRIVER}/n0/gpu-0", "/node/n0", f"/search?q={namespace((seed + 1) % NAMESPACES)}"]
+    async with people_of(watch, OWNER, person(*shown), measured=measured, held=held, slices=slices) as (owner, tenant):
         of_all = await owner.addresses(*begin, most=150)
         assert len(marks_in(" ".join(of_all))) == NAMESPACES, "no page of the owner leads to anything of the tenants"
         own = await tenant.addresses(*begin, most=150)
         assert not await leaking(own, shown)
-        assert marks_in(" ".join(answer.text for answer in own.values())) == {seed % NAMESPACES}
+        texts = (without_echo(unquote(answer.text), address) for address, answer in own.items())
+        assert marks_in(" ".join(texts)) == {seed % NAMESPACES}
         # Neither does what somebody else was sent, or has guessed.
         foreign = {address: await tenant.get(address) for address in of_all if leaks(unquote(address), shown)}
         assert foreign and not await leaking(foreign, shown)
