@@ -135,9 +135,15 @@ async def measure(page: str, viewers: int, nodes: int, seconds: float) -> dict[s
     assert server.stdin is not None and server.stdout is not None
     try:
         port, ready, counted = int(await server.stdout.readline()), asyncio.Semaphore(0), [0]
-        tasks = [asyncio.create_task(_view(port, page, ready, counted)) for _ in range(viewers)]
-        for _ in tasks:
-            await ready.acquire()
+        tasks = []
+        for _ in range(viewers):
+            # One after the other, as people come: a handshake has ten seconds, and the machine may be busy.
+            tasks.append(asyncio.create_task(_view(port, page, ready, counted)))
+            waiting = asyncio.create_task(ready.acquire())
+            await asyncio.wait({waiting, tasks[-1]}, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[-1].done():
+                tasks[-1].result()
+                raise RuntimeError("a viewer was sent away")
         await asyncio.sleep(WARM_SECONDS)
 
         async def asked() -> Any:
