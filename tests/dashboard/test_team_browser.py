@@ -14,6 +14,10 @@ from haru_process import Process, Up, free_port, phase, until
 
 ROOT = Path(__file__).parents[2]
 MILLISECONDS = 30_000
+AXE = (
+    "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+    ".map((each) => [each.id, each.nodes[0].html.slice(0, 200)])"
+)
 VIEWERS = """
 apiVersion: v1
 kind: Namespace
@@ -180,6 +184,21 @@ def test_drilling_down_leads_from_queue_to_device_and_what_if(people: Any) -> No
     page.get_by_role("button", name="Taint it").click()
     page.wait_for_url("**/whatif?change=taint-device*")
     assert "Before and after" in words(page) and "deployment/notebooks" in words(page)
+
+
+def test_pages_of_objects_are_accessible_and_fit_narrow_and_wide_windows(people: Any, axe: str) -> None:
+    page = people("root")
+    device = "/device/gpu.nvidia.com/dgx-h100-0/gpu-0"
+    paths = ("/node/dgx-h100-0", device, "/namespace/default", "/search?q=gpu", "/whatif", "/yaml/Node/-/dgx-h100-0")
+    for scheme, width in (("light", 390), ("dark", 1440)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in (*paths, "/queue", "/workload/default/job/training"):
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+            page.evaluate(axe)
+            found = page.evaluate(AXE)
+            assert not found, (path, scheme, found)
 
 
 def test_two_people_see_a_change_within_a_second_or_so_without_a_reload(people: Any, up: Up) -> None:
