@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haru.kube.errors import StatusError
+from haru.kube.patch import managers
 from haru.kube.patch.apply import ManagedWrite, server_side_apply, track_update
 from haru.kube.patch.fieldset import EMPTY, FieldSet
 from haru.kube.schema import message_type
@@ -246,6 +247,17 @@ def test_update_takes_ownership_of_changed_fields() -> None:
     removed = copy.deepcopy(live)
     del removed["spec"]["replicas"]
     assert fields_of(update(live, removed, "v"), "u") is None
+
+
+def test_change_of_what_its_writer_owns_reads_no_set_of_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renewed Lease: each has sets of its own, by the uid of its owner, and no cache keeps those of all nodes."""
+    live = update(None, deployment(replicas=1), "kubelet", now="t1")
+    live = update(live, {**live, "spec": {"replicas": 1, "paused": True}}, "other", now="t1")
+    monkeypatch.setattr(managers, "parsed", None)
+    monkeypatch.setattr(managers, "rendered", None)
+    renewed = update(live, {**live, "spec": {"replicas": 2, "paused": True}}, "kubelet", now="t2")
+    assert fields_of(renewed, "kubelet") == fields_of(live, "kubelet")
+    assert {e["manager"]: e["time"] for e in renewed["metadata"]["managedFields"]} == {"kubelet": "t2", "other": "t1"}
 
 
 def test_update_without_change_keeps_managed_fields() -> None:
