@@ -88,7 +88,7 @@ def texts(page: Any, selector: str) -> list[str]:
 
 def follow(page: Any, link: str, address: str) -> None:
     """Clicks a link and waits until the page behind it has loaded: a click returns when the address has changed."""
-    page.get_by_role("link", name=link).click()
+    page.get_by_role("link", name=link).first.click()
     page.wait_for_url(address)
 
 
@@ -143,7 +143,7 @@ def test_page_of_pending_workload_shows_reasons_and_timeline(page: Any) -> None:
     follow(page, "default/job/training", "**/workload/default/job/training")
     headings = texts(page, "h2")
     assert "Why not yet" in headings and "Why here" not in headings
-    assert texts(page, "tbody td:nth-child(3)") == ["none yet"] * 6
+    assert texts(page, "[aria-labelledby=pods] tbody td:nth-child(3)") == ["none yet"] * 6
     told = texts(page, ".timeline li")
     assert any("WorkloadCreated" in text for text in told) and any("PodGroupScheduled" in text for text in told)
 
@@ -152,7 +152,8 @@ def test_page_of_running_workload_shows_node_and_devices(page: Any) -> None:
     page.goto("/workload/default/deployment/notebooks")
     assert page.get_by_role("heading", name="Why here").is_visible()
     assert "no device of class" in page.inner_text(".nodes")
-    assert sorted(texts(page, "tbody td:nth-child(5)")) == [f"gpu-{n} (NVIDIA H100 80GB HBM3)" for n in range(3)]
+    devices = texts(page, "[aria-labelledby=pods] tbody td:nth-child(5)")
+    assert sorted(devices) == [f"gpu-{n} (NVIDIA H100 80GB HBM3)" for n in range(3)]
     assert any("Scheduled" in text for text in texts(page, ".timeline li"))
     follow(page, "Show it on the map", "**/map?**")
     assert texts(page, ".place h3") == ["dgx-h100-0"]

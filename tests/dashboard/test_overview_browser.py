@@ -13,7 +13,11 @@ from dashboard_driving import dashboard_address
 
 from haru_process import Up
 
-PAGES = ("/", "/map", "/map?by=rack&zoom=cards", "/map?zoom=cluster&colour=state", "/timeline?range=15m", "/usage")
+PAGES = (
+    "/", "/map", "/map?by=rack&zoom=cards", "/map?zoom=cluster&colour=state", "/timeline?range=15m", "/usage", "/queue",
+    "/workload/research/job/pretrain-moe", "/node/hgx-h200-3", "/device/gpu.nvidia.com/dgx-a100-80gb-mig-0/gpu-0",
+    "/namespace/research", "/search?q=pretrain",
+)  # fmt: skip
 WIDTHS = (360, 390, 1440, 2560, 3840)
 AXE = "async () => JSON.stringify((await axe.run(document, {resultTypes: ['violations']})).violations)"
 

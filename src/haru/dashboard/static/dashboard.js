@@ -56,7 +56,7 @@ function enhance(root) {
 
 function keeps(old, fresh) {
   if (!(old instanceof Element) || !(fresh instanceof Element)) return true;
-  if (old.dataset && old.dataset.look && old.dataset.look === fresh.dataset.look && old.id === fresh.id) return false;
+  if (old.dataset.exchanged !== undefined) return false;
   if (old.tagName === "TIME" && old.dateTime === fresh.dateTime) return false;
   if (old.tagName === "DETAILS") fresh.open = old.open;
   if (old.tagName === "INPUT" && old === document.activeElement) return false;
@@ -68,12 +68,40 @@ function keeps(old, fresh) {
   }
   return true;
 }
+// Nodes of the map, of which there may be thousands, by their ids and looks: only those that differ are touched.
+function exchangeTiles(old, fresh) {
+  const focused = document.activeElement && document.activeElement.closest(".tiles > *");
+  const link = focused ? [...focused.querySelectorAll("a")].indexOf(document.activeElement) : -1;
+  const done = [];
+  for (const list of fresh.querySelectorAll("[id] > .tiles")) {
+    const current = old.querySelector(`#${CSS.escape(list.parentElement.id)} > .tiles`);
+    if (!current) continue;
+    const before = [...current.children], known = new Map(before.map((each) => [each.id, each]));
+    const kept = [...list.children].map((each) => {
+      const same = known.get(each.id);
+      return same && same.dataset.look === each.dataset.look ? same : each;
+    });
+    if (kept.length === before.length && kept.every((each, at) => each.id === before[at].id)) {
+      kept.forEach((each, at) => { if (each !== before[at]) before[at].replaceWith(each); });
+    } else current.replaceChildren(...kept);
+    list.replaceChildren();
+    current.className = list.className;
+    current.dataset.exchanged = list.dataset.exchanged = "";
+    done.push(current);
+  }
+  if (focused && !focused.isConnected) {
+    const again = document.getElementById(focused.id), target = again && again.querySelectorAll("a")[link];
+    if (target) focusOn(target);
+  }
+  return done;
+}
 function exchange(page) {
   const old = content(), fresh = page.getElementById("content");
   if (!old || !fresh) return false;
   if (window.Idiomorph) {
-    const focused = document.activeElement;
+    const tiles = exchangeTiles(old, fresh), focused = document.activeElement;
     Idiomorph.morph(old, fresh, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true, callbacks: { beforeNodeMorphed: keeps } });
+    for (const each of tiles) delete each.dataset.exchanged;
     if (focused && focused.isConnected && focused !== document.activeElement && focused !== document.body) focused.focus({ preventScroll: true });
   } else {
     old.replaceWith(document.adoptNode(fresh));
