@@ -16,6 +16,7 @@ from haru.accounting.history import HOUR, NAME, History, read
 from haru.accounting.ledger import total
 from haru.accounting.report import usage_over
 from haru.client.api import ApiClient
+from haru.cluster_view import ClusterView
 from haru.kube.kinds import known_kind
 from waiting import until
 
@@ -86,10 +87,10 @@ async def test_time_without_a_working_watch_is_not_counted(tmp_path: Path, monke
     collector.looked.clear()
     broken = True
 
-    def measure(sight: object) -> object:
+    def measure(view: ClusterView, at: int) -> object:
         if broken:
             raise RuntimeError("a fault of ours")
-        return original(sight)  # type: ignore[arg-type]
+        return original(view, at)
 
     original = collector._measure
     monkeypatch.setattr(collector, "_measure", measure)
