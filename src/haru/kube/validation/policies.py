@@ -1,10 +1,11 @@
-"""RBAC, disruption budgets, leases and autoscalers: what admission must be able to trust."""
+"""RBAC, disruption budgets, leases and runtime classes: what admission must be able to trust."""
 
 from __future__ import annotations
 
 from haru.kube import names
-from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
+from haru.kube.validation.affinity import validate_tolerations
 from haru.kube.validation.common import (
     each_message,
     immutable,
@@ -15,6 +16,8 @@ from haru.kube.validation.common import (
     path_segment,
     positive,
 )
+from haru.kube.validation.metadata import validate_labels
+from haru.kube.validation.resources import validate_requirements
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.workloads import count_or_percent
 
@@ -133,20 +136,25 @@ def _lease_strategy(field: str, strategy: str) -> list[FieldError]:
     return label_key(field, strategy) if "/" in strategy else one_of(field, strategy, ("OldestEmulationVersion",))
 
 
-def validate_autoscaler(autoscaler: Obj) -> list[FieldError]:
-    """A HorizontalPodAutoscaler: its target and bounds."""
-    spec = part(autoscaler, "spec")
-    target = part(spec, "scaleTargetRef")
-    found: list[FieldError] = []
-    for name in ("kind", "name"):
-        value = target.get(name) or ""
-        place = f"spec.scaleTargetRef.{name}"
-        found += path_segment(place, value) if value else [required(place)]
-    low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if low is not None and low < 1:
-        found.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
-    if high < 1:
-        found.append(invalid("spec.maxReplicas", high, "must be greater than 0"))
-    if low is not None and high < low:
-        found.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
+def validate_runtime_class(runtime: Obj) -> list[FieldError]:
+    """A RuntimeClass (node.k8s.io/v1): its handler, and which pods it has where."""
+    handler, scheduling = runtime.get("handler") or "", runtime.get("scheduling") or {}
+    found = each_message("handler", handler, names.is_dns1123_label(handler)) if handler else [required("handler")]
+    fixed = part(runtime.get("overhead"), "podFixed")
+    if fixed:
+        found += validate_requirements("overhead", {"limits": fixed}, ())
+    found += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+    tolerations = items(scheduling, "tolerations")
+    found += validate_tolerations("scheduling.tolerations", tolerations)
+    seen: set[tuple[str, ...]] = set()
+    for index, toleration in enumerate(tolerations):
+        key = tuple(toleration.get(name) or "" for name in ("key", "operator", "value", "effect"))
+        if key in seen:
+            found.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
+        seen.add(key)
     return found
+
+
+def validate_runtime_class_update(new: Obj, old: Obj) -> list[FieldError]:
+    """A class keeps its handler."""
+    return immutable("handler", new.get("handler"), old.get("handler"))
