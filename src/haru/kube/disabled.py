@@ -143,6 +143,7 @@ _FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
     ),
     ("apps", "DaemonSet"): _template_feature("spec.template"),
     ("batch", "Job"): _template_feature("spec.template"),
+    ("coordination.k8s.io", "Lease"): (_feature("CoordinatedLeaderElection", "spec.strategy|preferredHolder"),),
     ("batch", "CronJob"): _template_feature("spec.jobTemplate.spec.template"),
 }
 

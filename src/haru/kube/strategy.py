@@ -42,6 +42,9 @@ _STATUS_ONLY_KINDS = frozenset({"PodCertificateRequest", "ServiceCIDR"})
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
 
 
+_DATA_SOURCES = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
+
+
 def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> Obj:
     """An object as it is created: without status, without disabled fields, with what the server adds.
 
@@ -63,7 +66,7 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
     if key == ("batch", "Job"):
         return _generated_job(obj)
     if key == ("", "PersistentVolumeClaim"):
-        return {**obj, "status": {"phase": "Pending"}}
+        return {**_with_both_sources(obj, None), "status": {"phase": "Pending"}}
     if key == ("", "PersistentVolume"):
         return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": now}}
     return obj
@@ -79,7 +82,27 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
         new = _with_namespace_finalizers(new, old)
     if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):
         new = _taint_time(new, old, now)
+    if (kind.group, kind.kind) == ("", "PersistentVolumeClaim"):
+        new = _with_both_sources(new, old)
     return drop_disabled_fields(new, old, kind, gates)
+
+
+def _with_both_sources(claim: Obj, old: Obj | None) -> Obj:
+    """A claim whose two members for the data that it starts with say the same, as far as the older one can.
+
+    What the older one cannot mean is dropped, unless the stored claim has it (KEP 1495).
+    """
+    spec, before = claim.get("spec") or {}, (old or {}).get("spec") or {}
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        known = (source.get("apiGroup") or "", source.get("kind") or "") in _DATA_SOURCES
+        if not known and before.get("dataSource") is None and before.get("dataSourceRef") is None:
+            return {**claim, "spec": {name: value for name, value in spec.items() if name != "dataSource"}}
+        return {**claim, "spec": {**spec, "dataSourceRef": dict(source)}}
+    if reference is not None and source is None and not reference.get("namespace"):
+        older = {name: value for name, value in reference.items() if name != "namespace"}
+        return {**claim, "spec": {**spec, "dataSource": older}}
+    return claim
 
 
 def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:

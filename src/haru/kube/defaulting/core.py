@@ -87,7 +87,7 @@ def _network_policy(policy: Obj, gates: FeatureGates) -> None:
     spec = section(policy, "spec")
     for rule in (*items(spec, "ingress"), *items(spec, "egress")):
         for port in items(rule, "ports"):
-            fill(port, protocol="TCP")
+            fill_unset(port, protocol="TCP")
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 

@@ -46,8 +46,7 @@ def _autoscaler(spec: Obj, before: Obj | None) -> list[FieldError]:
         found.append(required("spec.maxReplicas", "must be set and greater than 0"))
     if low is not None and high < low:
         found.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
-    stored = before is not None and bool(_reference("", part(before, "scaleTargetRef"), checks_version=True))
-    found += _reference("spec.scaleTargetRef", part(spec, "scaleTargetRef"), checks_version=not stored)
+    found += _scaled(part(spec, "scaleTargetRef"), part(before, "scaleTargetRef"))
     for index, metric in enumerate(items(spec, "metrics")):
         found += _metric(f"spec.metrics[{index}]", metric)
     percent = spec.get("targetCPUUtilizationPercentage")
@@ -57,6 +56,16 @@ def _autoscaler(spec: Obj, before: Obj | None) -> list[FieldError]:
     for member in ("scaleUp", "scaleDown"):
         rules = part(spec, "behavior").get(member)
         found += _rules(f"spec.behavior.{member}", rules) if rules is not None else []
+    return found
+
+
+def _scaled(target: Obj, before: Obj) -> list[FieldError]:
+    """What is scaled: of the core group there is one kind alone; what was stored may stay."""
+    kept = bool(before) and all(target.get(name) == before.get(name) for name in ("apiVersion", "kind"))
+    field, version = "spec.scaleTargetRef", target.get("apiVersion") or ""
+    found = _reference(field, target, checks_version=not kept)
+    if not kept and "/" not in version and target.get("kind") != "ReplicationController":
+        found.append(invalid(f"{field}.apiVersion", version, "apiVersion must specify API group"))
     return found
 
 

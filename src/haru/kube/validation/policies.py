@@ -37,7 +37,9 @@ def validate_role(role: Obj) -> list[FieldError]:
         if not selectors:
             found.append(required(place, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
         for index, selector in enumerate(selectors):
-            found += validate_label_selector(f"{place}[{index}]", selector)
+            wrong = validate_label_selector(f"{place}[{index}]", selector)
+            # Said twice by 1.36: of the label, and of the selector that cannot be made.
+            found += [*wrong, *(invalid(f"{place}[{index}]", selector, error.detail) for error in wrong[:1])]
     return found
 
 
@@ -112,8 +114,11 @@ def validate_disruption_budget(budget: Obj) -> list[FieldError]:
     for name, value in (("minAvailable", least), ("maxUnavailable", most)):
         if value is not None:
             found += count_or_percent(f"spec.{name}", value)
-    policies = ("AlwaysAllow", "IfHealthyBudget")
-    found += one_of("spec.unhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy"), policies, optional=True)
+            if str(value).endswith("%") and str(value)[:-1].isdigit() and int(str(value)[:-1]) > 100:
+                found.append(invalid(f"spec.{name}", value, "must not be greater than 100%"))
+    policies, policy = ("AlwaysAllow", "IfHealthyBudget"), spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in policies:
+        found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
     return found + validate_label_selector("spec.selector", spec.get("selector"))
 
 

@@ -158,9 +158,9 @@ def _url(path: str, url: str) -> Iterator[FieldError]:
 
 
 def _service(path: str, service: Obj) -> Iterator[FieldError]:
-    for name in ("name", "namespace"):
+    for name, told in (("name", "namespace"), ("namespace", "name")):  # as 1.36 says it, of the other one
         if not service.get(name):
-            yield required(f"{path}.{name}")
+            yield required(f"{path}.{told}")
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
         yield invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive")

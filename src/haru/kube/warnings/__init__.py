@@ -13,10 +13,11 @@ from itertools import islice
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_label
-from haru.kube.warnings.claims import volume_claim_warnings
+from haru.kube.warnings.claims import driver_warnings, volume_claim_warnings, volume_warnings
 from haru.kube.warnings.nodes import runtime_class_warnings
 from haru.kube.warnings.pods import pod_warnings
 from haru.kube.warnings.secrets import secret_warnings
+from haru.kube.warnings.services import service_warnings, slice_warnings
 
 __all__ = ["warnings_on_create", "warnings_on_update"]
 
@@ -112,6 +113,8 @@ def _named(rest: Callable[[Obj], Iterator[str]]) -> Callable[[Obj], Iterator[str
 _Warnings = dict[tuple[str, str], Callable[[Obj], Iterator[str]]]
 
 _CHANGED: _Warnings = {
+    ("", "Service"): service_warnings,
+    ("", "PersistentVolume"): volume_warnings,
     ("", "Secret"): secret_warnings,
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _template,
@@ -128,6 +131,10 @@ _IN_NAMES = {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "Re
     ("batch", "Job"),
 }
 _CREATED: _Warnings = {
+    ("", "Service"): service_warnings,
+    ("", "PersistentVolume"): volume_warnings,
+    ("storage.k8s.io", "CSIDriver"): driver_warnings,
+    ("discovery.k8s.io", "EndpointSlice"): slice_warnings,
     **{kind: _named(found) if kind in _IN_NAMES else found for kind, found in _CHANGED.items()},
     ("", "Pod"): _pod,
     ("", "Secret"): secret_warnings,
