@@ -94,7 +94,7 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
         ],
     ),
     ({"clientConfig": {"url": "https:///x"}}, [f'clientConfig.url: Invalid value: "": host must be specified{FORM}']),
-    (service(name=""), ["clientConfig.service.name: Required value"]),
+    (service(name=""), ["clientConfig.service.namespace: Required value"]),
     (
         service(port=70000, path="a//b"),
         [

@@ -59,7 +59,7 @@ SCALER = thing(
     "autoscaling/v2",
     "HorizontalPodAutoscaler",
     "team",
-    spec={"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
+    spec={"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}},
 )
 EVENT = thing("v1", "Event", "team", involvedObject={"kind": "Pod", "name": "p", "namespace": "team"})
 NEW_EVENT = thing(
