@@ -11,7 +11,7 @@ from haru.apiserver.admission.reinvocation import POD_SPEC, nothing_new
 from haru.kube.cloning import clone
 from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.defaulting.pods import FREE, SET
-from haru.kube.kinds import Kind, lookup
+from haru.kube.kinds import Kind, known_kind, lookup
 from haru.kube.schema import Field, message_type
 
 Obj = dict[str, Any]
@@ -150,3 +150,11 @@ async def test_changed_members_are_examined_again(api: Caller) -> None:
     assert not nothing_new(call, pod, {**pod, "metadata": mirror})
     assert not nothing_new(call, pod, {**pod, "metadata": {**pod["metadata"], "finalizers": ["f"]}})
     assert not stays_complete({"kind": "Secret"}, {"kind": "Secret", "type": "Opaque"}, kind), "a member that went"
+
+
+def test_pod_of_which_the_status_alone_changed_lacks_no_default() -> None:
+    """Its type is an equal text, but not the same one: the request has texts of its own."""
+    kind = known_kind("v1", "Pod")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}, "status": {}}
+    changed = {**pod, "apiVersion": "/v1"[1:], "kind": "/Pod"[1:], "status": {"phase": "Running"}}
+    assert stays_complete(changed, pod, kind)

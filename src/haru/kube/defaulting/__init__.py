@@ -19,14 +19,17 @@ from haru.kube.meta import Obj
 _FILLERS: Fillers = {**pods.FILLERS, **core.FILLERS, **workloads.FILLERS, **policies.FILLERS}
 
 
+_WITHOUT_DEFAULTS = frozenset({"apiVersion", "kind", "metadata"})
+
+
 def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:
     """Whether an object surely lacks no default that the complete one which it was made from had.
 
-    Of what is the same object in both, and of metadata, nothing is asked; of the status of a pod only its addresses.
+    Of what is the same object in both, of type and metadata nothing is asked, of the status of pods only addresses.
     """
     is_pod = kind.group_resource == "pods"
     for name, value in obj.items():
-        if name == "metadata" or value is before.get(name):
+        if name in _WITHOUT_DEFAULTS or value is before.get(name):
             continue
         if is_pod and name == "status":
             if not pods.addresses_agree(value):
