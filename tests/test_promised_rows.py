@@ -51,7 +51,8 @@ def test_every_promise_has_expectation_and_tests() -> None:
 
 
 def test_every_conformance_row_is_done_with_tests_or_open() -> None:
-    text = CONFORMANCE.read_text().replace("| row | state | tests |", "| situation")
+    recorded = r"^\| sequences \|.*\n(\|.*\n)+"  # the counts of recorded answers, not rows with tests
+    text = re.sub(recorded, "", CONFORMANCE.read_text(), flags=re.M).replace("| row | state | tests |", "| situation")
     tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     for row in rows(text):
         state, named = row[1], row[2] if len(row) > 2 else ""

@@ -104,7 +104,7 @@ def replay(folder: Path, names: Sequence[str], *, semantic: bool, only: str = "*
 def table(semantic: dict[str, Counts], exact: dict[str, Counts]) -> str:
     """The table of the conformance page."""
     lines = [
-        "| sequences | steps | agree as typed clients see them | agree byte by byte |",
+        "| sequences | steps | agree as typed clients see them | agree exactly |",
         "| --- | --- | --- | --- |",
     ]
     every = {name: (semantic.get(name), exact.get(name)) for name in semantic | exact}
