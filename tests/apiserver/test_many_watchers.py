@@ -65,7 +65,7 @@ class Server:
         self.listener = listener
         self.watchers: list[Watcher] = []
 
-    async def watch(self, path: str, accept: str = JSON, method: str = "GET", *, is_small: bool = False) -> Watcher:
+    async def watch(self, path: str, accept: str = JSON, *, is_small: bool = False) -> Watcher:
         """A watch whose head has come; of a small one the kernel takes little that is not read."""
         connection = socket.socket()
         connection.setblocking(False)
@@ -74,10 +74,10 @@ class Server:
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.listener.port))
         reader, writer = await asyncio.open_connection(sock=connection, limit=1 << 20)
         self.watchers.append(Watcher(reader, writer))
-        lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {ADMIN}", f"Accept: {accept}", "", ""]
+        lines = [f"GET {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {ADMIN}", f"Accept: {accept}", "", ""]
         writer.write("\r\n".join(lines).encode())
         found = await reader.readuntil(b"\r\n\r\n")
-        assert found.startswith(b"HTTP/1.1 200") and (b"transfer-encoding: chunked" in found) == (method == "GET")
+        assert found.startswith(b"HTTP/1.1 200") and b"transfer-encoding: chunked" in found
         return self.watchers[-1]
 
     async def close(self) -> None:
@@ -179,14 +179,16 @@ async def test_slow_watcher_does_not_delay_others(api: Caller, server: Server) -
     assert [name for _, name, _ in await slow.take(2 * count)] == expected
 
 
-async def test_head_request_for_watch_is_refused_without_body(api: Caller, server: Server) -> None:
-    watcher = await server.watch(f"{MAPS}?watch=1", method="HEAD")
-    watcher.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+async def test_head_request_for_watch_is_refused_without_body(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
+    head = f"Host: x\r\nAuthorization: Bearer {ADMIN}\r\n"
+    writer.write(f"HEAD {MAPS}?watch=1 HTTP/1.1\r\n{head}\r\n".encode())
+    writer.write(f"GET /version HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
     async with asyncio.timeout(30):
-        answers = await watcher.reader.read()
-    assert answers.startswith(b"HTTP/1.1 405") and b"\r\n\r\nHTTP/1.1 200" in answers, (
-        "the next answer follows the head"
-    )
+        answers = await reader.read()
+    writer.close()
+    assert answers.startswith(b"HTTP/1.1 405")
+    assert b"\r\n\r\nHTTP/1.1 200" in answers, "the next answer follows the head"
 
 
 def test_single_event_is_sent_immediately_and_bursts_are_batched() -> None:
