@@ -2,7 +2,7 @@
 
     python -m benchmarks.dashboard_viewers [--nodes 1000] [--seconds 20] [--viewers 2 200] [--page /map]
 
-The server is a process of its own over a cluster in memory, in which one pod comes or goes every second; the viewers
+The server is a process of its own over a cluster in memory, in which pods come and go five times a second; the viewers
 are in this process and read what they are sent. What is measured begins when all are connected and have the page.
 """
 
@@ -38,6 +38,7 @@ from haru.secure_serving.options import ServingOptions
 
 NODES, SECONDS = 1000, 20.0
 WARM_SECONDS = 5.0
+CHANGE_SECONDS = 0.2
 PAGES = ("/map", "/queue", "/")
 
 
@@ -103,10 +104,10 @@ async def serve(nodes: int) -> None:
 
 
 async def _change(watch: _Watch) -> None:
-    """One pod with a card comes or goes every second."""
+    """One pod with a card comes or goes five times a second."""
     number = 0
     while True:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(CHANGE_SECONDS)
         objects = member(f"new-{number // 2}", "", 1, node=f"node-{number // 2 % 7:05}", card="gpu-0")
         for obj in objects:
             (watch.cache.remove if number % 2 else watch.cache.apply)(obj)

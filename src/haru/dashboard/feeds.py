@@ -25,6 +25,10 @@ PAUSE_SECONDS, SLOWEST_SECONDS, TAIL_SECONDS, HEARTBEAT_SECONDS = 0.7, 10.0, 5.0
 CHECK_SECONDS = 30.0
 """How often it is asked whether a viewer may still see what it sees."""
 MOST_VIEWERS = 2000
+LONGEST_SECONDS = 0.9
+"""A change is shown within a second, however many look."""
+_MOST_BEYOND = 1.1
+"""To how many times the cost of making a page that of telling it to all is held, by waiting for further changes."""
 _PAUSES = 4.0
 """How many times what a rendering took has to pass before the next one."""
 _TAIL = "data-tail"
@@ -59,6 +63,8 @@ class Feed:
         self._viewers: dict[_Viewer, None] = {}
         self._lines: list[str] | None = None
         self._version = -1
+        self._making = self._telling = 0.0
+        """The processor time that the last rendering took, and telling it to all."""
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -89,7 +95,7 @@ class Feed:
                         began = time.monotonic()
                         await self._update()
                         took = time.monotonic() - began
-                        await asyncio.sleep(min(max(PAUSE_SECONDS, _PAUSES * took), SLOWEST_SECONDS))
+                        await asyncio.sleep(min(max(self._pause(), _PAUSES * took), SLOWEST_SECONDS))
                         await self._newer(TAIL_SECONDS if self._is_tail() else HEARTBEAT_SECONDS)
                         if time.monotonic() - heartbeat >= HEARTBEAT_SECONDS:
                             heartbeat = time.monotonic()
@@ -99,6 +105,11 @@ class Feed:
             except Exception:
                 _log.exception("a live page cannot be made")
                 await asyncio.sleep(SLOWEST_SECONDS)
+
+    def _pause(self) -> float:
+        """How long to wait for further changes: longer where telling all viewers costs much beside making the page."""
+        beyond = (self._making + self._telling) / (_MOST_BEYOND * self._making) if self._making else 1.0
+        return min(max(PAUSE_SECONDS, PAUSE_SECONDS * beyond), LONGEST_SECONDS)
 
     def _is_tail(self) -> bool:
         return any(_TAIL in line for line in self._lines or ())
@@ -110,8 +121,9 @@ class Feed:
 
     async def _update(self) -> None:
         """Make the page, and tell what differs."""
-        version = self._watch.changes.version
+        version, began = self._watch.changes.version, time.process_time()
         status, page = await self._make()
+        self._making, self._telling = time.process_time() - began, 0.0
         lines, before = content_of(page).split("\n"), self._lines
         self._version = version
         if before is not None and status == 200:
@@ -143,7 +155,7 @@ class Feed:
         return _event({"version": self._version, "content": "\n".join(self._lines or ())})
 
     async def _tell(self, viewers: list[_Viewer], event: bytes, keeps: bool = False) -> None:
-        chunk = b"%x\r\n%b\r\n" % (len(event), event)
+        chunk, began = b"%x\r\n%b\r\n" % (len(event), event), time.thread_time()
         for viewer in viewers:
             # Most viewers cost no more than this call: 200 of them are told in a few milliseconds.
             write = viewer.write
@@ -153,6 +165,7 @@ class Feed:
                 continue
             if not keeps:
                 viewer.up_to_date = told
+        self._telling += time.thread_time() - began
 
 
 def _event(value: object) -> bytes:
