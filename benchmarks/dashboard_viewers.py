@@ -56,12 +56,15 @@ class _Watch:
 
     def __init__(self, cache: SchedulerCache) -> None:
         self.cache, self.changes, self._layouts = cache, ChangeCounter(), Layouts()
+        self.looked = 0
+        """How often a page was made."""
 
     @asynccontextmanager
     async def viewing(self) -> AsyncIterator[None]:
         yield
 
     def view(self) -> ClusterView:
+        self.looked += 1
         return ClusterView(self.cache.snapshot(), self.changes.version, (), self._layouts, ())
 
     async def stop(self) -> None:
@@ -97,7 +100,7 @@ async def serve(nodes: int) -> None:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while await reader.readline():
-        print(json.dumps({"processor": time.process_time(), "version": watch.changes.version}), flush=True)
+        print(json.dumps({"processor": time.process_time(), "made": watch.looked}), flush=True)
     changing.cancel()
     await dashboard.stop()
     await listener.stop()
@@ -158,8 +161,8 @@ async def measure(page: str, viewers: int, nodes: int, seconds: float) -> dict[s
         after, took = await asked(), time.monotonic() - began
         for task in tasks:
             task.cancel()
-        used = after["processor"] - before["processor"]
-        return {"used": used / took, "bytes": counted[0] / viewers / took}
+        used, made = after["processor"] - before["processor"], after["made"] - before["made"]
+        return {"used": used / took, "bytes": counted[0] / viewers / took, "each": 1000 * used / max(made, 1)}
     finally:
         server.stdin.close()
         await server.wait()
@@ -182,8 +185,9 @@ def main() -> int:
         found = [asyncio.run(measure(page, n, options.nodes, options.seconds)) for n in options.viewers]
         for viewers, each in zip(options.viewers, found, strict=True):
             ratio = each["used"] / found[0]["used"]
-            lines.append((page, f"{viewers}", f"{each['used']:.1%}", f"{ratio:.2f}", f"{each['bytes'] / 1024:.2f}"))
-    print(plain(("page", "viewers", "of one core", "times the first", "KiB/s each"), lines))
+            shown = (f"{each['used']:.1%}", f"{ratio:.2f}", f"{each['each']:.1f}", f"{each['bytes'] / 1024:.2f}")
+            lines.append((page, f"{viewers}", *shown))
+    print(plain(("page", "viewers", "of one core", "times the first", "ms for each update", "KiB/s each"), lines))
     return 0
 
 
