@@ -299,7 +299,7 @@ TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
         ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, [TAINT]),
         ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, [{"key": "a", "effect": "NoSchedule"}, TAINT]),
         ({"spec": {"taints": [TAINT]}}, [TAINT]),
-        ({"status": READY}, None),
+        ({"status": READY}, [TAINT]),
     ],
 )
 async def test_node_is_tainted_until_ready(api: Caller, node: Any, taints: Any) -> None:

@@ -173,4 +173,6 @@ def test_autoscaler_v1_keeps_v2_fields_in_annotations(metrics: list[Obj]) -> Non
     assert old["spec"].get("targetCPUUtilizationPercentage") == next(
         (m["resource"]["target"]["averageUtilization"] for m in metrics if m == cpu(50) or m == cpu(70)), None
     )
+    if not metrics:
+        new["spec"]["metrics"] = [cpu(80)]
     assert convert(old, known_kind("autoscaling/v2", "HorizontalPodAutoscaler")) == new

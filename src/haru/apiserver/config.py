@@ -81,6 +81,8 @@ class ServerConfig:
     encryption: EncryptionOptions = field(default_factory=EncryptionOptions)
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
+    has_controllers: bool = True
+    """Whether controllers run with the server. Otherwise they may run elsewhere: then one holds their Lease."""
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
     """The configuration of admission plugins."""
     peers: PeerOptions | None = None

@@ -18,6 +18,8 @@ from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem
 from haru.storage import Record, Store
 
+_LEASES = ("haru-controllers", "kube-controller-manager")
+
 
 class ObjectStore:
     """Hold the store, the served resources, the feature gates, the clock and the source of uids."""
@@ -27,6 +29,7 @@ class ObjectStore:
         self.gates: FeatureGates = config.gates
         self.served = Served(config.gates, config.runtime_config)
         self.clock: Callable[[], datetime] = config.clock
+        self._has_controllers = config.has_controllers
         self.new_uid = RandomIds().take
         """Returns a fresh UUIDv4."""
 
@@ -39,6 +42,13 @@ class ObjectStore:
         from haru.cel.selectors import check_selector
 
         return check_selector(expression, self.gates)
+
+    async def has_controllers(self) -> bool:
+        """Whether controllers run for this cluster: what only they would undo, or write, is else left out."""
+        if self._has_controllers:
+            return True
+        held = [await self.peek("coordination.k8s.io", "leases", "kube-system", name) for name in _LEASES]
+        return any(held)
 
     async def record(self, resource: Resource, namespace: str, name: str) -> Record | None:
         """Return the newest stored version of an object."""

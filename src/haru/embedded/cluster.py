@@ -102,7 +102,8 @@ class EmbeddedCluster:
         await self._listen(self.server, identity)
         self._write_kubeconfigs(identity)
         await install_device_classes(self.client("driver"))
-        await install_storage_class(self.client("provisioner"))
+        if self._options.simulated_nodes:
+            await install_storage_class(self.client("provisioner"))
         await unless(self.failed(), self._start_parts(identity))
         self.notes += self._part_notes()
 
@@ -119,6 +120,7 @@ class EmbeddedCluster:
             ),
             encryption=EncryptionOptions(self._checked.sealing, self._options.security.encryption_file),
             audit=self._checked.audit,
+            has_controllers=any(self._options.controllers.names),
             admission=self._checked.admission,
             aggregation=AggregationOptions(
                 identity.front_proxy_client.certificate,

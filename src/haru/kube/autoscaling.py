@@ -16,6 +16,9 @@ _METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR = (
     _PREFIX + name for name in ("metrics", "current-metrics", "conditions", "behavior")
 )
 
+DEFAULT_UTILIZATION = 80
+"""Percent of the CPU that an autoscaler without metrics aims at."""
+
 
 def autoscaler_to_v2(autoscaler: Obj) -> Obj:
     """v1 to v2: the CPU target becomes a metric, the annotations become the fields they stand for."""
@@ -27,8 +30,8 @@ def autoscaler_to_v2(autoscaler: Obj) -> Obj:
     percentage = spec.pop("targetCPUUtilizationPercentage", None)
     if percentage is not None:
         metrics.append(_cpu({"target": {"type": "Utilization", "averageUtilization": percentage}}))
-    if metrics:
-        spec["metrics"] = metrics
+    # Without any, v1 means the default of v2.
+    spec["metrics"] = metrics or [_cpu({"target": {"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION}})]
     behavior = _carried(annotations, _BEHAVIOR, None)
     if behavior:
         spec["behavior"] = behavior

@@ -13,6 +13,7 @@ from typing import Any
 from haru.kube import api_services
 from haru.kube.custom import definitions
 from haru.kube.data import rows
+from haru.kube.defaulting.workloads import TEMPLATE_GENERATION
 from haru.kube.disabled import drop_disabled_fields
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
@@ -24,21 +25,6 @@ _RESOURCE = "resource.k8s.io"
 # Metadata that a write to /status does not change.
 _METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
 _ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
-# Kinds whose status writes leave all of it alone; the older kinds let labels and annotations through.
-_STATUS_ONLY_GROUPS = frozenset(
-    {
-        _RESOURCE,
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-_STATUS_ONLY_KINDS = frozenset({"PodCertificateRequest", "ServiceCIDR"})
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
 
 
@@ -65,6 +51,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return api_services.with_first_status(obj, now)
     if key == ("batch", "Job"):
         return _generated_job(obj)
+    if key == ("apps", "DaemonSet"):
+        return _with_template_generation(obj, max(1, _template_generation(obj)))
     if key == ("", "PersistentVolumeClaim"):
         return {**_with_both_sources(obj, None), "status": {"phase": "Pending"}}
     if key == ("", "PersistentVolume"):
@@ -78,6 +66,9 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
         new = _with(new, "status", old.get("status"))
     if (kind.group, kind.kind) == (definitions.GROUP, "CustomResourceDefinition"):
         new = _with_stored_versions(new)
+    if (kind.group, kind.kind) == ("apps", "DaemonSet"):
+        same_template = same((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
+        new = _with_template_generation(new, _template_generation(old) + (not same_template))
     if kind.kind == "Namespace":
         new = _with_namespace_finalizers(new, old)
     if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):
@@ -109,8 +100,7 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
     metadata = dict(new.get("metadata") or {})
     before = old.get("metadata") or {}
-    everything = kind.group in _STATUS_ONLY_GROUPS or kind.kind in _STATUS_ONLY_KINDS or kind.custom is not None
-    for name in _ALL_METADATA if everything else _STATUS_KEEPS.get(kind.kind, _METADATA):
+    for name in _ALL_METADATA if "status-alone" in _rules_of(kind) else _STATUS_KEEPS.get(kind.kind, _METADATA):
         if name in before:
             metadata[name] = before[name]
         else:
@@ -175,7 +165,9 @@ _RULES = {("" if group == "core" else group, kind): rules for group, kind, *rule
 
 
 def _rules_of(kind: Kind) -> Sequence[str]:
-    return _RULES.get((kind.group, kind.kind), ()) if kind.custom is None else ("generation", "conditional")
+    if kind.custom is not None:
+        return ("generation", "conditional", "status-alone")
+    return _RULES.get((kind.group, kind.kind), ())
 
 
 def _with(obj: Obj, name: str, value: Any) -> Obj:
@@ -255,8 +247,16 @@ def _with_keys_selected(term: Obj, labels: Obj) -> Obj:
 
 
 def _with_kept_pod_status(new: Obj, old: Obj) -> Obj:
-    """A status write that leaves out the QoS class, or of what generation it speaks, does not take them away."""
+    """A status write that leaves out the QoS class, or of what generation it speaks, does not take them away.
+
+    The first of all addresses and the address are one.
+    """
     status, before = dict(new.get("status") or {}), old.get("status") or {}
+    addresses, first = status.get("podIPs") or [], status.get("podIP")
+    if first and (not addresses or addresses[0].get("ip") != first):
+        status["podIPs"] = [{"ip": first}]
+    elif addresses and addresses[0].get("ip"):
+        status["podIP"] = addresses[0]["ip"]
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and before.get(name):
             status[name] = before[name]
@@ -380,6 +380,17 @@ def _generated_job(job: Obj) -> Obj:
     if not own or own is template_metadata.get("labels"):  # by default a job has the labels of its pods
         metadata = {**metadata, "labels": dict(labels)}
     return {**job, "metadata": metadata, "spec": new_spec}
+
+
+def _template_generation(daemon_set: Obj) -> int:
+    text = str((daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "")
+    return int(text) if text.isdigit() else 0
+
+
+def _with_template_generation(daemon_set: Obj, generation: int) -> Obj:
+    """A DaemonSet counts the changes of its template in an annotation, where a field of an older version was."""
+    annotations = {**(daemon_set["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(generation)}
+    return {**daemon_set, "metadata": {**daemon_set["metadata"], "annotations": annotations}}
 
 
 def _taint_time(new: Obj, old: Obj, now: str) -> Obj:

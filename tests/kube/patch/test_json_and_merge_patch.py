@@ -44,6 +44,12 @@ def test_json_patch_operations_give_expected_document(ops, expected) -> None:
         {"op": "move", "from": "/a", "path": "/a/b/c"},
         {"op": "replace", "path": "", "value": [1]},
         {"op": "remove", "path": ""},
+        {"op": "twist", "path": "/a"},
+        {"op": "add", "path": "a"},
+        {"op": "move", "path": "/a"},
+        {"path": "/a"},
+        {"op": {}, "path": "/a"},
+        {"op": [], "path": "/a"},
     ],
 )
 def test_inapplicable_json_patch_is_unprocessable(op) -> None:
@@ -53,9 +59,7 @@ def test_inapplicable_json_patch_is_unprocessable(op) -> None:
     assert "first" not in DOC
 
 
-@pytest.mark.parametrize("ops", [{"op": "add"}, ["x"], [{"op": "twist", "path": "/a"}], [{"op": "add", "path": "a"}],
-                                 [{"op": "move", "path": "/a"}], [{"path": "/a"}],
-                                 [{"op": {}, "path": "/a"}], [{"op": [], "path": "/a"}]])  # fmt: skip
+@pytest.mark.parametrize("ops", [{"op": "add"}, ["x"]])
 def test_malformed_json_patch_is_a_bad_request(ops) -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, ops)

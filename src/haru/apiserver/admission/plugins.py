@@ -26,7 +26,8 @@ from haru.apiserver.admission.pod_resize import check_room_on_node
 from haru.apiserver.admission.pod_security import PodSecurity
 from haru.apiserver.admission.protection import add_finalizer
 from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
-from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.auth.authorization import MASTERS, Authorizer, refusal
+from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden_error, not_found_error
 from haru.kube.finalizers import (
@@ -45,9 +46,10 @@ _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/u
 
 
 async def taint_until_ready(call: Call, node: Obj) -> None:
-    """Taint a new node that does not report itself ready."""
+    """Taint a new node, unless it registers itself and is ready."""
     ready = get_condition(node, "Ready")
-    if ready is not None and ready.get("status") == "True":
+    itself = call.request.user.name == f"system:node:{node['metadata'].get('name')}"
+    if itself and ready is not None and ready.get("status") == "True":
         return
     spec: Obj = node.setdefault("spec", {})
     taints = list(spec.get("taints") or ())
@@ -147,6 +149,7 @@ class Admission:
         self, authorizer: Authorizer, limits: NamespaceLimits, pod_security: PodSecurity, quota: ResourceQuota
     ):
         self._quota = quota
+        self._authorizer = authorizer
         ranger = LimitRanger(limits)
         self._admit_create = _admit_create(ranger)
         self._validate_create = _validate_create(authorizer, ranger, pod_security)
@@ -200,6 +203,16 @@ class Admission:
         for plugin in self._subresources.get(call.subresource, ()):
             await plugin(call, new, old)
 
+    async def permit_creation(self, call: Call) -> None:
+        """Refuse an update or an apply that would create, to who may not create."""
+        user, kind = call.request.user, call.resource.kind
+        if MASTERS in user.groups:
+            return
+        asked = Attributes("create", kind.group, kind.plural, "", call.namespace, call.name)
+        await self._authorizer.prepare(user, asked)
+        if not (decision := self._authorizer.decide(user, asked)):
+            raise refusal(user, asked, decision, call.name)
+
     async def admit_delete(self, call: Call) -> None:
         """Refuse a deletion."""
         if _key(call) == _NAMESPACES and call.name in _IMMORTAL:
@@ -234,7 +247,7 @@ def _admit_create(ranger: LimitRanger) -> CreateTable:
         ("storage.k8s.io", "volumeattributesclasses"): (add_finalizer(VOLUME_ATTRIBUTES_CLASS_PROTECTION),),
         ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
         ("", "nodes"): (taint_until_ready,),
-        (_SCHEDULING, "podgroups"): (priority.set_group_priority, add_finalizer(POD_GROUP_PROTECTION)),
+        (_SCHEDULING, "podgroups"): (priority.set_group_priority, add_finalizer(POD_GROUP_PROTECTION, always=True)),
     }
 
 

@@ -53,8 +53,8 @@ async def read_options(call: Call) -> Options:
         body, _ = strict_decode(value, delete_options())
     else:
         body = _from_query(request)
-    if body.get("dryRun"):
-        call.dry_run = is_dry_run(body["dryRun"])
+    if data.strip():  # the query does not count beside a body
+        call.dry_run = is_dry_run(body.get("dryRun") or ())
     policy = body.get("propagationPolicy") or ""
     orphan = body.get("orphanDependents")
     preconditions = body.get("preconditions") or {}
@@ -265,9 +265,22 @@ def _is_removable(group: str, plural: str, obj: Obj) -> bool:
     return (group, plural) != ("", "namespaces") or not (obj.get("spec") or {}).get("finalizers")
 
 
+_JOBS_ORPHAN = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
+
+def _warn_of_orphans(call: Call, options: Options) -> None:
+    kind = call.resource.kind
+    if (kind.group, kind.plural) == ("batch", "jobs") and not options.policy and options.orphan_dependents is None:
+        call.request.warnings.append(_JOBS_ORPHAN)
+
+
 async def handle_delete(call: Call) -> Response:
     """DELETE of an object."""
     options = await read_options(call)
+    _warn_of_orphans(call, options)
     await call.admission.admit_delete(call)
     deletion = await delete_one(call, options)
     kind = call.resource.kind
@@ -286,6 +299,7 @@ async def handle_delete(call: Call) -> Response:
 async def handle_delete_collection(call: Call) -> Response:
     """DELETE of a collection: every selected object, each by the rules for one; answered is how they were."""
     options = await read_options(call)
+    _warn_of_orphans(call, options)
     found = await find(call, selection_of(call))
     items = []
     for record in found.records:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import orjson
 
-from haru.apiserver.registry.write import Outcome, Prepare, change, create, managed_write
+from haru.apiserver.registry.write import Outcome, Prepare, change, create_absent, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
@@ -62,6 +62,7 @@ def check_patch(call: Call) -> str:
     content_type = bodies.media_type(call.request)
     accepted = [t for t in TYPES if t != STRATEGIC_PATCH or call.resource.kind.custom is None]
     if content_type not in accepted:
+        call.request.warnings.clear()  # of no handler's, as it were
         raise unsupported_media_type_error(
             "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
         )
@@ -139,14 +140,10 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         if await call.objects.record(call.resource, call.namespace, call.name) is None:
             if call.subresource:
                 raise call.not_found()
-            metadata = applied["metadata"]
-            if metadata.get("resourceVersion"):
+            if applied["metadata"].get("resourceVersion"):
                 raise call.not_found()
-            if metadata.get("uid"):
-                why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-                raise conflict_error(kind.group, kind.plural, call.name, why)
             try:
-                return await create(call, merged(None), applied=True)
+                return await create_absent(call, merged(None), applied=True)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise

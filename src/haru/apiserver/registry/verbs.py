@@ -7,11 +7,13 @@ from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
 from haru.apiserver.registry.list import revision_of, wait_for_revision
 from haru.apiserver.registry.patch import patch
-from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create
+from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create, create_absent
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
+from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
+from haru.kube.strategy import creates_on_update
 
 
 async def handle_get(call: Call) -> Response:
@@ -47,6 +49,17 @@ async def update_with(call: Call, prepare: Prepare | None = None) -> Response:
     async def make(live: Obj) -> Obj:
         return obj
 
+    if (
+        not call.subresource
+        and creates_on_update(call.resource.kind)
+        and await call.objects.record(call.resource, call.namespace, call.name) is None
+    ):
+        obj["metadata"].pop("resourceVersion", None)
+        try:
+            return await respond(call, await create_absent(call, obj))
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
     return await respond(call, await change(call, make, prepare=prepare, retry=False))
 
 

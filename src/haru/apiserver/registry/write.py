@@ -84,6 +84,16 @@ async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
     raise conflict_error(kind.group, kind.plural, (obj.get("metadata") or {}).get("name", ""))
 
 
+async def create_absent(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
+    """Create what an update or an apply has not found; it must not be meant to be a certain object."""
+    await call.admission.permit_creation(call)
+    metadata = own_metadata(obj)
+    if metadata.get("uid"):
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+        raise conflict_error(call.resource.kind.group, call.resource.kind.plural, call.name, why)
+    return await create(call, obj, applied=applied)
+
+
 async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     kind = call.resource.kind
     if kind.custom is not None and kind.custom.terminating:
@@ -367,7 +377,7 @@ def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
     """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
     if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
-        return wanted
+        return json_form(wanted, kind)
     return json_form(apply_defaults(wanted, kind, call.objects.gates, now), kind)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.http import Request
-from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
+from haru.kube.errors import FieldError, StatusError, invalid, invalid_error, not_found_error, too_long
 from haru.kube.meta import Obj
 from haru.storage import Event, Put, Record
 
@@ -77,6 +77,9 @@ class BuiltInAdmission(Protocol):
     async def validate_subresource(self, call: Call, new: Obj, old: Obj) -> None:
         """Validate an update through another subresource that is complete."""
 
+    async def permit_creation(self, call: Call) -> None:
+        """Refuse an update or an apply that would create, to who may not create."""
+
     async def admit_delete(self, call: Call) -> None:
         """Admit a deletion."""
 
@@ -121,22 +124,31 @@ class DynamicAdmission(Protocol):
 def read_write_options(call: Call) -> None:
     """Take `dryRun` and `fieldManager` from the query, and the time from the clock."""
     request = call.request
+    kind = _OPTIONS.get(request.method, "DeleteOptions")
     call.now = call.objects.now()
-    call.dry_run = is_dry_run(request.query.get("dryRun") or ())
+    call.dry_run = is_dry_run(request.query.get("dryRun") or (), kind)
     manager = request.param("fieldManager")
-    if len(manager) > MANAGER_LIMIT:
-        raise bad_request_error(f"fieldManager must be no more than {MANAGER_LIMIT} characters")
+    errors = [] if len(manager.encode()) <= MANAGER_LIMIT else [too_long("fieldManager", MANAGER_LIMIT)]
+    for place, character in enumerate(manager):
+        if not character.isprintable():
+            why = f"invalid character U+{ord(character):04X} (at position {place})"
+            errors.append(invalid("fieldManager", manager, why))
+    if errors:
+        raise invalid_error("meta.k8s.io", kind, "", errors)
     call.manager = manager or default_manager(request)
 
 
-def is_dry_run(values: list[str] | tuple[str, ...]) -> bool:
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+
+
+def is_dry_run(values: Sequence[str], options: str = "DeleteOptions") -> bool:
     """Whether `dryRun` is asked for; 422 for a value other than `All`."""
     wanted = [value for value in values if value]
     if not wanted:
         return False
     if wanted != ["All"]:
         error = FieldError("FieldValueNotSupported", "dryRun", wanted, 'supported values: "All"')
-        raise invalid_error("meta.k8s.io", "CreateOptions", "", [error])
+        raise invalid_error("meta.k8s.io", options, "", [error])
     return True
 
 

@@ -45,7 +45,11 @@ def _stateful_set(stateful_set: Obj, gates: FeatureGates) -> None:
     fill_template(section(spec, "template"))
 
 
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
 def _daemon_set(daemon_set: Obj, gates: FeatureGates) -> None:
+    fill_unset(section(section(daemon_set, "metadata"), "annotations"), **{TEMPLATE_GENERATION: "0"})
     spec = section(daemon_set, "spec")
     fill_unset(spec, revisionHistoryLimit=10)
     strategy = section(spec, "updateStrategy")

@@ -84,7 +84,7 @@ def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
 
 def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, force: bool) -> Obj:
     """The object after applying a configuration, managedFields included; 409 on conflicts unless forced."""
-    if (applied.get("metadata") or {}).get("managedFields"):
+    if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request_error("metadata.managedFields must be nil")
     shape, ignored, now = shape_of(write.message_type), write.ignored, write.now
     config = {key: value for key, value in applied.items() if "f:" + key not in ignored.members}

@@ -20,6 +20,9 @@ MAX_DEPTH: Final = 200
 """Copies of copies double with every operation, and what is put into what was put nests without end."""
 
 
+REJECTED: Final = "the server rejected our request due to an error in our request: "
+
+
 class _Failed(Exception):
     """An operation cannot be applied to this object."""
 
@@ -101,8 +104,7 @@ def _is_deeper(document: Any, limit: int) -> bool:
 
 
 def _unprocessable(message: str) -> StatusError:
-    text = f"the server rejected our request due to an error in our request: {message}"
-    return StatusError(422, "Invalid", text, {"causes": [{"message": message}]})
+    return StatusError(422, "Invalid", REJECTED + message)
 
 
 def _decode(index: int, op: Any) -> Obj:
@@ -110,12 +112,12 @@ def _decode(index: int, op: Any) -> Obj:
         raise bad_request_error(f"json patch operation {index} is not an object")
     name = op.get("op")
     if not isinstance(name, str) or name not in _OPERATIONS:
-        raise bad_request_error(f'json patch operation {index}: unexpected kind: "{name}"')
+        raise _unprocessable(f'json patch operation {index}: unexpected kind: "{name}"')
     for field in ("path", "from") if name in ("move", "copy") else ("path",):
         if not isinstance(op.get(field), str):
-            raise bad_request_error(f'json patch operation {index}: "{name}" needs the text member "{field}"')
+            raise _unprocessable(f'json patch operation {index}: "{name}" needs the text member "{field}"')
         if op[field] and not op[field].startswith("/"):
-            raise bad_request_error(f'json patch operation {index}: {field} "{op[field]}" must start with "/"')
+            raise _unprocessable(f'json patch operation {index}: {field} "{op[field]}" must start with "/"')
     if name in ("add", "replace", "test") and "value" not in op:
         return {**op, "value": None}
     return dict(op)

@@ -17,7 +17,7 @@ from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
-from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
+from haru.kube.patch.json_patch import REJECTED, TestFailedError, apply_json_patch
 from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
 from haru.kube.patch.typed import Shape, merge, shape_of
 from haru.kube.schema import type_of
@@ -80,8 +80,7 @@ def patched(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) -> 
     except TestFailedError:
         return obj
     except StatusError as error:
-        causes = error.details.get("causes") or [{"message": error.message}]
-        raise MutationError(f"JSONPath: {causes[0]['message']}") from None
+        raise MutationError(f"JSONPath: {error.message.removeprefix(REJECTED)}") from None
     kind = _kind(seen, attributes)
     if found == obj:
         return obj

@@ -36,7 +36,7 @@ from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.meta import Obj
-from haru.kube.patch.json_patch import apply_json_patch
+from haru.kube.patch.json_patch import REJECTED, apply_json_patch
 
 _LOG = logging.getLogger("haru.apiserver")
 _QUIET = ("None", "NoneOnDryRun")
@@ -184,8 +184,7 @@ class Webhooks:
         try:
             patched = apply_json_patch(seen.obj, patch)
         except StatusError as error:
-            causes = error.details.get("causes") or [{"message": error.message}]
-            raise internal_error(str(causes[0]["message"])) from None
+            raise internal_error(error.message.removeprefix(REJECTED)) from None
         if not attributes.is_whole:
             attributes.obj = patched
             return patched != before
