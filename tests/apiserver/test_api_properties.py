@@ -84,7 +84,8 @@ async def run(writers: list[list[tuple[str, str, str]]], selector: str) -> None:
     follower = Follower()
     while (event := await stream.next()) is not None:
         follower.see(event)
-    assert follower.objects == {obj["metadata"]["name"]: obj for obj in final}
+    named = {"apiVersion": "v1", "kind": "ConfigMap"}  # which items of a list do not say
+    assert follower.objects == {obj["metadata"]["name"]: {**named, **obj} for obj in final}
     await stream.close()
     await app.stop()
 

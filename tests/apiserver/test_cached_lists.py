@@ -220,7 +220,7 @@ async def test_versions_of_a_kind_are_cached_separately(api: Caller) -> None:
         for version in ("v1", "v1beta1", "v1beta2"):
             listed = await api.get(path.format(version))
             assert listed["apiVersion"] == f"resource.k8s.io/{version}"
-            assert {one["apiVersion"] for one in listed["items"]} == {f"resource.k8s.io/{version}"}
+            assert not any("apiVersion" in one for one in listed["items"])
             assert len(listed["items"]) == FROM_RECORDS + 1
 
 

@@ -77,6 +77,11 @@ def autoscaler_to_v1(autoscaler: Obj) -> Obj:
     return _assembled(autoscaler, metadata, annotations, spec, status)
 
 
+def carries_metrics(autoscaler: Obj) -> bool:
+    """Whether an autoscaler of v1 has metrics in its annotations."""
+    return bool(_carried((autoscaler.get("metadata") or {}).get("annotations") or {}, _METRICS, []))
+
+
 def _assembled(autoscaler: Obj, metadata: Obj, annotations: Obj, spec: Obj, status: Obj) -> Obj:
     metadata = {name: value for name, value in metadata.items() if name != "annotations"}
     if annotations:

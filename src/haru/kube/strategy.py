@@ -136,6 +136,23 @@ def is_shown_when_deleted(kind: Kind) -> bool:
     return "shown" in _rules_of(kind)
 
 
+def also_reset(kind: Kind, subresource: str) -> tuple[str, ...]:
+    """What a write to the (sub)resource does not set beyond what is so for most kinds, as paths."""
+    found = _ALSO_RESET.get((kind.group, kind.kind, subresource), ())
+    alone = subresource == "status" and ("status-alone" in _rules_of(kind) or kind.group == definitions.GROUP)
+    return (*found, "metadata") if alone and kind.custom is None else found
+
+
+_SIGNING = ("certificates.k8s.io", "CertificateSigningRequest")
+_ALSO_RESET: Mapping[tuple[str, str, str], tuple[str, ...]] = {
+    ("", "Pod", "status"): ("metadata.deletionTimestamp", "metadata.ownerReferences"),
+    ("apps", "Deployment", "status"): ("metadata.labels",),
+    (*_SIGNING, ""): ("spec",),
+    (*_SIGNING, "status"): ("status.conditions",),
+    (*_SIGNING, "approval"): ("spec", "status.certificate"),
+}
+
+
 def begins_generation(kind: Kind) -> bool:
     """Whether a new object of the kind is of generation 1."""
     return not {"generation", "first-generation"}.isdisjoint(_rules_of(kind))

@@ -37,6 +37,22 @@ def object_bytes(record: Record, resource: Resource) -> bytes:
     return orjson.dumps(versioned(record, resource))
 
 
+def item_bytes(record: Record, resource: Resource) -> bytes:
+    """The same as an item of a list: of what kind it is, the list says, but for custom resources."""
+    kind = resource.kind
+    if kind.custom is not None:
+        return object_bytes(record, resource)
+    if kind is not resource.stored:
+        return orjson.dumps(item(versioned(record, resource)))
+    head = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
+    return b"{" + record.value.removeprefix(head) if record.value.startswith(head) else record.value
+
+
+def item(obj: Obj) -> Obj:
+    """An object without what a list says of all its items."""
+    return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+
+
 def _is_current(record: Record, resource: Resource) -> bool:
     """Whether a custom resource lies in the store in today's version: which one that is may be changed by its owner."""
     return record.head(_HEAD_BYTES).startswith(b'{"apiVersion":"%b",' % resource.kind.api_version.encode())

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from haru.apiserver.apiextensions.reader import converted, lying, read_record
 from haru.apiserver.encoding.objects import encode, recent
-from haru.apiserver.encoding.rendering import render_object
+from haru.apiserver.encoding.rendering import item, render_object
 from haru.apiserver.registry.list import find, selection_of
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, is_dry_run
@@ -313,7 +313,8 @@ async def handle_delete_collection(call: Call) -> Response:
             if error.code == 404:
                 continue
             raise
-        items.append(await read_record(record, call.resource))
+        shown = await read_record(record, call.resource)
+        items.append(shown if call.resource.kind.custom is not None else item(shown))
     kind = call.resource.kind
     listed = {
         "kind": kind.list_kind,

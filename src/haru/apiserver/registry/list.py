@@ -19,7 +19,8 @@ from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
 from haru.apiserver.encoding.objects import Selection, partial_bytes
 from haru.apiserver.encoding.rendering import (
-    object_bytes,
+    item,
+    item_bytes,
     partial,
     render_plain,
     representation_of,
@@ -240,7 +241,7 @@ def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Lis
     head = f'{{"kind":"{name}","apiVersion":"{version}","metadata":{orjson.dumps(metadata).decode()},"items":['.encode()
 
     def encode(record: Record) -> bytes:
-        return partial_bytes(record) if is_partial else object_bytes(record, resource)
+        return partial_bytes(record) if is_partial else item_bytes(record, resource)
 
     is_whole = selection.everything and not found.next and not call.request.param("continue")
     # Which version custom resources lie in may be changed by their owner.
@@ -276,7 +277,8 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call, objs, metadata))
-    listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}
+    items = objs if kind.custom is not None else [item(obj) for obj in objs]
+    listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
     if representation.shape == "partial":
         version = representation.version
         listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", f"meta.k8s.io/{version}"

@@ -38,6 +38,7 @@ from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
     allows_unconditional_update,
+    also_reset,
     begins_generation,
     next_generation,
     prepare_for_create,
@@ -278,8 +279,11 @@ def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
 
 def managed_write(call: Call) -> ManagedWrite:
     """A call as managedFields record it."""
-    resource = call.resource
-    return ManagedWrite(call.manager, resource.kind.api_version, resource.message_type, call.subresource, call.now)
+    resource, part = call.resource, call.subresource
+    kind = resource.kind
+    # By way of its Scale an object is written at no time, as in 1.36.
+    now = "" if part == "scale" else call.now
+    return ManagedWrite(call.manager, kind.api_version, resource.message_type, part, now, None, also_reset(kind, part))
 
 
 def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:

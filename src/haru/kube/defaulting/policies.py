@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from haru.kube.autoscaling import DEFAULT_UTILIZATION, carries_metrics
 from haru.kube.cloning import clone
 from haru.kube.custom.definitions import GROUP, fill_definition
 from haru.kube.defaulting.filling import Fillers, fill, fill_unset, items, part, section
@@ -11,7 +12,7 @@ from haru.kube.meta import Obj
 _RBAC = "rbac.authorization.k8s.io"
 _CPU_80: Obj = {
     "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION}},
 }
 _SCALE_UP: Obj = {
     "stabilizationWindowSeconds": 0,
@@ -35,6 +36,8 @@ def _autoscaler(autoscaler: Obj, gates: FeatureGates) -> None:
     spec = section(autoscaler, "spec")
     fill_unset(spec, minReplicas=1)
     if autoscaler.get("apiVersion") != "autoscaling/v2":
+        if not carries_metrics(autoscaler):
+            fill_unset(spec, targetCPUUtilizationPercentage=DEFAULT_UTILIZATION)
         return
     if not spec.get("metrics"):
         spec["metrics"] = [clone(_CPU_80)]

@@ -18,7 +18,7 @@ from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.patch import managers
-from haru.kube.patch.fieldset import FieldSet, less, path_text
+from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
 from haru.kube.schema import MessageType
@@ -37,11 +37,14 @@ class ManagedWrite:
     now: str
     reset: FieldSet | None = None
     """The fields that this write cannot set; None: those of `reset_fields`."""
+    also_reset: tuple[str, ...] = ()
+    """Paths that the kind adds to these."""
 
     @property
     def ignored(self) -> FieldSet:
         """The fields that this write cannot set."""
-        return reset_fields(self.message_type, self.subresource) if self.reset is None else self.reset
+        found = self.reset
+        return reset_fields(self.message_type, self.subresource, self.also_reset) if found is None else found
 
     def owner(self, operation: str) -> Owner:
         """The owner of what it sets by `Apply` or `Update`."""
@@ -74,12 +77,17 @@ def _without(fields: Obj, gone: FieldSet, *, whole: bool) -> Obj:
 
 
 @lru_cache(maxsize=1024)
-def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
-    """The fields that a write to this (sub)resource cannot set: status on the main one, all else on `/status`."""
+def reset_fields(message_type: MessageType, subresource: str, more: tuple[str, ...] = ()) -> FieldSet:
+    """The fields that a write to this (sub)resource cannot set: status on the main one, all else on `/status`.
+
+    `more`: paths of the kind's own, as `metadata.labels`.
+    """
+    names = [*more]
     if subresource == "status":
-        names = [name for name in message_type.fields if name not in ("apiVersion", "kind", "metadata", "status")]
-        return FieldSet.of(*(("f:" + name,) for name in names))
-    return FieldSet.of(("f:status",)) if "status" in message_type.fields else FieldSet()
+        names += [name for name in message_type.fields if name not in ("apiVersion", "kind", "metadata", "status")]
+    elif subresource != "approval" and "status" in message_type.fields:
+        names.append("status")
+    return FieldSet.of(*(tuple("f:" + part for part in name.split(".")) for name in names))
 
 
 def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, force: bool) -> Obj:
@@ -94,7 +102,6 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     holdings = _holdings_before_apply(live, base, write)
     last = holdings.get(owner.identity)
     merged: Obj = merge(base, config, shape)
-    held = wanted - managers.SERVER_OWNED
     holdings[owner.identity] = Holding(owner, last.time if last else now, wanted)
     if last is not None:
         merged = prune(merged, last.fields, _union(holdings), shape)
@@ -104,8 +111,9 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     if conflicts and not force:
         raise _conflict_error(conflicts)
     _take(holdings, owner.identity, changed, difference.removed)
-    if changed or difference.removed or last is None or last.owner != owner or last.fields != held:
-        holdings[owner.identity] = Holding(owner, now, wanted)
+    # An apply that changes nothing but owners is none at any time.
+    time = now if merged != base else last.time if last else ""
+    holdings[owner.identity] = Holding(owner, time, wanted)
     return _with_managed_fields(clone(merged), managers.write(holdings))
 
 
@@ -160,7 +168,8 @@ def _holdings_before_apply(live: Obj | None, base: Obj, write: ManagedWrite) -> 
     holdings = managers.read((live.get("metadata") or {}).get("managedFields"))
     if not holdings:
         owner = Owner(BEFORE_FIRST_APPLY, "Update", write.api_version, "")
-        fields = compare({}, base, shape_of(write.message_type)).changed - managers.SERVER_OWNED
+        fields = parsed(new_fields(base, shape_of(write.message_type))).without_subtrees(write.ignored)
+        fields -= managers.SERVER_OWNED
         time = (live.get("metadata") or {}).get("creationTimestamp") or ""
         holdings[owner] = Holding(owner, time, fields)
     return holdings

@@ -18,22 +18,6 @@ from haru.kube.schema import Field, MessageType
 
 Style = Literal["leaf", "object", "map", "keyed", "set", "any"]
 
-_NEVER_ABSENT: Final = frozenset(
-    {
-        "metadata",
-        "spec",
-        "status",
-        "template",
-        "jobTemplate",
-        "strategy",
-        "updateStrategy",
-        "resources",
-        "devices",
-        "pool",
-    }
-)
-"""Objects that the Go types embed by value: they are there, empty, as soon as their parent is."""
-
 
 class Shape:
     """How values of one type take part in merging."""
@@ -77,11 +61,28 @@ class Shape:
         return self.style != "object" or self.names(name)
 
     def never_absent(self, name: str) -> bool:
-        """Whether the field exists, empty, in every value of the type."""
+        """Whether every value of the type has the field, if only an empty one."""
         declared = self.message.fields.get(name) if self.message is not None else None
-        if declared is None:
+        if declared is None or not declared.written:
             return False
-        return declared.required or (name in _NEVER_ABSENT and declared.container == "one")
+        return declared.is_message or declared.container != "one"
+
+    def is_null(self, name: str) -> bool:
+        """Whether the field is null in every new value of the type."""
+        declared = self.message.fields.get(name) if self.message is not None else None
+        return declared is not None and declared.written and declared.pointer
+
+    def is_zero(self, name: str, value: Any) -> bool:
+        """Whether a field has the value that it has in every new value of the type."""
+        declared = self.message.fields.get(name) if self.message is not None else None
+        if declared is None or not declared.written:
+            return False
+        if declared.pointer or declared.container != "one" or declared.type in ("bytes", "json"):
+            return value is None
+        if declared.is_message:
+            return type(value) is dict and self.field(name).style == "leaf" and not any(value.values())
+        zero = schema.SCALARS[declared.type].zero
+        return bool(value == zero) and type(value) is type(zero)
 
 
 _CONTAINERS: Final = (dict, list)
@@ -102,8 +103,6 @@ def shape_of(message: MessageType) -> Shape:
 
 
 def _element_shape(field: Field) -> Shape:
-    if field.type in ("json", "fieldsV1"):
-        return ANY
     return LEAF if field.type in schema.SCALARS else shape_of(schema.message_type(field.type))
 
 
@@ -246,12 +245,16 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
             if element not in after:
                 _add_all(removed, element, item, inner)
         return Comparison(changed.build(), removed.build())
+    if old is None:  # nothing of it is there, so that nothing in it has the value of a new one
+        for key, item in (new or {}).items():
+            _add_all(changed, "f:" + key, item, shape.field(key))
+        return Comparison(changed.build(), removed.build())
     old, new = old or {}, new or {}
     for key, item in new.items():
         if key in old:
             _compare_present("f:" + key, old[key], item, shape.field(key), found)
         elif shape.never_absent(key) and _is_merged(inner := shape.field(key), item):
-            changed.below("f:" + key, compare(None, item, inner).changed)
+            changed.below("f:" + key, compare(None if shape.is_null(key) else {}, item, inner).changed)
         else:
             _add_all(changed, "f:" + key, item, shape.field(key))
     for key, item in old.items():
@@ -293,20 +296,23 @@ def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> Non
 def new_fields(value: Any, shape: Shape) -> dict[str, Any]:
     """All that a value which was not there before sets, as FieldsV1 in the order of its elements.
 
-    It is what `compare` with nothing finds changed.
+    It is what `compare` with an empty value of the type finds changed.
     """
     if shape.style in ("keyed", "set"):
         return _items_set_by(value or [], shape)
     found: dict[str, Any] = {}
     for key in sorted(value or ()):
         item = value[key]
+        if (not item or item == "0" or type(item) is dict) and shape.is_zero(key, item):
+            continue
         if type(item) is str:
             found["f:" + key] = {}
             continue
         inner = shape.field(key)
         if not shape.never_absent(key) or not _is_merged(inner, item):
             found["f:" + key] = _set_by(item, inner)
-        elif below := new_fields(item, inner):
+        elif below := _set_by(item, inner) if shape.is_null(key) else new_fields(item, inner):
+            below.pop(".", None)
             found["f:" + key] = below
     return found
 

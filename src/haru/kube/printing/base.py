@@ -24,17 +24,18 @@ class Printer:
     cells: Cells
 
 
-def column(name: str, type: str = "string", *, wide: bool = False, description: str = "") -> Obj:
-    """One column definition; `wide` columns are shown with `-o wide` only."""
+def column(name: str, type: str = "string", *, wide: bool = False, description: str = "", named: bool = True) -> Obj:
+    """One column definition; `wide` columns are shown with `-o wide` only, `named` ones may hold a name."""
     return {
         "name": name,
         "type": type,
-        "format": "name" if name == "Name" and not wide else "",
+        "format": "name" if named and name in _NAMES else "",
         "description": description or _DESCRIPTIONS.get(name, ""),
         "priority": 1 if wide else 0,
     }
 
 
+_NAMES = ("Name", "Attacher")
 _DESCRIPTIONS = {
     "Name": "The object's name.",
     "Age": "How long ago the object was created.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from haru.kube.meta import Obj, value_at
@@ -258,16 +259,20 @@ def _attachment(obj: Obj, now: datetime) -> list[Any]:
 
 _BINDING = "Name Role Age Users* Groups* ServiceAccounts*"
 _WEBHOOKS = between(lambda obj: len(obj.get("webhooks") or ()))
+
+
+def _field(name: str, obj: Obj) -> Any:
+    return spec(obj).get(name, "")
+
+
 _POLICIES = "admissionregistration.k8s.io"
 PRINTERS = {
     ("", "namespaces"): printer("Name Status Age", between(lambda obj: status(obj).get("phase", ""))),
-    ("", "configmaps"): printer("Name Data:integer Age", between(_data)),
-    ("", "secrets"): printer("Name Type Data:integer Age", between(lambda obj: obj.get("type", ""), _data)),
-    ("", "serviceaccounts"): printer("Name Secrets:integer Age", between(lambda obj: len(obj.get("secrets") or ()))),
+    ("", "configmaps"): printer("Name Data Age", between(_data)),
+    ("", "secrets"): printer("Name Type Data Age", between(lambda obj: obj.get("type", ""), _data)),
+    ("", "serviceaccounts"): printer("Name Age", between()),
     ("", "services"): printer("Name Type Cluster-IP External-IP Port(s) Age Selector*", _service),
-    ("", "events"): printer(
-        "Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count:integer* Name*", _event
-    ),
+    ("", "events"): printer("Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count* Name*", _event),
     ("", "persistentvolumeclaims"): printer(
         "Name Status Volume Capacity Access_Modes StorageClass VolumeAttributesClass Age VolumeMode*", _volume_claim
     ),
@@ -278,11 +283,17 @@ PRINTERS = {
     ),
     ("", "endpoints"): printer("Name Endpoints Age", _endpoints),
     ("", "resourcequotas"): printer("Name Request Limit Age", _quota),
-    ("", "limitranges"): printer("Name Created_At", _created),
+    ("", "limitranges"): printer("Name Created_At:date", _created),
     ("storage.k8s.io", "storageclasses"): printer(
-        "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion:boolean Age", _storage_class
+        "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion Age", _storage_class
     ),
     ("storage.k8s.io", "volumeattachments"): printer("Name Attacher PV Node Attached:boolean Age", _attachment),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): printer("Name Created_At:date", _created),
+    ("storage.k8s.io", "csistoragecapacities"): printer("Name Created_At:date", _created),
+    ("coordination.k8s.io", "leasecandidates"): printer(
+        "Name LeaseName BinaryVersion EmulationVersion Age",
+        between(*(partial(_field, name) for name in ("leaseName", "binaryVersion", "emulationVersion"))),
+    ),
     ("coordination.k8s.io", "leases"): printer(
         "Name Holder Age", between(lambda obj: spec(obj).get("holderIdentity", ""))
     ),
@@ -292,8 +303,8 @@ PRINTERS = {
     ("networking.k8s.io", "networkpolicies"): printer(
         "Name Pod-Selector Age", between(lambda obj: label_selector(spec(obj).get("podSelector")))
     ),
-    ("rbac.authorization.k8s.io", "roles"): printer("Name Created_At", _created),
-    ("rbac.authorization.k8s.io", "clusterroles"): printer("Name Created_At", _created),
+    ("rbac.authorization.k8s.io", "roles"): printer("Name Created_At:date", _created),
+    ("rbac.authorization.k8s.io", "clusterroles"): printer("Name Created_At:date", _created),
     ("rbac.authorization.k8s.io", "rolebindings"): printer(_BINDING, _role_binding),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): printer(_BINDING, _role_binding),
     ("certificates.k8s.io", "certificatesigningrequests"): printer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.meta import Obj, value_at
+from haru.kube.meta import Obj, has_condition, value_at
 from haru.kube.printing.base import NONE, age, between, condition, meta, name, printer, since, spec, status
 
 
@@ -26,30 +26,24 @@ def _slice(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _taint_rule(obj: Obj, now: datetime) -> list[Any]:
-    selector = spec(obj).get("deviceSelector")
     taint = spec(obj).get("taint") or {}
-    value = f"={taint['value']}" if taint.get("value") else ""
-    if selector is None:
-        devices = NONE
-    else:
-        devices = "/".join(selector.get(key) or "*" for key in ("driver", "pool", "device"))
-    evicting = condition(obj, "EvictionInProgress").get("status") or NONE
-    return [name(obj), devices, f"{taint.get('key', '')}{value}:{taint.get('effect', '')}", age(obj, now), evicting]
+    told = [taint.get(field, "") for field in ("key", "value", "effect")]
+    return [name(obj), *told, since(taint.get("timeAdded"), now), age(obj, now)]
 
 
 def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
     pools = status(obj).get("pools") or []
-    done = condition(obj, "Complete") or condition(obj, "Failed")
-    cells: list[Any] = [name(obj), spec(obj).get("driver", "")]
-    if not done:
-        return [*cells, *[NONE] * 6, "Pending", NONE]
-    counts = [str(sum(pool.get(field) or 0 for pool in pools)) for field in _COUNTS]
-    errors = sum(bool(pool.get("validationError")) for pool in pools)
     matching = status(obj).get("poolCount") or 0
-    state = str(done["type"])
-    if len(pools) < matching:
+    complete, failed = has_condition(obj, "Complete"), has_condition(obj, "Failed")
+    counts = ["-"] * 5
+    if obj.get("status") is not None and not failed:
+        errors = sum(bool(pool.get("validationError")) for pool in pools)
+        counts = [*(str(sum(pool.get(field) or 0 for pool in pools)) for field in _COUNTS), str(errors)]
+    state = "Complete" if complete else "Failed" if failed else "Pending"
+    if complete and len(pools) < matching:
         state += f" ({len(pools)}/{matching} pools)"
-    return [*cells, *counts, str(errors), str(matching), state, since(done.get("lastTransitionTime"), now)]
+    finished = since(condition(obj, "Complete").get("lastTransitionTime"), now) if complete else NONE
+    return [name(obj), spec(obj).get("driver", ""), *counts, matching, state, finished]
 
 
 _COUNTS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
@@ -57,8 +51,8 @@ _GROUP = "resource.k8s.io"
 PRINTERS = {
     (_GROUP, "resourceclaims"): printer("Name State Age", between(_claim_state)),
     (_GROUP, "resourceslices"): printer("Name Node Driver Pool Age", _slice),
-    (_GROUP, "devicetaintrules"): printer("Name Devices Taint Age Evicting*", _taint_rule),
+    (_GROUP, "devicetaintrules"): printer("Name Key Value Effect TimeAdded Age", _taint_rule),
     (_GROUP, "resourcepoolstatusrequests"): printer(
-        "Name Driver Total Available Allocated Unavailable Errors Pools Status Completed", _pool_status_request
+        "Name Driver Total Available Allocated Unavailable Errors Pools:integer Status Completed", _pool_status_request
     ),
 }

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from haru.kube.meta import Obj, value_at
-from haru.kube.printing.base import NONE, UNSET, age, between, condition, name, printer, spec
+from haru.kube.printing.base import NONE, UNSET, age, between, condition, name, pairs, printer, spec, status
 
 
 def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
@@ -19,10 +19,6 @@ def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
         driver.get("storageCapacity", False),
     ]
     return [name(obj), *flags, audiences or UNSET, driver.get("requiresRepublish", False), modes, age(obj, now)]
-
-
-def _csi_capacity(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), obj.get("storageClassName", ""), obj.get("capacity") or UNSET]
 
 
 def _flow_schema(obj: Obj, now: datetime) -> list[Any]:
@@ -46,7 +42,16 @@ def _address(obj: Obj, now: datetime) -> list[Any]:
     parent: Obj = spec(obj).get("parentRef") or {}
     place = "/".join(parent[key] for key in ("namespace", "name") if parent.get(key))
     resource = ".".join(parent[key] for key in ("resource", "group") if parent.get(key))
-    return [name(obj), f"{resource}/{place}"]
+    return [name(obj), f"{resource}/{place}", age(obj, now)]  # the age has no column, as in 1.36
+
+
+def _certificate_request(obj: Obj, now: datetime) -> list[Any]:
+    states = [each["type"] for each in status(obj).get("conditions") or () if each["type"] in _STATES]
+    told = [spec(obj).get(field, "") for field in ("podName", "serviceAccountName", "nodeName", "signerName")]
+    return [name(obj), *told, states[-1] if states else "Pending", pairs(spec(obj).get("unverifiedUserAnnotations"))]
+
+
+_STATES = ("Issued", "Denied", "Failed")
 
 
 def _trust_bundle(obj: Obj, now: datetime) -> list[Any]:
@@ -64,12 +69,11 @@ PRINTERS = {
     (_STORAGE, "csinodes"): printer(
         "Name Drivers:integer Age", between(lambda obj: len(spec(obj).get("drivers") or ()))
     ),
-    (_STORAGE, "csistoragecapacities"): printer("Name StorageClassName Capacity", _csi_capacity),
     (_STORAGE, "volumeattributesclasses"): printer(
         "Name DriverName Age", between(lambda obj: obj.get("driverName", ""))
     ),
     (_FLOW, "flowschemas"): printer(
-        "Name PriorityLevel MatchingPrecedence:integer DistinguisherMethod Age MissingPL", _flow_schema
+        "Name PriorityLevel MatchingPrecedence DistinguisherMethod Age MissingPL", _flow_schema
     ),
     (_FLOW, "prioritylevelconfigurations"): printer(
         "Name Type NominalConcurrencyShares Queues HandSize QueueLengthLimit Age", _priority_level
@@ -78,5 +82,8 @@ PRINTERS = {
         "Name CIDRs Age", between(lambda obj: ",".join(spec(obj).get("cidrs") or ()))
     ),
     ("networking.k8s.io", "ipaddresses"): printer("Name ParentRef", _address),
+    ("certificates.k8s.io", "podcertificaterequests"): printer(
+        "Name PodName ServiceAccountName NodeName SignerName State UnverifiedUserAnnotations", _certificate_request
+    ),
     ("certificates.k8s.io", "clustertrustbundles"): printer("Name SignerName", _trust_bundle),
 }

@@ -9,12 +9,14 @@ from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
+    Printer,
     age,
+    between,
+    column,
     condition,
     containers_of,
     human_duration,
     instant,
-    joined,
     label_selector,
     meta,
     name,
@@ -172,26 +174,13 @@ def _disruption_budget(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _pod_group(obj: Obj, now: datetime) -> list[Any]:
-    policy = spec(obj).get("schedulingPolicy") or {}
-    gang = policy.get("gang")
-    scheduled = condition(obj, "PodGroupScheduled")
-    return [
-        name(obj),
-        "gang" if gang is not None else "basic" if "basic" in policy else NONE,
-        str(gang.get("minCount", 0)) if gang is not None else NONE,
-        scheduled.get("status") or NONE,
-        age(obj, now),
-        scheduled.get("reason") or NONE,
-        value_at(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or NONE,
-        joined(item.get("key", "") for item in value_at(obj, "spec", "schedulingConstraints", "topology") or ()),
-    ]
-
-
-def _workload(obj: Obj, now: datetime) -> list[Any]:
-    owner = spec(obj).get("controllerRef") or {}
-    controller = f"{owner.get('kind', '')}/{owner.get('name', '')}" if owner else NONE
-    templates = joined(template.get("name", "") for template in spec(obj).get("podGroupTemplates") or ())
-    return [name(obj), controller, templates, age(obj, now)]
+    policy = "Gang" if (spec(obj).get("schedulingPolicy") or {}).get("gang") is not None else "Basic"
+    scheduled, disrupted = condition(obj, "PodGroupScheduled"), condition(obj, "DisruptionTarget")
+    state = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable" if scheduled else "Pending"
+    if disrupted:
+        state = disrupted.get("reason", "")
+    workload = value_at(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or NONE
+    return [name(obj), policy, workload, state, age(obj, now)]
 
 
 def _priority_class(obj: Obj, now: datetime) -> list[Any]:
@@ -204,8 +193,14 @@ def _priority_class(obj: Obj, now: datetime) -> list[Any]:
     ]
 
 
+def _scale(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), spec(obj).get("replicas", 0), status(obj).get("replicas", 0), age(obj, now)]
+
+
+_SCALE = (column("Name", named=False), column("Desired", "integer"), column("Available", "integer"), column("Age"))
 PRINTERS = {
-    ("apps", "deployments"): printer(f"Name Ready Up-to-date:integer Available:integer Age {_CONTAINERS}", _deployment),
+    ("autoscaling", ""): Printer(_SCALE, _scale),
+    ("apps", "deployments"): printer(f"Name Ready Up-to-date Available Age {_CONTAINERS}", _deployment),
     ("apps", "replicasets"): printer(
         f"Name Desired:integer Current:integer Ready:integer Age {_CONTAINERS}", _replica_set
     ),
@@ -218,22 +213,20 @@ PRINTERS = {
         f"{_CONTAINERS}",
         _daemon_set,
     ),
-    ("apps", "controllerrevisions"): printer("Name Controller Revision:integer Age", _controller_revision),
+    ("apps", "controllerrevisions"): printer("Name Controller Revision Age", _controller_revision),
     ("batch", "jobs"): printer(f"Name Status Completions Duration Age {_CONTAINERS}", _job),
     ("batch", "cronjobs"): printer(
-        f"Name Schedule Timezone Suspend Active:integer Last_Schedule Age {_CONTAINERS}", _cron_job
+        f"Name Schedule Timezone Suspend:boolean Active:integer Last_Schedule Age {_CONTAINERS}", _cron_job
     ),
     ("", "podtemplates"): printer("Name Containers Images Pod_Labels", _pod_template),
     ("autoscaling", "horizontalpodautoscalers"): printer(
-        "Name Reference Targets MinPods MaxPods:integer Replicas:integer Age", _autoscaler
+        "Name Reference Targets MinPods MaxPods Replicas Age", _autoscaler
     ),
     ("policy", "poddisruptionbudgets"): printer(
         "Name Min_Available Max_Unavailable Allowed_Disruptions:integer Age", _disruption_budget
     ),
-    ("scheduling.k8s.io", "podgroups"): printer(
-        "Name Policy Min_Count Scheduled Age Reason* Workload* Topology*", _pod_group
-    ),
-    ("scheduling.k8s.io", "workloads"): printer("Name Controller Templates Age", _workload),
+    ("scheduling.k8s.io", "podgroups"): printer("Name Policy Workload Status Age", _pod_group),
+    ("scheduling.k8s.io", "workloads"): printer("Name Age", between()),
     ("scheduling.k8s.io", "priorityclasses"): printer(
         "Name Value:integer Global-Default:boolean Age PreemptionPolicy", _priority_class
     ),

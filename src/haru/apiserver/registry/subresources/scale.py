@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
+from haru.apiserver.encoding.rendering import include_object, render_plain, representation_of
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, managed_write, prepare_change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
+from haru.kube import printers
 from haru.kube.errors import invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, value_at
@@ -85,8 +87,13 @@ async def read(call: Call) -> Response:
     record = await call.objects.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
-    shown = await read_record(record, call.resource)
-    return json_response(scale_of(shown, call.resource.kind))
+    assert _KIND is not None
+    scale = scale_of(await read_record(record, call.resource), call.resource.kind)
+    representation = representation_of(call.request)
+    if representation.shape != "table":
+        return json_response(scale)
+    shown = printers.table(_KIND, [scale], call.objects.clock(), include_object(call.request))
+    return render_plain(representation, shown)
 
 
 async def update(call: Call) -> Response:
