@@ -241,7 +241,11 @@ def test_disruption_mode_defaults_only_with_its_gate() -> None:
             "subjects",
             [{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}],
         ),
-        (thing("autoscaling/v1", "HorizontalPodAutoscaler", spec={}), "spec", {"minReplicas": 1}),
+        (
+            thing("autoscaling/v1", "HorizontalPodAutoscaler", spec={}),
+            "spec",
+            {"minReplicas": 1, "targetCPUUtilizationPercentage": 80},
+        ),
         (thing("autoscaling/v2", "HorizontalPodAutoscaler", spec={}), "spec.metrics.0.type", "Resource"),
         (thing("storage.k8s.io/v1", "StorageClass", provisioner="p"), "volumeBindingMode", "Immediate"),
         (

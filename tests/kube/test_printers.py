@@ -239,7 +239,7 @@ CASES: list[tuple[str, str, Obj, Obj]] = [
     ("v1", "Namespace", {"status": {"phase": "Active"}}, {"Status": "Active"}),
     ("v1", "ConfigMap", {"data": {"a": ""}, "binaryData": {"b": ""}}, {"Data": 2}),
     ("v1", "Secret", {"type": "Opaque", "data": {"a": ""}}, {"Type": "Opaque", "Data": 1}),
-    ("v1", "ServiceAccount", {}, {"Name": ""}),
+    ("v1", "ServiceAccount", {}, {"Name": "x"}),
     (
         "v1", "Event",
         {"type": "Warning", "reason": "Failed", "message": " m\n", "involvedObject": {"kind": "Pod", "name": "p"},
@@ -326,7 +326,7 @@ CASES: list[tuple[str, str, Obj, Obj]] = [
      {"Policy": "Basic", "Workload": "<none>", "Status": "Pending"}),
     ("scheduling.k8s.io/v1alpha2", "Workload",
      {"spec": {"controllerRef": {"kind": "Job", "name": "j"}, "podGroupTemplates": [{"name": "t"}]}},
-     {"Name": ""}),
+     {"Name": "x"}),
 ]  # fmt: skip
 
 
@@ -390,7 +390,7 @@ def test_table_has_columns_rows_and_requested_objects() -> None:
             "storage.k8s.io/v1",
             "CSIStorageCapacity",
             {"storageClassName": "s"},
-            {"Created At": "<unknown>"},
+            {"Created At": "2026-01-02T10:30:00Z"},
         ),
         ("storage.k8s.io/v1", "VolumeAttributesClass", {"driverName": "d"}, {"DriverName": "d"}),
         (

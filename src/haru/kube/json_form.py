@@ -10,7 +10,7 @@ Source: the JSON tags of the Go API types (`Field.written`, `Field.pointer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from haru.kube.conversion import convert
 from haru.kube.kinds import Kind
@@ -27,7 +27,9 @@ class _Form(Protocol):
 _AS_GIVEN = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """Groups whose objects are stored as JSON: an empty list is no absent one there, as it is in protobuf."""
 _NOTHING: Mapping[str, Any] = {}
-_forms: dict[tuple[str, bool], _Form] = {}
+_Empties = Literal["dropped", "given", "kept"]
+"""Whether an empty list or map is none, only where the field is not written without a value, or never."""
+_forms: dict[tuple[str, _Empties], _Form] = {}
 
 
 def json_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
@@ -37,7 +39,15 @@ def json_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
     """
     if kind.custom is not None:
         return obj
-    found: Obj = _form(type_of(kind), kind.group not in _AS_GIVEN)(obj, known)
+    found: Obj = _form(type_of(kind), "given" if kind.group in _AS_GIVEN else "dropped")(obj, known)
+    return found
+
+
+def judged_form(obj: Obj, kind: Kind) -> Obj:
+    """The object as it is judged: as it is written, but that a list which was sent empty is no absent one."""
+    if kind.custom is not None:
+        return obj
+    found: Obj = _form(type_of(kind), "kept")(obj)
     return found
 
 
@@ -47,14 +57,14 @@ def served(obj: Obj, to: Kind) -> Obj:
     return found if found is obj else json_form(found, to)
 
 
-def _form(target: MessageType, packed: bool) -> _Form:
-    """The function for objects of a message; `packed`: an empty list or map is none."""
-    key = (target.name, packed)
+def _form(target: MessageType, empties: _Empties) -> _Form:
+    """The function for objects of a message."""
+    key = (target.name, empties)
     known = _forms.get(key)
     if known is not None:
         return known
     nested: dict[str, _Form] = {}
-    emptied = frozenset(name for name, field in target.fields.items() if _has_no_empty_value(field, packed))
+    emptied = frozenset(name for name, field in target.fields.items() if _has_no_empty_value(field, empties))
     always: dict[str, Callable[[], Any]] = {}
 
     def form(obj: Any, known: Any = None, /) -> Any:
@@ -87,30 +97,30 @@ def _form(target: MessageType, packed: bool) -> _Form:
     _forms[key] = form  # before the fields: types may contain themselves
     for name, field in target.fields.items():
         if field.is_message:
-            nested[name] = _within(_form(message_type(field.type), packed), field)
+            nested[name] = _within(_form(message_type(field.type), empties), field)
         elif target.name == SCHEMA_OF_JSON and name in SCHEMAS_IN_JSON:
             nested[name] = _schemas(form)
         if field.written:
-            always[name] = _zero_of(field, packed)
+            always[name] = _zero_of(field, empties)
     return form
 
 
 _NEVER_EMPTY = frozenset({"json", "fieldsV1", "intOrString", "quantity"})
 
 
-def _has_no_empty_value(field: Field, packed: bool) -> bool:
+def _has_no_empty_value(field: Field, empties: _Empties) -> bool:
     """Whether an empty value of the field is none."""
     if field.container != "one":
-        return packed or not field.written
+        return empties == "dropped" or (empties == "given" and not field.written)
     return not (field.written or field.pointer or field.is_message or field.type in _NEVER_EMPTY)
 
 
-def _zero_of(field: Field, packed: bool) -> Callable[[], Any]:
+def _zero_of(field: Field, empties: _Empties) -> Callable[[], Any]:
     if field.container != "one" or field.pointer or field.type in ("bytes", "json"):
         return lambda: None
     if field.is_message:
         target = message_type(field.type)
-        return lambda: _form(target, packed)({})
+        return lambda: _form(target, empties)({})
     zero = SCALARS[field.type].zero
     return lambda: zero
 
@@ -120,13 +130,17 @@ def _within(one: _Form, field: Field) -> _Form:
     if field.container == "list":
 
         def form_items(values: Any, known: Any = None, /) -> Any:
+            if type(values) is not list:
+                return values
             found = [one(value) for value in values]
             return values if all(map(_is, found, values)) else found
 
         return form_items
     if field.container == "map":
 
-        def form_values(values: Mapping[str, Any], known: Any = None, /) -> Any:
+        def form_values(values: Any, known: Any = None, /) -> Any:
+            if type(values) is not dict:
+                return values
             found = {key: one(value) for key, value in values.items()}
             return values if all(map(_is, found.values(), values.values())) else found
 

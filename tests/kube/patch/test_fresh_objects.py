@@ -31,7 +31,7 @@ KINDS = [
     kinds.known_kind("scheduling.k8s.io/v1alpha2", "PodGroup"),
 ]
 words = st.sampled_from(["a", "b", "name", "x"])
-leaves = st.one_of(st.none(), st.booleans(), st.integers(0, 3), words)
+leaves = st.one_of(st.none(), st.just(True), st.integers(1, 3), words)  # False and 0 are equal in dicts
 
 
 def values(message: MessageType, depth: int) -> st.SearchStrategy[Obj]:

@@ -32,7 +32,7 @@ from haru.kube.errors import (
     method_not_allowed_error,
     required,
 )
-from haru.kube.json_form import json_form
+from haru.kube.json_form import json_form, judged_form
 from haru.kube.meta import Obj
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import ManagedWrite, track_update
@@ -105,7 +105,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     if metadata.get("resourceVersion"):
         raise bad_request_error("resourceVersion should not be set on objects to be created")
     name_new_object(call, metadata)
-    obj = json_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
+    obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     obj = own(obj if applied else _tracked(call, None, obj))
     generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
@@ -287,8 +287,10 @@ def managed_write(call: Call) -> ManagedWrite:
 
 
 def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
-    """With the owners of fields written down."""
-    return track_update(live, new, managed_write(call))
+    """With the owners of fields written down, of those that are written."""
+    written = json_form(new, call.resource.kind, live)
+    tracked = track_update(live, written, managed_write(call))
+    return tracked if written is new else {**new, "metadata": tracked["metadata"]}
 
 
 def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
@@ -381,8 +383,8 @@ def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
     """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
     if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
-        return json_form(wanted, kind)
-    return json_form(apply_defaults(wanted, kind, call.objects.gates, now), kind)
+        return judged_form(wanted, kind)
+    return judged_form(apply_defaults(wanted, kind, call.objects.gates, now), kind)
 
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
