@@ -119,8 +119,8 @@ def take(browser: Any, picture: Picture, base: str, state: Any) -> None:
     context = browser.new_context(viewport=size, color_scheme=picture.scheme, storage_state=state, base_url=base)
     page = context.new_page()
     page.goto(picture.path)
-    page.get_by_text("live", exact=True).wait_for()
-    page.wait_for_timeout(1200)  # the charts are drawn, explanations have arrived
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_timeout(2000)  # the charts are drawn, explanations have arrived
     page.screenshot(path=IMAGES / f"dashboard-{picture.name}.png", full_page=not picture.height)
     context.close()
     print(f"dashboard-{picture.name}.png")
