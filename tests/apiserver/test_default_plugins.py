@@ -195,7 +195,7 @@ async def test_limit_range_limits_volume_claims(api: Caller) -> None:
         ),
         (
             "/apis/storage.k8s.io/v1/volumeattributesclasses",
-            {"driverName": "volumes.example.com"},
+            {"driverName": "volumes.example.com", "parameters": {"a": "b"}},
             "kubernetes.io/vac-protection",
         ),
     ],

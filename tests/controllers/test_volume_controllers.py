@@ -217,7 +217,8 @@ async def test_object_that_was_there_before_admission_gave_finalizers_is_protect
 @pytest.mark.parametrize("user", [VOLUMES, VOLUME_CLAIMS])
 async def test_volume_attributes_class_stays_while_a_volume_or_claim_names_it(cluster: Any, user: Any) -> None:
     await cluster.start("volumeattributesclass-protection-controller")
-    await cluster.create(VOLUME_ATTRIBUTES_CLASSES, {"metadata": {"name": "fast"}, "driverName": "volumes.example.com"})
+    attributes = {"driverName": "volumes.example.com", "parameters": {"a": "b"}}
+    await cluster.create(VOLUME_ATTRIBUTES_CLASSES, {"metadata": {"name": "fast"}, **attributes})
     csi = {"driver": "volumes.example.com", "volumeHandle": "v"}
     made = volume("v", csi=csi) if user is VOLUMES else volume_claim("v")
     made["spec"] = {**made["spec"], "volumeAttributesClassName": "fast"}

@@ -51,7 +51,7 @@ def volume(
             "storageClassName": class_name,
             "volumeMode": "Filesystem",
             "persistentVolumeReclaimPolicy": "Retain",
-            "local": {"path": f"/mnt/{name}"},
+            "local" if node else "hostPath": {"path": f"/mnt/{name}"},
             **spec,
         },
         "status": {"phase": phase},
