@@ -24,8 +24,8 @@ __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_stat
 def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector) -> list[FieldError]:
     """Validate an object that is to be created; empty when it may be stored."""
     metadata = obj.get("metadata") or {}
-    if (kind.group, kind.kind) == ("batch", "Job") and jobs.has_generated_labels(obj):
-        metadata = {**metadata, "labels": {}}  # those of its pods, which are judged there
+    if (kind.group, kind.kind) == ("batch", "Job") and metadata.get("labels") == jobs.pod_labels(obj):
+        metadata = {**metadata, "labels": jobs.own_labels(obj)}
     found = validate_metadata(metadata, kind) + validate_kind_finalizers(metadata, kind)
     if kind.custom is not None:
         return found + custom_resources.validate_custom(obj, kind.custom)

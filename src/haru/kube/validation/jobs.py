@@ -41,10 +41,10 @@ def pod_labels(job: Obj) -> Obj:
     return part(part(part(part(job, "spec"), "template"), "metadata"), "labels")
 
 
-def has_generated_labels(job: Obj) -> bool:
-    """Whether a Job's own labels are those of its pods, with what the server adds to these."""
-    generated = not part(job, "spec").get("manualSelector")
-    return generated and part(job, "metadata").get("labels") == pod_labels(job)
+def own_labels(job: Obj) -> Obj:
+    """The labels of a Job without those that the server makes for its pods, which are judged there."""
+    generated = {label for label, _ in _GENERATED}
+    return {label: value for label, value in part(job, "metadata")["labels"].items() if label not in generated}
 
 
 def validate_job(job: Obj, rules: Rules, required_labels: Sequence[tuple[str, str]] = _GENERATED) -> list[FieldError]:
