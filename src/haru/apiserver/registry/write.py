@@ -30,7 +30,6 @@ from haru.kube.errors import (
     invalid,
     invalid_error,
     method_not_allowed_error,
-    required,
 )
 from haru.kube.json_form import json_form, judged_form
 from haru.kube.meta import Obj
@@ -183,8 +182,8 @@ def drop_repeated_owners(call: Call, metadata: Obj) -> None:
 async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     kind, objects = call.resource.kind, call.objects
     if not obj["metadata"].get("name"):
-        error = required("metadata.name", "name or generateName is required")
-        raise call.invalid("", [error])
+        unnamed = prepare_for_create(obj, kind, objects.gates, call.now)
+        raise call.invalid("", validate_create(unnamed, kind, objects.gates, objects.check_selector))
     await call.admission.admit_create(call, obj)
     if call.chain is not None:
         obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), generated=generated)
