@@ -122,13 +122,13 @@ _DELETED: Final = _Deleted()
 
 
 def _without_directives(value: Any) -> Any:
-    """The value as it is stored where nothing was before: directives and nulls have done their work."""
+    """The value as it is stored where nothing was before: what has a directive goes with it, and nulls go."""
     if isinstance(value, dict):
-        if value.get(_PATCH) == "delete":
+        if _PATCH in value:
             return _DELETED
         kept = {}
         for key, item in value.items():
-            if key in (_PATCH, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER)) or item is None:
+            if key == _RETAIN or key.startswith((_DELETE_FROM, _ORDER)) or item is None:
                 continue
             cleaned = _without_directives(item)
             if cleaned is not _DELETED:
@@ -136,7 +136,7 @@ def _without_directives(value: Any) -> Any:
         return kept
     if isinstance(value, list):
         cleaned_items = (_without_directives(item) for item in value)
-        return [item for item in cleaned_items if item is not _DELETED and item != {_PATCH: "replace"}]
+        return [item for item in cleaned_items if item is not _DELETED]
     return value
 
 

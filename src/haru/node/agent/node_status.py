@@ -93,7 +93,7 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
             "operatingSystem": "linux",
             "osImage": machine.os_image,
             "systemUUID": machine.system_uuid or machine.machine_id,
-            "swap": {"capacity": machine.swap},
+            **({"swap": {"capacity": machine.swap}} if machine.swap else {}),
         },
         "images": [
             {"names": [*image.repo_digests, *image.repo_tags][:_MOST_IMAGE_NAMES], "sizeBytes": image.size}
