@@ -95,7 +95,8 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request_error("metadata.managedFields must be nil")
     shape, ignored, now = shape_of(write.message_type), write.ignored, write.now
-    config = {key: value for key, value in applied.items() if "f:" + key not in ignored.members}
+    # A new object is made of all that is given, as by a create: what that resets is the kind's own affair.
+    config = {key: value for key, value in applied.items() if live is None or "f:" + key not in ignored.members}
     wanted = field_set(config, shape).without_subtrees(ignored)
     owner = write.owner("Apply")
     base = _without_managed_fields(live) if live is not None else {}
