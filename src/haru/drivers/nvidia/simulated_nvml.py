@@ -74,7 +74,7 @@ def _facts(card: Card, uuid: str, divided: bool) -> CardFacts:
         card.pci_bus_id,
         card.pcie_root,
         card.numa_node,
-        "",
+        model.addressing_mode,
         divided if model.geometry is not None else None,
     )
 
