@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import yaml
 from api_caller import ADMIN, Caller, Clock, make_config
 from custom_objects import TRAININGS, define, training
 from request_fuzzer import FuzzedRequest
@@ -137,7 +138,7 @@ def check_answer(request: FuzzedRequest, answer: Whole) -> None:
     named = dict(headers)
     is_protobuf = named.get(b"content-type") == b"application/vnd.kubernetes.protobuf"
     if status >= 400:
-        told = status_in_protobuf(body) if is_protobuf else json.loads(body)
+        told = failure_in(named[b"content-type"], body)
         assert (told["kind"], told["status"], told["code"]) == ("Status", "Failure", status), request
         assert told["message"] and told["reason"], request
         return
@@ -146,6 +147,14 @@ def check_answer(request: FuzzedRequest, answer: Whole) -> None:
         json.loads(body)
     if is_protobuf:
         assert enveloped(body)[1], request
+
+
+def failure_in(content_type: bytes, body: bytes) -> dict[str, Any]:
+    """What a refusal tells, in the form that it says it has."""
+    if content_type == b"application/vnd.kubernetes.protobuf":
+        return status_in_protobuf(body)
+    told: dict[str, Any] = yaml.safe_load(body) if content_type == b"application/yaml" else json.loads(body)
+    return told
 
 
 def enveloped(body: bytes) -> tuple[bytes, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from api_caller import MAPS, PODS, Caller, config_map, pod
 
 WATCH = "/api/v1/watch/namespaces/default/configmaps"
@@ -50,7 +51,8 @@ async def test_watch_parameter_on_single_object_is_ignored(api: Caller) -> None:
 
 async def test_watch_as_yaml_is_not_acceptable(api: Caller) -> None:
     answer = await api("GET", f"{MAPS}?watch=1", accept="application/yaml")
-    assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    assert (answer.status, answer.headers["content-type"]) == (406, "application/yaml")
+    assert yaml.safe_load(answer.body)["reason"] == "NotAcceptable"
 
 
 CLAIM: dict[str, Any] = {"metadata": {"name": "c"}, "spec": {}}

@@ -153,7 +153,7 @@ async def test_pod_proxy_refuses_invalid_targets(tmp_path: Path, address: str) -
             await place(api, f"bad{number}", bad, own.port)
         for name, status, words in (
             ("ghost", 503, "its pods are simulated"),
-            ("waits", 400, "does not have a host assigned"),
+            ("waits", 400, "address not allowed"),
             ("young", 400, "address not allowed"),
             ("bad0", 400, "address not allowed"),
             ("bad1", 400, "address not allowed"),
