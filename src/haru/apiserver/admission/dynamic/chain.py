@@ -23,6 +23,7 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import node_of
 from haru.apiserver.request.call import BuiltIn, Call, Owned
 from haru.kube.defaulting import apply_defaults
+from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.managers import read
 
@@ -128,7 +129,8 @@ class Chain:
         hidden = {name: before[name] for name in _SYSTEM if name in before}
         if generated:
             hidden["name"] = before["name"]
-        shown = {**obj, "metadata": {name: value for name, value in before.items() if name not in hidden}}
+        visible = {name: value for name, value in before.items() if name not in hidden}
+        shown = json_form({**obj, "metadata": visible}, call.resource.kind)
         attributes = Attributes(self._authorizer, call, "CREATE", "" if generated else before["name"], shown)
 
         async def complete(changed: Obj) -> None:
@@ -153,7 +155,8 @@ class Chain:
         if not self._judges:
             return
         name = "" if generated else obj["metadata"]["name"]
-        await self._judge(Attributes(self._authorizer, call, "CREATE", name, obj))
+        shown = json_form(obj, call.resource.kind)  # what was sent empty is told by validation alone
+        await self._judge(Attributes(self._authorizer, call, "CREATE", name, shown))
 
     # --- update
 
@@ -168,7 +171,7 @@ class Chain:
             return None
         kind = call.resource.kind
         given = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
-        complete = apply_defaults(given, kind, call.objects.gates, call.now)
+        complete = json_form(apply_defaults(given, kind, call.objects.gates, call.now), kind)
         shown = _own(complete if owned is None else owned(complete))
         if built_in is not None:
             await built_in(shown)
