@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from churn_world import ChurnWorld
 import virtual_time
 from haru.engine import Options, decide
 from haru.engine.journal import DecisionInput, JournalError, Replay, Replayed
+from haru.scheduler import decision_log
 from haru.scheduler.decision_log import DecisionLog, entries
 
 
@@ -52,6 +54,30 @@ def test_decision_log_replays_to_equal_decisions(tmp_path: Path) -> None:
     (tmp_path / "0.log.jsonl").write_text("".join(lines[:cut]))
     whole.write_text("".join(lines[cut:]) + '{"decide": {"pods": ["cut')
     assert [one.now for one in again(tmp_path)] == [one.now for one in replayed]
+
+
+def test_part_of_decision_log_keeps_to_its_share_while_base_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base of each part is late: no log grows on meanwhile."""
+    make_base = decision_log._compact
+
+    def late(directory: Path, part: int) -> None:
+        time.sleep(0.05)
+        make_base(directory, part)
+
+    monkeypatch.setattr(decision_log, "_compact", late)
+    log = DecisionLog(tmp_path, 1)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {}}
+    metadata = {"name": "p", "namespace": "default", "uid": "u", "annotations": {"a": "x" * 100_000}}
+    large = {**pod, "metadata": metadata}
+    log.cluster.apply(large)
+    decision = decide(log.cluster.snapshot(), [pod], group=None, options=Options())
+    for _ in range(20):
+        log.cluster.apply(large)
+        log.decided(DecisionInput([pod], None, Options(), "s"), decision)
+    log.close()
+    assert max(path.stat().st_size for path in tmp_path.glob("*.log.jsonl")) < 0.5 * 1024 * 1024
 
 
 def test_decision_log_is_bounded_and_replayable_from_oldest_part(tmp_path: Path) -> None:
