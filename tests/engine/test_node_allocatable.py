@@ -241,14 +241,17 @@ def test_mapped_amounts_of_allocated_claim_count() -> None:
     ]
 
 
-def test_mapped_amounts_of_extended_resources_count() -> None:
+def test_mapped_devices_are_refused_to_extended_resources() -> None:
+    """No container names the claim, and kube-apiserver takes no entry for it in the status."""
     work = pod("p", containers=[{"name": "main", "resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}}}])
-    objects = [device_class(extendedResourceName="example.com/gpu"), *cards("a", 2, cpu="3")]
-    member = only(run([*objects, work]))
-    assert member.claimed == (entry("p-extended-resources-", "main", cpu="6"),)
+    objects = [device_class(extendedResourceName="example.com/gpu"), work]
+    decision = run([*cards("a", 2, cpu="3"), *objects])
+    assert "node-allocatable resource claim not referenced by any container within the pod" in decision.message
+    assert decision.members[0].reasons[0].type == "ClaimUnreferenced"
+    member = only(run([*cards("a", 2, cpu="3"), node("b"), resource_slice("b", 2), *objects]))
+    assert (member.node, member.claimed) == ("b", ())
     assert member.allocations[0].new_claim is not None
     assert member.allocations[0].new_claim["metadata"]["annotations"] == {ANNOTATION: "true"}
-    assert run([objects[0], *cards("a", 2, cpu="4"), work]).message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 # -- sharing ---------------------------------------------------------------------------------------------------------

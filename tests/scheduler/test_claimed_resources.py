@@ -42,18 +42,27 @@ def test_mapped_amounts_are_written_before_binding_sorted_by_claim() -> None:
         await furnish(bench, 3, "2Gi")
         for name in ("b", "a"):
             await bench.claim(name, "card")
-        await using(bench, "p", "b", "a", cards=1)
+        await using(bench, "p", "b", "a")
         await bench.eventually_bound("p", seconds=1)
-        [special] = [
-            c["metadata"]["name"]
-            for c in (await bench.api.list(CLAIMS, NS))["items"]
-            if c["metadata"].get("generateName")
-        ]
         amount = {"containers": ["main"], "resources": {"memory": "2Gi"}}
-        names = ["a", "b", special]
-        assert await told(bench, "p") == [{"resourceClaimName": name, **amount} for name in sorted(names)]
+        assert await told(bench, "p") == [{"resourceClaimName": name, **amount} for name in ("a", "b")]
         [placed] = bench.scheduler.cluster.snapshot().nodes["n1"].pods.values()
-        assert placed.usage["memory"] == 6 * 2**30
+        assert placed.usage["memory"] == 4 * 2**30
+
+    play(scenario)
+
+
+def test_mapped_devices_are_refused_to_extended_resources() -> None:
+    """The server takes amounts only of claims that the pod names: nothing is tried that it would refuse."""
+
+    async def scenario(bench: Bench) -> None:
+        await furnish(bench, 3, "2Gi")
+        await using(bench, "p", cards=1)
+        await asyncio.sleep(1)
+        message = (await bench.condition(PODS, "p", "PodScheduled"))["message"]
+        assert "node-allocatable resource claim not referenced by any container within the pod" in message
+        assert await told(bench, "p") == []
+        assert (await bench.api.list(CLAIMS, NS))["items"] == []
 
     play(scenario)
 

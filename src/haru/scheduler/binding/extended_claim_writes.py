@@ -50,13 +50,7 @@ def with_created(member: MemberDecision, created: Mapping[str, Obj]) -> MemberDe
     extended = member.extended
     if extended is not None:
         extended = replace(extended, path=paths.get(extended.path, extended.path))
-    claimed = _renamed(member.claimed, {_name(old): _name(new) for old, new in paths.items()})
-    return replace(member, allocations=tuple(allocations), extended=extended, claimed=claimed)
-
-
-def _renamed(claimed: tuple[Obj, ...], names: Mapping[str, str]) -> tuple[Obj, ...]:
-    entries = [{**e, "resourceClaimName": names.get(e["resourceClaimName"], e["resourceClaimName"])} for e in claimed]
-    return tuple(sorted(entries, key=lambda entry: str(entry["resourceClaimName"])))
+    return replace(member, allocations=tuple(allocations), extended=extended)
 
 
 def _name(path: str) -> str:

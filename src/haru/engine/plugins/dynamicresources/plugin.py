@@ -78,7 +78,7 @@ def node_allocatable_use(
             entries.append(
                 {
                     "resourceClaimName": use.claim["metadata"]["name"],
-                    "containers": list(_containers(pod, demand, use)),
+                    "containers": list(_containers(pod, use)),
                     "resources": {name: str(amounts[name]) for name in sorted(amounts)},
                 }
             )
@@ -114,11 +114,8 @@ def _allocated(demand: DeviceDemand, node: NodeInfo) -> Iterator[tuple[ClaimUse,
         yield extended_claim, extended_claim.allocation
 
 
-def _containers(pod: PodInfo, demand: DeviceDemand, use: ClaimUse) -> Iterator[str]:
-    """Yield the containers that use a claim, init containers first."""
-    if demand.extended is not None and use.path not in {other.path for other in demand.uses}:
-        yield from dict.fromkeys(str(entry["containerName"]) for entry in demand.extended.mappings(use))
-        return
+def _containers(pod: PodInfo, use: ClaimUse) -> Iterator[str]:
+    """Yield the containers that name a claim, init containers first; none names the one behind extended resources."""
     names = {entry.name for entry in pod.claims if claim_name(pod, entry) == use.claim["metadata"]["name"]}
     for container in [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]:
         if any(c.get("name") in names for c in (container.get("resources") or {}).get("claims") or ()):
