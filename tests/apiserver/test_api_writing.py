@@ -51,6 +51,18 @@ async def test_server_sets_metadata_fields(api: Caller) -> None:
         (MAPS, config_map("a") | {"apiVersion": "v2"}, 400, "does not match the expected API version"),
         (MAPS, {"metadata": {"name": "x", "namespace": "other"}}, 400, "the namespace of the provided object does not"),
         (MAPS, {"metadata": {"name": "x", "resourceVersion": "1"}}, 400, "resourceVersion should not be set"),
+        (
+            "/apis/networking.k8s.io/v1/ipaddresses",
+            {"metadata": {"name": "2001:DB8::1"}, "spec": {"parentRef": {"resource": "services", "name": "a"}}},
+            422,
+            'must be in canonical form ("2001:db8::1")',
+        ),
+        (
+            "/apis/networking.k8s.io/v1/ipaddresses",
+            {"metadata": {"name": "abc"}, "spec": {"parentRef": {"resource": "services", "name": "a"}}},
+            422,
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        ),
         (MAPS, {"metadata": {}}, 422, "name or generateName is required"),
         (MAPS, {"metadata": {"name": "No Good"}}, 422, 'ConfigMap "No Good" is invalid: metadata.name: Invalid value'),
         ("/api/v1/namespaces/none/configmaps", config_map("a"), 404, 'namespaces "none" not found'),
@@ -88,6 +100,14 @@ async def test_unsupported_methods_on_collections_give_405(api: Caller, method: 
 async def test_body_without_kind_is_accepted(api: Caller) -> None:
     created = await api.create(MAPS, {"metadata": {"name": "a"}})
     assert (created["apiVersion"], created["kind"]) == ("v1", "ConfigMap")
+
+
+async def test_limit_range_without_name_gets_a_uuid(api: Caller) -> None:
+    path = "/api/v1/namespaces/default/limitranges"
+    name = (await api.create(path, {"metadata": {}, "spec": {"limits": []}}))["metadata"]["name"]
+    assert uuid.UUID(name).version == 4
+    based = await api.create(path, {"metadata": {"generateName": "x-"}, "spec": {"limits": []}})
+    assert based["metadata"]["name"].startswith("x-")
 
 
 async def test_duplicate_name_is_a_conflict(api: Caller) -> None:

@@ -107,12 +107,10 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     obj = own(obj if applied else _tracked(call, None, obj))
-    generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
+    generated = not call.name and "name" not in metadata and _may_make_up_name(call, metadata)
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
-            obj["metadata"]["name"] = generate_name(
-                metadata["generateName"], name_suffix(secrets.randbelow(SUFFIX_CHOICES))
-            )
+            obj["metadata"]["name"] = _made_up_name(call, metadata)
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
         taken = await _insert(call, await stored_form(obj, call.resource))
@@ -162,6 +160,16 @@ def name_new_object(call: Call, metadata: Obj) -> None:
     metadata["creationTimestamp"] = call.now
     if begins_generation(call.resource.kind):
         metadata["generation"] = 1
+
+
+def _may_make_up_name(call: Call, metadata: Obj) -> bool:
+    """Whether a new object without a name gets one: a LimitRange always does, as in 1.36."""
+    return bool(metadata.get("generateName")) or call.resource.kind.group_resource == "limitranges"
+
+
+def _made_up_name(call: Call, metadata: Obj) -> str:
+    base = metadata.get("generateName")
+    return generate_name(base, name_suffix(secrets.randbelow(SUFFIX_CHOICES))) if base else call.objects.new_uid()
 
 
 def drop_repeated_owners(call: Call, metadata: Obj) -> None:

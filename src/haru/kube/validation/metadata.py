@@ -42,7 +42,7 @@ _NAME_CHECKS: Mapping[tuple[str, str], NameCheck] = {
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): names.is_dns1123_subdomain,
     ("certificates.k8s.io", "ClusterTrustBundle"): names.is_path_segment_name,
     ("apiregistration.k8s.io", "APIService"): names.is_path_segment_name,
-    ("networking.k8s.io", "IPAddress"): _no_check,
+    ("networking.k8s.io", "IPAddress"): names.is_canonical_ip,
     ("policy", "PodDisruptionBudget"): names.is_path_segment_name,
 }
 
