@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ACCOUNT = "system:serviceaccount:haru-system:haru-scheduler"
 FLEET_ACCOUNT = "system:serviceaccount:default:fleet"
-COMINGS_AND_GOINGS = {"Event", "Lease", "IPAddress", "Endpoints", "EndpointSlice", "ReplicaSet", "Pod"}
+COMINGS_AND_GOINGS = {"Event", "Lease", "IPAddress", "Endpoints", "EndpointSlice", "ReplicaSet", "Pod", "PodMetrics"}
 
 # Of the Role for the leader, of system:auth-delegator and of extension-apiserver-authentication-reader.
 OF_OTHER_ROLES = ("leases", "tokenreviews", "subjectaccessreviews", "configmaps")

@@ -88,7 +88,7 @@ def test_exit_code_fails_job_and_eviction_does_not(cluster: Cluster, space: str)
 
     until("the evicted one is replaced", replaced)
     assert api.get("jobs", "train", space)["status"].get("failed", 0) == 0
-    api.delete("jobs", "train", space)
+    api.delete("jobs", "train", space, propagationPolicy="Background")  # batch/v1 leaves a Job's pods by default
     until("the first job is gone", lambda: cluster.pods(space) == [])
 
     annotations = body["spec"]["template"]["metadata"]["annotations"]

@@ -389,9 +389,11 @@ def test_kubectl_works_with_simulated_containers(cluster: Cluster, space: str, k
         return done.returncode, done.stdout, done.stderr
 
     assert run("logs", "one") == (0, "", "")
-    for arguments in (("exec", "one", "--", "ls"), ("attach", "one"), ("port-forward", "pod/one", ":80")):
-        code, _, told = run(*arguments)
-        assert code == 1 and "its pods are simulated" in told, told
+    assert run("exec", "one", "--", "hostname") == (0, "one\n", "")
+    code, _, told = run("exec", "one", "--", "ls")
+    assert code == 127 and "this container is simulated and runs no programs" in told, told
+    code, _, told = run("port-forward", "pod/one", ":80")
+    assert code == 1 and "its pods are simulated" in told, told
     debugger = ("--image=busybox", "--profile=general", "--container=debugger", "--attach=false")
     assert run("debug", "one", *debugger)[0] == 0
 
