@@ -90,6 +90,12 @@ class Cluster:
             home, *flags, "--no-explain-api", "--audit-policy-file", str(policy), "--audit-log-path", str(self.audit)
         )
         self.api = self.up.api
+        until("the metrics of the nodes are served", self._measured)
+
+    def _measured(self) -> bool:
+        """Whether the server has registered its metrics.k8s.io, which it does after its start."""
+        code, listed = self.api.call("GET", "/apis/metrics.k8s.io/v1beta1/nodes")
+        return code == 200 and len(listed["items"]) == 2
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         answer = self.up.kubectl(self._kubectl, *arguments, stdin=stdin)
