@@ -12,8 +12,9 @@ from in_memory_client import InMemoryClient
 
 from haru.apiserver.auth import client_pair, new_authority
 from haru.secure_serving.authorization import ReviewedAccess
+from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.protocol import CERTIFICATE
-from haru.secure_serving.request_header import FrontProxy
+from haru.secure_serving.request_header import FrontProxy, FrontProxyCertificates
 from haru.simulated_nodes.metrics_server.app import NODES, PODS, MetricsApp
 
 Obj = dict[str, Any]
@@ -49,7 +50,9 @@ async def app() -> MetricsApp:
         status = {"phase": "Running", "containerStatuses": [running]}
         await client.create(PODS, {"metadata": metadata, "spec": spec, "status": status})
     access = ReviewedAccess(Reviewer(), 10.0, 10.0)  # type: ignore[arg-type]
-    return MetricsApp(client, access, lambda: FRONT, {}, lambda: NOW)
+    certificates = FrontProxyCertificates(ServingOptions(address="127.0.0.1"), "metrics")
+    certificates.front_proxy = FRONT
+    return MetricsApp(client, access, certificates.user_of, {}, lambda: NOW)
 
 
 async def ask(

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
-from haru.client.api import ApiClient
-from haru.clock import utc_now
 from haru.embedded.extension_api import (
-    DELAY_SECONDS,
     NAMESPACE,
     RBAC,
     EmbeddedExtensionApi,
@@ -32,16 +28,6 @@ class EmbeddedExplainApi(EmbeddedExtensionApi):
     """Serves explanations on a loopback port of its own."""
 
     group = "explain.haru.dev"
-
-    def __init__(
-        self,
-        client: ApiClient,
-        writer: ApiClient,
-        now: Callable[[], datetime] = utc_now,
-        delay: float = DELAY_SECONDS,
-    ) -> None:
-        super().__init__(writer, delay)
-        self._client, self._now = client, now
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""

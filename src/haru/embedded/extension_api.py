@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from haru.client.api import ApiClient
+from haru.clock import utc_now
 from haru.event_loop import cancelled
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
@@ -47,8 +49,14 @@ class EmbeddedExtensionApi(ABC):
 
     group = ""
 
-    def __init__(self, writer: ApiClient, delay: float = DELAY_SECONDS) -> None:
-        self._writer, self._delay = writer, delay
+    def __init__(
+        self,
+        client: ApiClient,
+        writer: ApiClient,
+        now: Callable[[], datetime] = utc_now,
+        delay: float = DELAY_SECONDS,
+    ) -> None:
+        self._client, self._writer, self._now, self._delay = client, writer, now, delay
         self._server: ExtensionServer | None = None
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()

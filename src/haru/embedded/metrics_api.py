@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Final
 
-from haru.client.api import ApiClient
-from haru.clock import utc_now
 from haru.embedded.extension_api import (
-    DELAY_SECONDS,
     NAMESPACE,
     EmbeddedExtensionApi,
     ExtensionServer,
@@ -29,16 +25,6 @@ class EmbeddedMetricsApi(EmbeddedExtensionApi):
     """Reads only while it is asked. A metrics API that somebody else installed is left alone."""
 
     group = "metrics.k8s.io"
-
-    def __init__(
-        self,
-        client: ApiClient,
-        writer: ApiClient,
-        now: Callable[[], datetime] = utc_now,
-        delay: float = DELAY_SECONDS,
-    ) -> None:
-        super().__init__(writer, delay)
-        self._client, self._now = client, now
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""

@@ -22,9 +22,7 @@ from haru.markup import Html, page
 from haru.secure_serving.authorization import Forbidden
 from haru.secure_serving.component import ComponentApp, Route
 from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
-from haru.secure_serving.identity import Unauthenticated, User
-from haru.secure_serving.protocol import CERTIFICATE
-from haru.secure_serving.request_header import FrontProxy, user_told
+from haru.secure_serving.identity import User
 from haru.secure_serving.reviews import ReviewFailed
 
 _log = logging.getLogger(__name__)
@@ -32,7 +30,7 @@ _RETRY_SECONDS = 1
 
 
 class ExplainApp:
-    """Answers GET and HEAD. `front_proxy` says who may speak for users; `open_routes` are answered without identity.
+    """Answers GET and HEAD. `user_of` says who asks; `open_routes` are answered without identity.
 
     `guarded` answers /metrics to users of tokens: the certificates here are of those who speak for users.
     """
@@ -41,12 +39,12 @@ class ExplainApp:
         self,
         answers: Answers,
         access: ExplainAccess,
-        front_proxy: Callable[[], FrontProxy | None],
+        user_of: Callable[[Request], User],
         open_routes: Mapping[str, Route],
         guarded: ComponentApp,
         metrics: Metrics,
     ) -> None:
-        self._answers, self._access, self._front_proxy, self._open = answers, access, front_proxy, open_routes
+        self._answers, self._access, self._user_of, self._open = answers, access, user_of, open_routes
         self._guarded, self._metrics = guarded, metrics
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -75,20 +73,12 @@ class ExplainApp:
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported: explanations are only read")
         if (route := self._open.get(request.path)) is not None:
             return route(request)
-        user = self._user(request)
+        user = self._user_of(request)
         if (found := document(request.path)) is not None:
             return Answer(200, orjson.dumps(found), "application/json")
         if cleaned(request.path) != request.path:
             raise _no_resource()
         return await self._explanation(request, user)
-
-    def _user(self, request: Request) -> User:
-        certificate = (request.scope.get("extensions") or {}).get(CERTIFICATE)
-        try:
-            return user_told(self._front_proxy(), certificate, request.scope["headers"])
-        except Unauthenticated as error:
-            _log.info("%s %s: unable to authenticate the request: %s", request.method, request.path, error)
-            raise StatusError(401, "Unauthorized", "Unauthorized") from None
 
     async def _explanation(self, request: Request, user: User) -> Answer:
         question, output = _question(request)

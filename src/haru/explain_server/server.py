@@ -23,7 +23,6 @@ from haru.explain_server.registration import register
 from haru.kube.errors import StatusError
 from haru.secure_serving.authorization import PathAccess, ReviewedAccess
 from haru.secure_serving.component import ComponentApp, health_route
-from haru.secure_serving.component_certificates import NOT_READABLE
 from haru.secure_serving.http import METRICS, Answer
 from haru.secure_serving.identity import Authenticator
 from haru.secure_serving.listener import Listener
@@ -79,7 +78,7 @@ class ExplainServer:
         app = ExplainApp(
             self._answers,
             access,
-            lambda: self._certificates.front_proxy,
+            self._certificates.user_of,
             {
                 "/healthz": health_route("healthz", checks),
                 "/livez": health_route("livez", checks),
@@ -109,11 +108,7 @@ class ExplainServer:
 
     async def start(self) -> None:
         """Listen, and find out in the background who may speak for users. Raises OSError and ValueError."""
-        self._certificates.prepare()
-        try:
-            await self._certificates.look_up(self._client.hasty(5.0))
-        except (StatusError, OSError, ValueError) as error:
-            _log.warning("%s, nobody is answered until it is: %s", NOT_READABLE, error)
+        await self._certificates.begin(self._client)
         await self._listener.start()
         self._run("front proxy", self._certificates.follow(self._client))
         if self._resident:

@@ -7,6 +7,7 @@ The authority of that certificate, the names it may have and the names of the he
 from __future__ import annotations
 
 import json
+import logging
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
 from haru.secure_serving.certificates import certificates_in
-from haru.secure_serving.component_certificates import CONFIG_MAP, NAME, NAMESPACE, ComponentCertificates
+from haru.secure_serving.component_certificates import CONFIG_MAP, NAME, NAMESPACE, NOT_READABLE, ComponentCertificates
+from haru.secure_serving.http import Request
 from haru.secure_serving.identity import ANONYMOUS, Unauthenticated, User, names_of_certificate, with_authenticated
 from haru.secure_serving.options import ServingOptions
+from haru.secure_serving.protocol import CERTIFICATE
 
+_log = logging.getLogger(__name__)
 _PREFIX = "requestheader-"
 
 
@@ -127,6 +132,23 @@ class FrontProxyCertificates(ComponentCertificates):
         super().__init__(options, pair)
         self.front_proxy: FrontProxy | None = None
         """None until the ConfigMap has been read."""
+
+    async def begin(self, client: ApiClient) -> None:
+        """Make the certificate, and try once to read who may speak for users. Raises OSError and ValueError."""
+        self.prepare()
+        try:
+            await self.look_up(client.hasty(5.0))
+        except (StatusError, OSError, ValueError) as error:
+            _log.warning("%s, nobody is answered until it is: %s", NOT_READABLE, error)
+
+    def user_of(self, request: Request) -> User:
+        """The user for whom the aggregation layer asks. Raises StatusError with 401."""
+        certificate = (request.scope.get("extensions") or {}).get(CERTIFICATE)
+        try:
+            return user_told(self.front_proxy, certificate, request.scope["headers"])
+        except Unauthenticated as error:
+            _log.info("%s %s: unable to authenticate the request: %s", request.method, request.path, error)
+            raise StatusError(401, "Unauthorized", "Unauthorized") from None
 
     async def look_up(self, client: ApiClient) -> None:
         """Read the ConfigMap once. Raises StatusError, OSError, ValueError; what was read before stays."""

@@ -242,7 +242,9 @@ def _resources(value: Any, schema: Structural, path: str) -> Iterator[FieldError
     if not isinstance(value, dict):
         return
     if schema.embedded:
-        yield from _type_of(value, path)
+        yield from type_problems(value, path)
+        if not isinstance(value.get("metadata") or {}, dict):
+            yield invalid(f"{path}.metadata", value["metadata"], "must be an object")
     for name, inner in value.items():
         if name in schema.properties:
             yield from _resources(inner, schema.properties[name], f"{path}.{name}")
@@ -250,7 +252,8 @@ def _resources(value: Any, schema: Structural, path: str) -> Iterator[FieldError
             yield from _resources(inner, schema.additional, f"{path}[{name}]")
 
 
-def _type_of(value: Raw, path: str) -> Iterator[FieldError]:
+def type_problems(value: Raw, path: str) -> Iterator[FieldError]:
+    """Find what is wrong with the apiVersion and the kind of an embedded object."""
     for name in ("apiVersion", "kind"):
         given = value.get(name)
         if name not in value:
@@ -264,5 +267,3 @@ def _type_of(value: Raw, path: str) -> Iterator[FieldError]:
         elif name == "kind" and (problems := names.is_dns1035_label(given.lower())):
             why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             yield invalid(f"{path}.{name}", given, why)
-    if not isinstance(value.get("metadata") or {}, dict):
-        yield invalid(f"{path}.metadata", value["metadata"], "must be an object")

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from haru.kube import names
 from haru.kube.custom.structural import Structural
+from haru.kube.custom.structural_checks import type_problems
 from haru.kube.custom.value_validation import judge, repetitions, validate_object_values
-from haru.kube.errors import FieldError, invalid, required
+from haru.kube.errors import FieldError, invalid
 from haru.kube.kinds import CustomType
 from haru.kube.meta import Obj
 from haru.kube.validation.metadata import validate_embedded_metadata
@@ -107,19 +107,7 @@ def _embedded(value: Any, schema: Structural, path: str) -> list[FieldError]:
 
 
 def _embedded_object(value: Obj, path: str) -> Iterator[FieldError]:
-    for name in ("apiVersion", "kind"):
-        given = value.get(name)
-        if name not in value:
-            yield required(f"{path}.{name}")
-        elif not isinstance(given, str):
-            yield invalid(f"{path}.{name}", given, "must be a string")
-        elif not given:
-            yield invalid(f"{path}.{name}", given, "must not be empty")
-        elif name == "apiVersion" and given.count("/") > 1:
-            yield invalid(f"{path}.apiVersion", given, f"unexpected GroupVersion string: {given}")
-        elif name == "kind" and (problems := names.is_dns1035_label(given.lower())):
-            why = "may have mixed case, but should otherwise match: " + ",".join(problems)
-            yield invalid(f"{path}.kind", given, why)
+    yield from type_problems(value, path)
     if isinstance(value.get("metadata"), dict):
         yield from validate_embedded_metadata(value["metadata"], f"{path}.metadata")
     elif "metadata" in value:

@@ -22,9 +22,7 @@ from haru.kube.selectors import parse_label_selector
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import Route
 from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, send_answer
-from haru.secure_serving.identity import Unauthenticated, User
-from haru.secure_serving.protocol import CERTIFICATE
-from haru.secure_serving.request_header import FrontProxy, user_told
+from haru.secure_serving.identity import User
 from haru.secure_serving.reviews import ReviewFailed
 from haru.simulated_nodes.metrics_server.documents import (
     DISCOVERY,
@@ -44,17 +42,17 @@ _log = logging.getLogger(__name__)
 
 
 class MetricsApp:
-    """Answers GET. `front_proxy` says who may speak for users; `open_routes` are answered without identity."""
+    """Answers GET. `user_of` says who asks; `open_routes` are answered without identity."""
 
     def __init__(
         self,
         client: ApiClient,
         access: ReviewedAccess,
-        front_proxy: Callable[[], FrontProxy | None],
+        user_of: Callable[[Request], User],
         open_routes: Mapping[str, Route],
         now: Callable[[], datetime],
     ) -> None:
-        self._client, self._access, self._front_proxy = client, access, front_proxy
+        self._client, self._access, self._user_of = client, access, user_of
         self._open, self._now = open_routes, now
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -78,19 +76,11 @@ class MetricsApp:
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported: metrics are only read")
         if (route := self._open.get(request.path)) is not None:
             return route(request)
-        user = self._user(request)
+        user = self._user_of(request)
         found = DISCOVERY.get(request.path.rstrip("/"))
         if found is None:
             found = await self._metrics(request, user)
         return Answer(200, orjson.dumps(found), "application/json")
-
-    def _user(self, request: Request) -> User:
-        certificate = (request.scope.get("extensions") or {}).get(CERTIFICATE)
-        try:
-            return user_told(self._front_proxy(), certificate, request.scope["headers"])
-        except Unauthenticated as error:
-            _log.info("%s %s: unable to authenticate the request: %s", request.method, request.path, error)
-            raise StatusError(401, "Unauthorized", "Unauthorized") from None
 
     async def _metrics(self, request: Request, user: User) -> Obj:
         path = _PATH.fullmatch(request.path)

@@ -12,11 +12,9 @@ from typing import Final
 from haru.client.api import ApiClient
 from haru.clock import utc_now
 from haru.event_loop import cancelled
-from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import health_route
-from haru.secure_serving.component_certificates import NOT_READABLE
 from haru.secure_serving.listener import Listener
 from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.request_header import FrontProxyCertificates
@@ -38,7 +36,7 @@ class MetricsServer:
         access = ReviewedAccess(ApiReviewer(client), _REVIEW_SECONDS, _REVIEW_SECONDS)
         checks = {"ping": lambda: True}
         routes = {f"/{name}": health_route(name, checks) for name in ("healthz", "livez", "readyz")}
-        app = MetricsApp(client, access, lambda: self._certificates.front_proxy, routes, now)
+        app = MetricsApp(client, access, self._certificates.user_of, routes, now)
         self._listener = Listener(
             app, options.address, options.port, self._certificates, look_seconds=options.look_seconds
         )
@@ -56,11 +54,7 @@ class MetricsServer:
 
     async def start(self) -> None:
         """Listen, and find out in the background who may speak for users. Raises OSError and ValueError."""
-        self._certificates.prepare()
-        try:
-            await self._certificates.look_up(self._client.hasty(5.0))
-        except (StatusError, OSError, ValueError) as error:
-            _log.warning("%s, nobody is answered until it is: %s", NOT_READABLE, error)
+        await self._certificates.begin(self._client)
         await self._listener.start()
         self._task = asyncio.create_task(self._certificates.follow(self._client), name=f"{NAME} front proxy")
 
