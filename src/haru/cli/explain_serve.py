@@ -6,12 +6,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haru.cli.component import port_number, preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
+from haru.cli.serving_flags import add_certificate_arguments
 from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import measured_loop
@@ -36,14 +36,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
     group.add_argument("--secure-port", type=port_number, metavar="PORT", default=PORT, help=f"port (default {PORT})")
-    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
-    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
-    group.add_argument(
-        "--cert-dir",
-        type=Path,
-        metavar="DIR",
-        help="directory of a self-signed certificate, made if there is none (default: in memory)",
-    )
+    add_certificate_arguments(group)
     group.add_argument(
         "--service",
         metavar="NAMESPACE/NAME[:PORT]",

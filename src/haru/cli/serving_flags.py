@@ -27,6 +27,18 @@ _FLAGS = (
 )
 
 
+def add_certificate_arguments(group: Any) -> None:
+    """The flags of the certificate that a command serves with."""
+    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
+    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
+    group.add_argument(
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of a self-signed certificate, made if there is none (default: in memory)",
+    )
+
+
 def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     """The flags; `port` is the default of --secure-port."""
     group = parser.add_argument_group(

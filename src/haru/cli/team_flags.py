@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.component import port_number
 from haru.cli.main import UsageError
+from haru.cli.serving_flags import add_certificate_arguments
 
 if TYPE_CHECKING:
     from haru.dashboard.team_server import TeamOptions
@@ -33,14 +34,7 @@ def add_team_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--secure-port", type=port_number, metavar="PORT", help="port of HTTPS (default: none)")
     group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
-    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
-    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
-    group.add_argument(
-        "--cert-dir",
-        type=Path,
-        metavar="DIR",
-        help="directory of a self-signed certificate, made if there is none (default: in memory)",
-    )
+    add_certificate_arguments(group)
     group.add_argument(
         "--host",
         metavar="NAME,…",
