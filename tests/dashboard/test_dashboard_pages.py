@@ -69,11 +69,11 @@ async def test_pages_escape_all_values_and_have_no_inline_script(path: str) -> N
 
 
 async def test_page_without_vendored_scripts_says_that_charts_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from haru.dashboard import rendering
+    from haru.dashboard import template_engine
 
-    monkeypatch.setitem(rendering.environment().globals, "charts", False)
+    monkeypatch.setitem(template_engine.environment().globals, "charts", False)
     spec = {"x": [0, 1], "series": []}
-    made = rendering.environment().from_string(
+    made = template_engine.environment().from_string(
         '{% from "macros.html" import chart with context %}{{ chart("a", "A", spec) }}'
     )
     assert "has no charts: it was made without npm" in made.render(spec=spec)

@@ -12,7 +12,7 @@ from engine_objects import allocated, allocation, claim, node, pod, resource_sli
 
 from haru.dashboard.views.device_map import By, device_map
 from haru.dashboard.views.looks import COLOURS
-from haru.dashboard.views.map_drawing import Mark, boxes, outlines, zoom_for
+from haru.dashboard.views.map_layout import Mark, boxes, outlines, zoom_for
 from haru.dashboard.views.overview import Overview, actions, overview
 from haru.dashboard.views.prices import Prices, prices_of
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload

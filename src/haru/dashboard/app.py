@@ -27,9 +27,9 @@ from haru.dashboard.feeds import Feeds, TooManyViewers
 from haru.dashboard.gate import Gate, SecureHeaders
 from haru.dashboard.pages import PAGES
 from haru.dashboard.redaction.objects import HIDDEN
-from haru.dashboard.rendering import HERE, render
 from haru.dashboard.shared_views import SharedView, SharedViews
 from haru.dashboard.signin.viewer import OWNER, VIEWER, Viewer
+from haru.dashboard.template_engine import HERE, render
 from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.usage import Measured

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from haru.dashboard.asked import Answer, Asked
 from haru.dashboard.views.device_map import By, DeviceMap, device_map
-from haru.dashboard.views.map_drawing import zoom_for
+from haru.dashboard.views.map_layout import zoom_for
 
 BYS: tuple[tuple[By, str], ...] = (("node", "Node"), ("rack", "Rack"), ("pool", "Pool"), ("model", "Model"))
 COLOURS = (("owner", "Owner"), ("state", "State"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.dashboard.gate import HEADERS
-from haru.dashboard.rendering import render
+from haru.dashboard.template_engine import render
 from haru.secure_serving.http import Answer
 
 Headers = Sequence[tuple[bytes, bytes]]

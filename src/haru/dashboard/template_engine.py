@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from haru.dashboard.views.device_map import Place
 from haru.dashboard.views.looks import look
-from haru.dashboard.views.map_drawing import boxes, outlines
+from haru.dashboard.views.map_layout import boxes, outlines
 from haru.explain.render import counted
 from haru.markup import Html
 
