@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
 from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.cgroups.amounts import Amounts
 from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
-from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
-from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
 from haru.node.podworker.sandboxes import dns_of
 from haru.node.probes.schedule import ProbeState, target_port
 from haru.proto import cri_pb2 as cri

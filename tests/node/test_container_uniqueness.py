@@ -16,13 +16,13 @@ from slow_runtime import SlowRuntime
 import virtual_time
 from haru.kube import schema
 from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_resize import Allocations
 from haru.node.agent.context import RuntimeInfo
 from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.dra.devices import NoDevices
 from haru.node.podworker.container_start import ContainerStarter
-from haru.node.podworker.environment import ReferencedObjects
 from haru.node.podworker.observed import CREATED, RUNNING
 from haru.node.podworker.worker import PodWorker
 from haru.node.volumes.pod_volumes import PodVolumes

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.node.podworker.environment import ReferencedObjects
-from haru.node.podworker.fields import ConfigError, DownwardFacts
+from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
+from haru.kube.pod_environment.volume_files import File, Files, files_of, holds_secrets, references
 from haru.node.volumes.atomic import DATA, write_files
-from haru.node.volumes.payload import File, Files, files_of, holds_secrets, references
 from haru.node.volumes.pod_volumes import PodVolumes
 
 Obj = dict[str, Any]

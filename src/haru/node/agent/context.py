@@ -10,6 +10,8 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_resize import Allocations
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
@@ -22,8 +24,6 @@ from haru.node.cgroups.qos_groups import QosGroups
 from haru.node.cgroups.tree import Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.dra.devices import Devices
-from haru.node.podworker.fields import ConfigError
-from haru.node.podworker.service_environment import service_environment
 from haru.node.podworker.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
 from haru.node.probes.probe_exec import HandlerRunner
 from haru.node.volumes.pod_volumes import PodVolumes

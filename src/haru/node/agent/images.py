@@ -15,9 +15,9 @@ from typing import Any
 from haru.client.events import EventRecorder
 from haru.kube.container_restarts import CrashLoop
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.environment import ReferencedObjects, secret_data
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
-from haru.node.podworker.environment import ReferencedObjects, secret_data
 from haru.proto import cri_pb2 as cri
 
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")

@@ -20,9 +20,9 @@ from haru.event_loop import cancelled
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-from haru.node.podworker.environment import ReferencedObjects
-from haru.node.podworker.fields import ConfigError
-from haru.node.volumes.payload import references, token_requests
+from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.pod_environment.volume_files import references, token_requests
 
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 SECRETS = known_kind("v1", "Secret")

@@ -13,17 +13,17 @@ from haru.drivers.cdi.edits import CdiError
 from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
+from haru.kube.pod_environment.volume_files import files_of
 from haru.node.agent.context import Context
 from haru.node.agent.images import ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
-from haru.node.podworker.environment import ReferencedObjects, command_of, environment, expand
-from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
-from haru.node.volumes.payload import files_of
 from haru.proto import cri_pb2 as cri
 
 __all__ = ["DIRECTORIES", "CdiError", "apply", "runtime_has_cdi"]

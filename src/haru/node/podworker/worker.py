@@ -22,6 +22,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.pod_claims import FAILED_PREPARE
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.node.agent.context import Context
 from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
@@ -29,7 +30,6 @@ from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
-from haru.node.podworker.fields import ConfigError, DownwardFacts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup

@@ -14,7 +14,7 @@ import stat
 import time
 from pathlib import Path, PurePosixPath
 
-from haru.node.volumes.payload import Files
+from haru.kube.pod_environment.volume_files import Files
 
 DATA = "..data"
 

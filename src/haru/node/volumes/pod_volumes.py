@@ -17,11 +17,11 @@ from typing import Any
 
 from haru.files import write_whole
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.pod_environment.volume_files import Files, holds_secrets
 from haru.kube.quantity import parse_quantity
 from haru.kube.strategy import qos_class
-from haru.node.podworker.fields import ConfigError
 from haru.node.volumes.atomic import write_files
-from haru.node.volumes.payload import Files, holds_secrets
 from haru.proto import cri_pb2 as cri
 
 _NOTE = "pod.json"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from haru.node.podworker.environment import ReferencedObjects, environment
-from haru.node.podworker.fields import DownwardFacts
-from haru.node.podworker.service_environment import service_environment
+from haru.kube.pod_environment.environment import ReferencedObjects, environment
+from haru.kube.pod_environment.fields import DownwardFacts
+from haru.kube.pod_environment.service_environment import service_environment
 
 Obj = dict[str, Any]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.kube.meta import Obj
-from haru.node.podworker.environment import ReferencedObjects, config_map_data, secret_data
-from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
+from haru.kube.pod_environment.environment import ReferencedObjects, config_map_data, secret_data
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
 
 DEFAULT_MODE = 0o644
 TOKEN_MODE = 0o600

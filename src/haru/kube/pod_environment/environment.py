@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.kube.meta import Obj
-from haru.node.podworker.fields import ConfigError, DownwardFacts, field_value, resource_value
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
 
 Lookup = Callable[[str], Obj | None]
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
