@@ -14,6 +14,7 @@ from tenant_pages import people_of
 
 from haru.dashboard.signin.viewer import Viewer, Visibility
 from haru.dashboard.views.usage import Span, Use
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache
 
@@ -84,7 +85,7 @@ async def test_page_of_a_device_has_its_holder_and_its_node() -> None:
 
 
 async def test_page_of_a_namespace_has_quotas_workloads_claims_and_card_hours() -> None:
-    async with browser_of(watch(), measured=measured) as browser:
+    async with browser_of(watch(), history=UsageHistory(spans=measured)) as browser:
         answer = await browser.get("/namespace/default", params={"work.sort": "-hours"})
         text = plain(answer.text)
         assert "requests.cpu 2500m 10 25 %" in text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from haru.dashboard.views.looks import look
 from haru.dashboard.views.usage import OTHERS, Allocation, Span, Use, allocation
 from haru.dashboard.views.usage_chart import usage_chart, usage_table
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine import SchedulerCache
 
@@ -102,5 +103,5 @@ async def test_usage_page_without_history_says_why() -> None:
         (lambda *_: [], "Nothing was measured"),
         (unreadable, "no &lt;file&gt;"),
     ):
-        async with browser_of(FixedWatch(empty), measured=measured) as browser:
+        async with browser_of(FixedWatch(empty), history=UsageHistory(spans=measured)) as browser:
             assert said in (await browser.get("/usage")).text

@@ -10,7 +10,6 @@ from engine_objects import allocated, allocation, claim, node, pod, resource_sli
 
 from haru.dashboard.views.device_timeline import (
     DeviceTimeline,
-    Happening,
     Held,
     device_timeline,
     happenings,
@@ -19,9 +18,11 @@ from haru.dashboard.views.device_timeline import (
     rfc3339,
 )
 from haru.dashboard.views.queue import WaitingWorkload
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
 from haru.engine import SchedulerCache
 from haru.explain.cards import Layouts
+from haru.explain.happenings import Happening
 
 HOUR = 3_600_000
 T0 = milliseconds("2026-03-01T12:00:00Z")
@@ -104,12 +105,24 @@ def test_happenings_stand_at_their_time_and_on_their_node() -> None:
     }  # fmt: skip
     objects = [made, victim, resource_slice("n1", [{"name": "gpu-0", "taints": taints}])]
     snapshot = SchedulerCache.of(objects).snapshot()
-    found = happenings(snapshot, Layouts(), [event, {**event, "reason": "Pulled"}], T0 + 3 * HOUR)
-    assert [(mark.kind, mark.node, mark.at - T0) for mark in found] == [
+    found = happenings(snapshot, Layouts(), [event, {**event, "reason": "Pulled"}], (), T0 + 3 * HOUR)
+    assert [(each.kind, each.node, each.began - T0) for each in found] == [
         ("fault", "n1", HOUR), ("preempted", "n1", 2 * HOUR), ("fault", "n1", 3 * HOUR)
     ]  # fmt: skip
-    shown = drawn(held(0, 0, HOUR), happened=[*found, Happening(T0 - 1, 0.0, "fault", "n1", "before")])
-    assert [mark.x for mark in shown.lanes[0].happened] == [10.0, 20.0, 30.0]
+    before = Happening("fault", "n1", "", "before", T0 - 2, T0 - 1)
+    shown = drawn(held(0, 0, HOUR), happened=[*found, before])
+    assert [(mark.x, mark.width) for mark in shown.lanes[0].happened] == [(10.0, 70.0), (20.0, 0.0), (30.0, 50.0)]
+    # The history knows since when a card is tainted, and what the cluster has forgotten.
+    taint = next(each for each in found if "tainted" in each.text)
+    evicted = Happening("evicted", "n1", "default", "Evicted: default/gone", T0 + HOUR, T0 + HOUR)
+    recorded = [taint._replace(began=T0 + HOUR), evicted, found[1]._replace(node="")]
+    known = happenings(snapshot, Layouts(), [event], recorded, T0 + 3 * HOUR)
+    assert [(each.kind, each.began - T0) for each in known] == [
+        ("evicted", HOUR), ("fault", HOUR), ("fault", HOUR), ("preempted", 2 * HOUR)
+    ]  # fmt: skip
+    assert [mark.happening.kind for mark in drawn(held(0, 0, HOUR), happened=known, chosen=Filter("ml")).happened] == [
+        "fault", "fault"
+    ]  # fmt: skip
 
 
 def test_held_now_is_known_from_the_cluster_alone() -> None:
@@ -130,7 +143,7 @@ async def test_page_keeps_range_and_filter_in_every_address() -> None:
         return [held(0, 0, HOUR)]
 
     since, until = rfc3339(T0), rfc3339(T0 + 2 * HOUR)
-    async with browser_of(FixedWatch(SchedulerCache().snapshot()), held=history) as browser:
+    async with browser_of(FixedWatch(SchedulerCache().snapshot()), history=UsageHistory(held=history)) as browser:
         page = await browser.get("/timeline", params={"from": since, "to": until, "namespace": "ml"})
         assert read == [(T0, T0 + 2 * HOUR)] and "data-tail" not in page.text
         assert f"from={rfc3339(T0 - HOUR)}&amp;to={rfc3339(T0 + HOUR)}".replace(":", "%3A") in page.text

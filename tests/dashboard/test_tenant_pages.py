@@ -18,8 +18,10 @@ from haru.dashboard.pages import PAGES
 from haru.dashboard.signin.viewer import OWNER, Viewer, Visibility
 from haru.dashboard.views.device_timeline import Held
 from haru.dashboard.views.usage import Span, Use
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache
+from haru.explain.happenings import Happening
 
 Obj = dict[str, Any]
 NAMESPACES = 3
@@ -38,6 +40,13 @@ def measured(since: int, until: int) -> list[Span]:
 def held(since: int, until: int) -> list[Held]:
     works = [Workload(namespace(n), f"job/own-qz{n}z") for n in range(NAMESPACES)]
     return [Held("n0", DRIVER, "n0", f"gpu-{n}", f"gpu-{n}", work, since, until) for n, work in enumerate(works)]
+
+
+def happened(since: int, until: int) -> list[Happening]:
+    of_work = [
+        Happening("preempted", "n0", namespace(n), f"own-qz{n}z", until - n, until - n) for n in range(NAMESPACES)
+    ]
+    return [*of_work, Happening("fault", "n0", "", "node n0 is not ready", since, 0)]
 
 
 async def slices() -> Sequence[Obj]:
@@ -74,7 +83,8 @@ async def test_nothing_that_a_tenant_gets_names_what_is_hidden(seed: int) -> Non
         "/search?q=app=",
     ]
     begin += [f"/device/{DRIVER}/n0/gpu-0", "/node/n0", f"/search?q={namespace((seed + 1) % NAMESPACES)}"]
-    async with people_of(watch, OWNER, person(*shown), measured=measured, held=held, slices=slices) as (owner, tenant):
+    history = UsageHistory(measured, held, happened)
+    async with people_of(watch, OWNER, person(*shown), history=history, slices=slices) as (owner, tenant):
         of_all = await owner.addresses(*begin, most=150)
         assert len(marks_in(" ".join(of_all))) == NAMESPACES, "no page of the owner leads to anything of the tenants"
         own = await tenant.addresses(*begin, most=150)

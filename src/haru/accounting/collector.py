@@ -14,13 +14,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states, counts_of
+from haru.accounting.happenings import HappeningMeter
 from haru.accounting.history import HOUR, History
 from haru.accounting.holdings import Holding, HoldingMeter
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
@@ -30,6 +31,7 @@ from haru.engine import Features, Options
 from haru.engine.framework import SchedulerGates
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.explain.card_counts import CardCounts
+from haru.explain.happenings import Happening, faults, moments
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,15 @@ class Intervals:
     gap: float = 300.0
 
 
+class _Measured(NamedTuple):
+    """What one evaluation has found: amounts, counts, and what is to be written of holders and happenings."""
+
+    units: Counter[UsageKey]
+    counts: CardCounts
+    holdings: list[Holding]
+    happenings: list[Happening]
+
+
 class UsageCollector:
     """Collects the usage of one cluster; without a history only the metrics.
 
@@ -66,12 +77,14 @@ class UsageCollector:
         clock: Callable[[], float] = time.time,
         intervals: Intervals = Intervals(),
     ) -> None:
-        self._watch = ClusterWatch(client, linger=0.0, kinds=(*WATCHED_KINDS, *HELD_BACK_BY), name="accounting")
+        kinds = (*WATCHED_KINDS, *HELD_BACK_BY, *((("v1", "Event"),) if history is not None else ()))
+        self._watch = ClusterWatch(client, linger=0.0, kinds=kinds, name="accounting")
         self._history = history
         self._clock = clock
         self._intervals = intervals
         self._meter = Meter()
         self._holdings = HoldingMeter()
+        self._happenings = HappeningMeter()
         self._units: Counter[UsageKey] = Counter()
         self._counts = CardCounts()
         self._before: Counter[UsageKey] = Counter()
@@ -127,9 +140,10 @@ class UsageCollector:
         while self._watch.running:
             view, began = self._watch.view(), time.monotonic()
             at = self._now_milliseconds()
-            units, self._counts, holdings = await asyncio.to_thread(self._measure, view, at)
-            self._take(units, at)
-            self._write_holdings(holdings)
+            measured = await asyncio.to_thread(self._measure, view, at)
+            self._counts = measured.counts
+            self._take(measured.units, at)
+            self._write_changes(measured.holdings, measured.happenings)
             self.looked.set()
             spent = time.monotonic() - began
             await self._pause(max(self._intervals.pause, _PAUSE_FACTOR * spent))
@@ -142,9 +156,12 @@ class UsageCollector:
                     self._write(self._now())
                     wait = min(self._intervals.write, 2 * wait)
 
-    def _measure(self, view: ClusterView, at: int) -> tuple[Counter[UsageKey], CardCounts, list[Holding]]:
-        cards = card_states(view.snapshot, self._options, view.layouts.of(view.snapshot.devices.pools))
-        return amounts(cards), counts_of(cards), self._holdings.observe(cards, at)
+    def _measure(self, view: ClusterView, at: int) -> _Measured:
+        snapshot, layouts = view.snapshot, view.layouts
+        cards = card_states(snapshot, self._options, layouts.of(snapshot.devices.pools))
+        holdings = self._holdings.observe(cards, at)
+        happened = self._happenings.observe(moments(snapshot, view.events), faults(snapshot, layouts, at), at)
+        return _Measured(amounts(cards), counts_of(cards), holdings, happened)
 
     async def _pause(self, seconds: float) -> None:
         while seconds > 0:
@@ -158,13 +175,14 @@ class UsageCollector:
         until = self._meter.until
         self._end(self._meter.stop())
         if until is not None:
-            self._write_holdings(self._holdings.stop(until))
+            self._write_changes(self._holdings.stop(until), self._happenings.stop(until))
 
-    def _write_holdings(self, holdings: list[Holding]) -> None:
+    def _write_changes(self, holdings: list[Holding], happenings: list[Happening]) -> None:
         if self._history is None:
             return
         try:
             self._history.put_holdings(holdings)
+            self._history.put_happenings(happenings)
         except sqlite3.Error as error:
             _log.warning("the history of devices cannot be written: %s", error)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,7 @@ from typing import TypeVar
 from haru.accounting.device_states import UsageKey
 from haru.accounting.holdings import Holding, HoldingKey
 from haru.accounting.ledger import Interval, merged
+from haru.explain.happenings import Happening
 
 T = TypeVar("T")
 
@@ -25,8 +26,12 @@ NAME = "usage.db"
 HOUR = 3_600_000
 KEPT = 8 * 24 * HOUR
 MOST_HOLDINGS = 20_000
+MOST_HAPPENINGS = 5_000
+MOST_LOOKS = 20_000
 _SCHEMA = 2
 """1 had no words in its keys; its rows are read as they are."""
+_LOOKS = "CREATE TABLE IF NOT EXISTS looks (namespace TEXT, owner TEXT, look INTEGER, UNIQUE (namespace, owner))"
+"""The looks of workloads on pages."""
 
 
 class HistoryError(ValueError):
@@ -56,8 +61,15 @@ class History:
                 " namespace TEXT, owner TEXT, began INTEGER, ended INTEGER NOT NULL, percent REAL,"
                 " PRIMARY KEY (driver, pool, device, namespace, owner, began)) WITHOUT ROWID"
             )
-            # What was still held when the last process ended was last seen then.
-            self._file.execute("UPDATE holdings SET ended = MAX(began + 1, ?) WHERE ended = 0", (self.last_end(),))
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS happenings (kind TEXT, node TEXT NOT NULL, namespace TEXT, text TEXT,"
+                " began INTEGER, ended INTEGER NOT NULL, PRIMARY KEY (began, kind, namespace, text)) WITHOUT ROWID"
+            )
+            self._file.execute(_LOOKS)
+            # What was still held, or broken, when the last process ended was last seen then.
+            for table in ("holdings", "happenings"):
+                ended = f"UPDATE {table} SET ended = MAX(began + 1, ?) WHERE ended = 0"
+                self._file.execute(ended, (self.last_end(),))
             self._file.execute(f"PRAGMA user_version={_SCHEMA}")
         except (OSError, sqlite3.Error) as error:
             raise HistoryError(f"{path}: {error}") from error
@@ -75,13 +87,27 @@ class History:
             self._file.executemany("INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._file.execute("COMMIT")
 
+    def put_happenings(self, happenings: Iterable[Happening]) -> None:
+        """Write what has happened, what began to last, and what has ended; what is known of a moment stays."""
+        rows = list(happenings)
+        if rows:
+            self._file.execute("BEGIN IMMEDIATE")
+            ended = "ON CONFLICT DO UPDATE SET ended = excluded.ended"
+            self._file.executemany(f"INSERT INTO happenings VALUES (?, ?, ?, ?, ?, ?) {ended}", rows)
+            self._file.execute("COMMIT")
+
     def tidy(self, now: int) -> None:
         """Merge intervals older than an hour by the hour, and delete those that are too old."""
         current = now // HOUR * HOUR
         self._file.execute("BEGIN IMMEDIATE")
         try:
             self._file.execute("DELETE FROM intervals WHERE ended < ?", (now - KEPT,))
-            self._file.execute("DELETE FROM holdings WHERE ended > 0 AND ended < ?", (now - KEPT,))
+            for table in ("holdings", "happenings"):
+                self._file.execute(f"DELETE FROM {table} WHERE ended > 0 AND ended < ?", (now - KEPT,))
+            self._file.execute(
+                "DELETE FROM looks WHERE rowid <= (SELECT MAX(rowid) FROM looks) - ?",
+                (MOST_LOOKS,),
+            )
             groups: dict[int, list[Interval]] = {}
             for interval in _rows(self._file, 0, current):
                 if interval.ended <= current:
@@ -118,9 +144,56 @@ def read_holdings(path: Path, since: int, until: int, most: int = MOST_HOLDINGS)
     return _read(path, lambda database: _holdings(database, since, until, most))
 
 
+def read_happenings(path: Path, since: int, until: int, most: int = MOST_HAPPENINGS) -> list[Happening]:
+    """Read what happened, or lasted, between two moments, the latest `most`. Raises HistoryError."""
+    return _read(path, lambda database: _happenings(database, since, until, most))
+
+
+def read_looks(path: Path) -> dict[tuple[str, str], int]:
+    """Read the looks of workloads, by namespace and owner. Raises HistoryError."""
+    return _read(path, _looks)
+
+
+def put_looks(path: Path, looks: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Write looks of workloads that have none yet; return all that are there now. Raises HistoryError."""
+    file = _file_of(path)
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)) as database:
+            _check(database, file)
+            with database:
+                database.execute(_LOOKS)
+                rows = [(*work, look) for work, look in looks.items()]
+                database.executemany("INSERT OR IGNORE INTO looks VALUES (?, ?, ?)", rows)
+            return _looks(database)
+    except sqlite3.Error as error:
+        raise HistoryError(f"{file}: {error}") from error
+
+
+def _looks(database: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    if not _has(database, "looks"):
+        return {}
+    return {(namespace, owner): look for namespace, owner, look in database.execute("SELECT * FROM looks")}
+
+
+def _happenings(database: sqlite3.Connection, since: int, until: int, most: int) -> list[Happening]:
+    if not _has(database, "happenings"):
+        return []
+    rows = database.execute(
+        "SELECT * FROM happenings WHERE began <= ? AND (ended = 0 OR ended >= ?) ORDER BY began DESC LIMIT ?",
+        (until, since, most),
+    )
+    return [Happening(*row) for row in rows]
+
+
+def _has(database: sqlite3.Connection, table: str) -> bool:
+    """Whether a file has a table: one that an older Haru wrote may not."""
+    found = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()
+    return found is not None
+
+
 def _holdings(database: sqlite3.Connection, since: int, until: int, most: int) -> list[Holding]:
-    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdings'").fetchone():
-        return []  # written by an older Haru
+    if not _has(database, "holdings"):
+        return []
     rows = database.execute(
         "SELECT * FROM holdings WHERE began < ? AND (ended = 0 OR ended > ?) ORDER BY began DESC LIMIT ?",
         (until, since, most),
@@ -128,8 +201,12 @@ def _holdings(database: sqlite3.Connection, since: int, until: int, most: int) -
     return [Holding(HoldingKey(*row[:7]), *row[7:]) for row in rows]
 
 
-def _read(path: Path, ask: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
-    file = path / NAME if path.is_dir() else path
+def _file_of(path: Path) -> Path:
+    return path / NAME if path.is_dir() else path
+
+
+def _read(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
+    file = _file_of(path)
     if not file.is_file():
         raise HistoryError(f"{file}: there is no history: it is kept by haru up, and by haru scheduler --usage-history")
     last: Exception | None = None

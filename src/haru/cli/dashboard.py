@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     from haru.dashboard.server import DashboardServer
     from haru.embedded.options import OptionError, parse_dashboard
     from haru.embedded.prices import read_prices
-    from haru.embedded.usage import held_by, measured_by
+    from haru.embedded.usage import usage_history
 
     configure_logging(options.verbose, options.log_format)
     try:
@@ -62,10 +61,10 @@ def run(options: argparse.Namespace) -> int:
     except OptionError as error:
         raise UsageError(str(error)) from error
     file = _history(options)
-    measured, held = (measured_by(file), held_by(file)) if file is not None else (None, None)
-    if (team := team_options(options, measured, prices)) is not None:
-        return asyncio.run(_serve_team(options, replace(team, held=held)))
-    return asyncio.run(_serve(options, lambda client: DashboardServer(client, host, port, measured, prices, held)))
+    history = usage_history(file) if file is not None else None
+    if (team := team_options(options, history, prices)) is not None:
+        return asyncio.run(_serve_team(options, team))
+    return asyncio.run(_serve(options, lambda client: DashboardServer(client, host, port, history, prices)))
 
 
 def _history(options: argparse.Namespace) -> Path | None:

@@ -13,7 +13,7 @@ from haru.cli.serving_flags import add_certificate_arguments
 if TYPE_CHECKING:
     from haru.dashboard.team_server import TeamOptions
     from haru.dashboard.views.prices import Prices
-    from haru.dashboard.views.usage import Measured
+    from haru.dashboard.views.usage_history import UsageHistory
     from haru.secure_serving.request_header import FrontProxy
 
 _REQUEST_HEADER = {
@@ -59,7 +59,7 @@ def add_team_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag, metavar=shown, default=default, help=text)
 
 
-def team_options(flags: argparse.Namespace, measured: Measured | None, prices: Prices | None) -> TeamOptions | None:
+def team_options(flags: argparse.Namespace, history: UsageHistory | None, prices: Prices | None) -> TeamOptions | None:
     """The flags, checked; None without --secure-port. Raises UsageError."""
     if flags.secure_port is None:
         return None
@@ -82,7 +82,7 @@ def team_options(flags: argparse.Namespace, measured: Measured | None, prices: P
         names=hosts,
         client_ca_file=flags.requestheader_client_ca_file,
     )
-    return TeamOptions(serving, hosts, _seconds(flags.session_duration), _front_proxy(flags), measured, prices)
+    return TeamOptions(serving, hosts, _seconds(flags.session_duration), _front_proxy(flags), history, prices)
 
 
 def _front_proxy(flags: argparse.Namespace) -> FrontProxy | None:

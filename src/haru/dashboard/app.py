@@ -30,9 +30,9 @@ from haru.dashboard.redaction.objects import HIDDEN
 from haru.dashboard.shared_views import SharedView, SharedViews
 from haru.dashboard.signin.viewer import OWNER, VIEWER, Viewer
 from haru.dashboard.template_engine import HERE, render
-from haru.dashboard.views.device_timeline import HeldBetween
+from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.prices import Prices
-from haru.dashboard.views.usage import Measured
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.whatif import Slices, WhatIf
 
 _SHARED_SECONDS = 1.0
@@ -70,16 +70,16 @@ class Dashboard:
         self,
         watch: ClusterWatch,
         access: Access | None = None,
-        measured: Measured | None = None,
+        history: UsageHistory | None = None,
         prices: Prices | None = None,
-        held: HeldBetween | None = None,
         slices: Slices | None = None,
         pages: tuple[Page, ...] = PAGES,
     ) -> None:
         """`slices` reads the published slices, for what-if."""
         self._watch = watch
         self._pages = pages
-        self.views = SharedViews(watch.changes.add, measured, prices, held, WhatIf(slices))
+        self.views = SharedViews(watch.changes.add, history, prices, WhatIf(slices))
+        LOOKS.keep_in(history.looks if history is not None else None)
         self._feeds = Feeds(watch)
         self._made: dict[object, _Made] = {}
         self._routes = [(page, Route(page.path, self._endpoint(page))) for page in pages]

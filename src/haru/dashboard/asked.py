@@ -13,10 +13,9 @@ from haru.cluster_view import ClusterView
 from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.signin.viewer import Viewer
 from haru.dashboard.views.device_map import KnownPlaces
-from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
 from haru.dashboard.views.queue import KnownPods
-from haru.dashboard.views.usage import Measured
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Filter
 from haru.dashboard.whatif import WhatIf
 
@@ -27,13 +26,12 @@ T = TypeVar("T")
 class Services:
     """What requests of all who may see the same share. `places` and `pods` belong to the renderer's one thread.
 
-    `measured` and `held` read the history, `prices` are those of cards; each None where there is none.
+    `history` is that of usage, `prices` are those of cards; None where there is none.
     """
 
     explanations: ExplanationCache
-    measured: Measured | None = None
+    history: UsageHistory | None = None
     prices: Prices | None = None
-    held: HeldBetween | None = None
     what_if: WhatIf = field(default_factory=WhatIf)
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     places: KnownPlaces = field(default_factory=KnownPlaces)

@@ -12,9 +12,8 @@ from haru.serving import connection_class, listening_socket, server_class, setti
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
-    from haru.dashboard.views.device_timeline import HeldBetween
     from haru.dashboard.views.prices import Prices
-    from haru.dashboard.views.usage import Measured
+    from haru.dashboard.views.usage_history import UsageHistory
 
 _LINGER_SECONDS = 0.3
 
@@ -22,7 +21,7 @@ _LINGER_SECONDS = 0.3
 class DashboardServer:
     """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
-    `measured` and `held` read the usage history; without one the pages say that there is none. `prices` are of cards.
+    `history` is that of usage; without one the pages say that there is none. `prices` are of cards.
 
     The pages are imported at the first request, for a short start of `haru up`.
     """
@@ -32,17 +31,15 @@ class DashboardServer:
         client: ApiClient,
         host: str,
         port: int,
-        measured: Measured | None = None,
+        history: UsageHistory | None = None,
         prices: Prices | None = None,
-        held: HeldBetween | None = None,
     ) -> None:
         check_loopback(host, port, "--dashboard")
         self._host = "127.0.0.1" if host == "localhost" else host
         self._wanted_port = port
         self._client = client
-        self._measured = measured
+        self._history = history
         self._prices = prices
-        self._held = held
         self.url = ""
         """The address with the one-time code; once started."""
         self._access: Access | None = None
@@ -87,5 +84,5 @@ class DashboardServer:
 
             assert self._access is not None
             watch, slices = ClusterWatch(self._client), slices_of(self._client)
-            self._app = Dashboard(watch, self._access, self._measured, self._prices, self._held, slices)
+            self._app = Dashboard(watch, self._access, self._history, self._prices, slices)
         await self._app(scope, receive, send)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 
 from haru.cluster_view import ClusterView
 from haru.dashboard.asked import Services
 from haru.dashboard.explanations import ExplanationCache
 from haru.dashboard.redaction.cluster import RedactedCluster
 from haru.dashboard.redaction.objects import Redaction
-from haru.dashboard.redaction.usage import redacted_holdings, redacted_spans
+from haru.dashboard.redaction.usage import redacted_history
 from haru.dashboard.signin.viewer import Visibility
-from haru.dashboard.views.device_timeline import Held, HeldBetween
 from haru.dashboard.views.prices import Prices
-from haru.dashboard.views.usage import Measured, Span
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.whatif import WhatIf
 
 MOST = 32
@@ -49,9 +47,8 @@ class SharedViews:
     """The views of one dashboard; `tell` is called when there are new explanations."""
 
     tell: Callable[[], None]
-    measured: Measured | None = None
+    history: UsageHistory | None = None
     prices: Prices | None = None
-    held: HeldBetween | None = None
     what_if: WhatIf = field(default_factory=WhatIf)
     renderer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard pages"))
     explainer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "dashboard explanations"))
@@ -80,20 +77,11 @@ class SharedViews:
     def _made(self, visibility: Visibility) -> SharedView:
         if visibility.everything:
             explanations = ExplanationCache(self.tell, self.explainer)
-            services = Services(explanations, self.measured, self.prices, self.held, self.what_if, self.renderer)
+            services = Services(explanations, self.history, self.prices, self.what_if, self.renderer)
             return SharedView(visibility, services)
         shown = visibility.namespaces
 
         explanations = ExplanationCache(self.tell, self.explainer, shown)
-        measured = partial(_shown_usage, self.measured, shown) if self.measured is not None else None
-        held = partial(_shown_holdings, self.held, shown) if self.held is not None else None
-        services = Services(explanations, measured, self.prices, held, self.what_if, self.renderer)
+        history = redacted_history(self.history, shown) if self.history is not None else None
+        services = Services(explanations, history, self.prices, self.what_if, self.renderer)
         return SharedView(visibility, services, RedactedCluster(Redaction(shown, self._key)))
-
-
-def _shown_usage(measured: Measured, shown: frozenset[str], since: int, until: int) -> Sequence[Span]:
-    return redacted_spans(measured(since, until), shown)
-
-
-def _shown_holdings(held: HeldBetween, shown: frozenset[str], since: int, until: int) -> Sequence[Held]:
-    return redacted_holdings(held(since, until), shown)

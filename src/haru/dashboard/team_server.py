@@ -12,9 +12,8 @@ from haru.dashboard.signin.app import SignIn
 from haru.dashboard.signin.hosts import KnownHosts
 from haru.dashboard.signin.sessions import Sessions
 from haru.dashboard.signin.visibility import VisibilityReviews
-from haru.dashboard.views.device_timeline import HeldBetween
 from haru.dashboard.views.prices import Prices
-from haru.dashboard.views.usage import Measured
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.whatif import slices_of
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import health_route
@@ -41,9 +40,8 @@ class TeamOptions:
     hosts: Collection[str] = ()
     session_seconds: float = 12 * 3600.0
     front_proxy: FrontProxy | None = None
-    measured: Measured | None = field(default=None, compare=False)
+    history: UsageHistory | None = field(default=None, compare=False)
     prices: Prices | None = None
-    held: HeldBetween | None = field(default=None, compare=False)
 
 
 class TeamServer:
@@ -53,7 +51,7 @@ class TeamServer:
         serving = options.serving
         self._watch = ClusterWatch(client)
         slices = slices_of(client)
-        self._pages = Dashboard(self._watch, None, options.measured, options.prices, options.held, slices)
+        self._pages = Dashboard(self._watch, None, options.history, options.prices, slices)
         self._certificates = ComponentCertificates(serving, NAME)
         reviewer = ApiReviewer(client)
         reviewed = ReviewedAccess(reviewer, ALLOWED_SECONDS, DENIED_SECONDS)

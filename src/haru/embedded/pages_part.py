@@ -15,7 +15,7 @@ from haru.embedded.metrics_api import EmbeddedMetricsApi
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Setting, Tasks
 from haru.embedded.prices import read_prices
-from haru.embedded.usage import held_by, measured_by
+from haru.embedded.usage import usage_history
 from haru.embedded.users import ADMIN
 from haru.engine import Features
 
@@ -56,10 +56,9 @@ class PagesPart(Tasks):
         return self._notes
 
     async def _start_dashboard(self, setting: Setting, host: str, port: int) -> None:
-        file = _history(setting.directory) if self._options.usage.history else None
-        measured, held = (measured_by(file), held_by(file)) if file is not None else (None, None)
+        history = usage_history(_history(setting.directory)) if self._options.usage.history else None
         prices = read_prices(self._options.usage.card_prices, "--card-prices")
-        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, measured, prices, held)
+        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, history, prices)
         self._servers.append(dashboard)
         try:
             await dashboard.start()

@@ -2,46 +2,90 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from haru.accounting.device_states import UsageKey
     from haru.accounting.ledger import Interval
-    from haru.dashboard.views.device_timeline import Held, HeldBetween
-    from haru.dashboard.views.usage import Measured, Span, Use
+    from haru.dashboard.views.device_timeline import Held
+    from haru.dashboard.views.usage import Span, Use
+    from haru.dashboard.views.usage_history import UsageHistory
+    from haru.dashboard.views.workloads import Workload
+    from haru.explain.happenings import Happening
+
+_log = logging.getLogger(__name__)
 
 
-def measured_by(path: Path) -> Measured:
-    """A function that reads the usage history of a file or directory; it raises ValueError if it cannot."""
+def usage_history(path: Path) -> UsageHistory:
+    """Return what reads the history in a file or directory, and keeps the looks of workloads there."""
+    from haru.dashboard.views.usage_history import UsageHistory
 
-    def measured(since: int, until: int) -> Sequence[Span]:
-        from haru.accounting.history import read
-
-        return [_span(interval) for interval in read(path, since, until)]
-
-    return measured
+    return UsageHistory(partial(_spans, path), partial(_held, path), partial(_happened, path), RecordedLooks(path))
 
 
-def held_by(path: Path) -> HeldBetween:
-    """A function that reads who held which device from a file or directory; it raises ValueError if it cannot."""
+class RecordedLooks:
+    """The looks of workloads in a history. Where it cannot be written, they last as long as the process."""
 
-    def held(since: int, until: int) -> Sequence[Held]:
-        from haru.accounting.history import read_holdings
-        from haru.dashboard.views.device_timeline import Held
-        from haru.dashboard.views.workloads import Workload
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-        return [
-            Held(
-                each.key.node, each.key.driver, each.key.pool, each.key.card, each.key.device,
-                Workload(each.key.namespace, each.key.owner), each.began, each.ended, each.percent,
+    def known(self) -> Mapping[Workload, int]:
+        """Return what is recorded; nothing where there is no history yet."""
+        from haru.accounting.history import read_looks
+
+        try:
+            return _by_workload(read_looks(self._path))
+        except ValueError:
+            return {}
+
+    def record(self, looks: Mapping[Workload, int]) -> Mapping[Workload, int]:
+        """Record looks, but none of work that has one; return what is recorded now."""
+        from haru.accounting.history import put_looks
+
+        try:
+            return _by_workload(
+                put_looks(self._path, {(work.namespace, work.name): look for work, look in looks.items()})
             )
-            for each in read_holdings(path, since, until)
-        ]  # fmt: skip
+        except ValueError as error:
+            _log.info("the looks of workloads are not kept: %s", error)
+            return {}
 
-    return held
+
+def _by_workload(looks: Mapping[tuple[str, str], int]) -> dict[Workload, int]:
+    from haru.dashboard.views.workloads import Workload
+
+    return {Workload(*work): look for work, look in looks.items()}
+
+
+def _spans(path: Path, since: int, until: int) -> Sequence[Span]:
+    from haru.accounting.history import read
+
+    return [_span(interval) for interval in read(path, since, until)]
+
+
+def _held(path: Path, since: int, until: int) -> Sequence[Held]:
+    from haru.accounting.history import read_holdings
+    from haru.dashboard.views.device_timeline import Held
+    from haru.dashboard.views.workloads import Workload
+
+    return [
+        Held(
+            each.key.node, each.key.driver, each.key.pool, each.key.card, each.key.device,
+            Workload(each.key.namespace, each.key.owner), each.began, each.ended, each.percent,
+        )
+        for each in read_holdings(path, since, until)
+    ]  # fmt: skip
+
+
+def _happened(path: Path, since: int, until: int) -> Sequence[Happening]:
+    from haru.accounting.history import read_happenings
+
+    return read_happenings(path, since, until)
 
 
 def _span(interval: Interval) -> Span:

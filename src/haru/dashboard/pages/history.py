@@ -17,11 +17,11 @@ async def who_held(asked: Asked, chosen: Callable[[Held], bool]) -> Table | None
 
 
 def _table(asked: Asked, chosen: Callable[[Held], bool]) -> Table | None:
-    read = asked.services.held
-    if read is None:
+    history = asked.services.history
+    if history is None:
         return None
     until = int(time.time() * 1000)
     try:
-        return holdings(read(until - DAY, until), chosen, until, asked.query)
+        return holdings(history.held(until - DAY, until), chosen, until, asked.query)
     except (OSError, ValueError):
         return None

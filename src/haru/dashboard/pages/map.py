@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from fnmatch import fnmatchcase
 
 from haru.dashboard.asked import Answer, Asked
 from haru.dashboard.views.device_map import By, DeviceMap, device_map
+from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.map_layout import zoom_for
 
 BYS: tuple[tuple[By, str], ...] = (("node", "Node"), ("rack", "Rack"), ("pool", "Pool"), ("model", "Model"))
@@ -19,6 +21,7 @@ async def cluster_map(asked: Asked) -> Answer:
     view, chosen, places = asked.view, asked.chosen, asked.services.places
     by: By = next((each for each, _ in BYS if each == asked.query.get("by")), "node")
     found = await asked.compute(lambda: device_map(view.snapshot, view.layouts, chosen, places, by))
+    LOOKS.show([work for work, _ in found.holders], time.monotonic())
     drawn = sum(len(place.cards) for place in found.places)
     zoom, colour = zoom_for(drawn, asked.query.get("zoom", "")), asked.query.get("colour", "")
     values: dict[str, object] = {

@@ -25,10 +25,10 @@ def _page(asked: Asked, name: str) -> NamespacePage | None:
 
 def _last_day(asked: Asked) -> list[Span]:
     """What was measured, where a history is read."""
-    if asked.services.measured is None:
+    if asked.services.history is None:
         return []
     until = int(time.time() * 1000)
     try:
-        return list(asked.services.measured(until - _DAY, until))
+        return list(asked.services.history.spans(until - _DAY, until))
     except (OSError, ValueError):
         return []

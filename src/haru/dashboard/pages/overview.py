@@ -6,6 +6,7 @@ import time
 
 from haru.dashboard.asked import Answer, Asked
 from haru.dashboard.views.device_map import device_map
+from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.overview import overview
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.usage import PERIODS, Allocation, states
@@ -21,6 +22,7 @@ async def overview_page(asked: Asked) -> Answer:
     view, chosen, services = asked.view, asked.chosen, asked.services
     found = await asked.compute(lambda: device_map(view.snapshot, view.layouts, chosen, services.places))
     queue = await asked.compute(lambda: waiting_work(view.snapshot, chosen, services.pods))
+    LOOKS.show([*(work for work, _ in found.holders), *(each.workload for each in queue)], time.monotonic())
     explanations = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
     shown = await asked.compute(lambda: overview(found, queue, explanations, services.prices))
     history, why = None, "No history of usage is read here."
@@ -34,11 +36,11 @@ async def overview_page(asked: Asked) -> Answer:
 
 
 def _day(asked: Asked) -> Allocation | None:
-    if asked.services.measured is None:
+    if asked.services.history is None:
         return None
     until = int(time.time() * 1000)
     since = until - PERIODS[_PERIOD]
-    spans = asked.services.measured(since, until)
+    spans = asked.services.history.spans(since, until)
     # The chart begins where the history does, so that a short one is not a sliver.
     began = min((span.began for span in spans if span.observed), default=since)
     return states(spans, max(since, began), until)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from haru.dashboard.asked import Answer, Asked
+from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.queue import queue_table, waiting_work
 
 MOST = 50
@@ -13,6 +16,7 @@ async def queue(asked: Asked) -> Answer:
     """List what waits, with the explanations that are there after a moment."""
     view, pods = asked.view, asked.services.pods
     found = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, pods))
+    LOOKS.show([each.workload for each in found], time.monotonic())
     explanations = await asked.services.explanations.of(view.snapshot, found)
     table = await asked.compute(lambda: queue_table(found, explanations, asked.query))
     by_work = {each.workload: each for each in found}

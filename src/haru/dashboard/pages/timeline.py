@@ -15,7 +15,9 @@ from haru.dashboard.views.device_timeline import (
     milliseconds,
     rfc3339,
 )
+from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.queue import waiting_work
+from haru.explain.happenings import Happening
 
 RANGES = {"15m": 900_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
 USUAL = "1h"
@@ -29,15 +31,17 @@ async def timeline(asked: Asked) -> Answer:
     """Show who held which device when, what waits, and what happened."""
     now = int(time.time() * 1000)
     span, tail = _span(asked, now)
-    history, why = await _history(asked, *span)
+    held_before, happened, why = await _history(asked, *span)
     view, services = asked.view, asked.services
     queue = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, services.pods))
     explained = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
 
     def drawn() -> DeviceTimeline:
         held = held_now(view.snapshot, view.layouts)
-        marks = happenings(view.snapshot, view.layouts, view.events, now)
-        return device_timeline(held, history, queue, explained, marks, *span, now, asked.chosen)
+        marks = happenings(view.snapshot, view.layouts, view.events, happened, now)
+        works = [*(each.work for each in (*held, *held_before)), *(each.workload for each in queue)]
+        LOOKS.show(works, time.monotonic())
+        return device_timeline(held, held_before, queue, explained, marks, *span, now, asked.chosen)
 
     found = await asked.compute(drawn)
     length = span[1] - span[0]
@@ -68,11 +72,11 @@ def _span(asked: Asked, now: int) -> tuple[tuple[int, int], str]:
     return (now - RANGES[tail] + ahead, now + ahead), tail
 
 
-async def _history(asked: Asked, since: int, until: int) -> tuple[Sequence[Held], str]:
-    read = asked.services.held
-    if read is None:
-        return (), "No history is read here: what has ended is not shown."
+async def _history(asked: Asked, since: int, until: int) -> tuple[Sequence[Held], Sequence[Happening], str]:
+    history = asked.services.history
+    if history is None:
+        return (), (), "No history is read here: what has ended is not shown."
     try:
-        return await asked.compute(lambda: read(since, until)), ""
+        return *await asked.compute(lambda: (history.held(since, until), history.happened(since, until))), ""
     except (OSError, ValueError) as error:
-        return (), str(error)
+        return (), (), str(error)

@@ -19,7 +19,7 @@ async def usage(asked: Asked) -> Answer:
     named = asked.query.get("since", "")
     period = named if named in PERIODS else USUAL
     found, why = None, NO_HISTORY
-    if asked.services.measured is not None:
+    if asked.services.history is not None:
         until = int(time.time() * 1000)
         try:
             found = await asked.compute(lambda: _measured(asked, until - PERIODS[period], until))
@@ -33,5 +33,5 @@ async def usage(asked: Asked) -> Answer:
 
 
 def _measured(asked: Asked, since: int, until: int) -> Allocation:
-    assert asked.services.measured is not None
-    return allocation(asked.services.measured(since, until), since, until, asked.chosen)
+    assert asked.services.history is not None
+    return allocation(asked.services.history.spans(since, until), since, until, asked.chosen)

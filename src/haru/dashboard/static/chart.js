@@ -25,7 +25,9 @@
     pen.fillRect(0, 0, 8, 8);
     pen.strokeStyle = pen.fillStyle = "#10161c66";
     pen.lineWidth = 1.6;
-    if (pattern === "p2") { pen.beginPath(); pen.arc(4, 4, 1.5, 0, 7); pen.fill(); }
+    if (pattern === "p4") pen.fillRect(0, 0, 8, 2.6);
+    else if (pattern === "p5") { pen.fillRect(0, 0, 8, 1.5); pen.fillRect(0, 1.5, 1.5, 6.5); }
+    else if (pattern === "p2") { pen.beginPath(); pen.arc(4, 4, 1.5, 0, 7); pen.fill(); }
     else {
       const flip = pattern === "p3";
       for (const shift of [-8, 0, 8]) { pen.beginPath(); pen.moveTo(shift, flip ? 0 : 8); pen.lineTo(shift + 8, flip ? 8 : 0); pen.stroke(); }

@@ -7,10 +7,9 @@ that is shown, rows are cards.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Owners, Workload
@@ -18,6 +17,7 @@ from haru.engine import Snapshot
 from haru.engine.dra import DeviceId
 from haru.explain.cards import Layouts
 from haru.explain.diagnosis import since_of
+from haru.explain.happenings import Happening, faults, moments
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import utilization
 from haru.kube.meta import Obj
@@ -44,20 +44,20 @@ class Held:
     percent: float | None = None
 
 
-HeldBetween = Callable[[int, int], Sequence[Held]]
-"""Reads who held which device between two moments; raises OSError or ValueError with the reason."""
-MarkKind = Literal["preempted", "evicted", "fault"]
-
-
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """A moment at which something happened to work, a node or a device. `x` is in percent."""
+class Mark:
+    """A happening, drawn: `x` and `width` in percent; a moment has no width. `since` and `until` are RFC 3339."""
 
-    at: int
+    happening: Happening
     x: float
-    kind: MarkKind
-    node: str
-    text: str
+    width: float
+    since: str
+    until: str
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is a time rather than a moment."""
+        return self.happening.ended != self.happening.began
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Lane:
     node: str
     cards: tuple[str, ...]
     bars: tuple[Bar, ...]
-    happened: tuple[Happening, ...]
+    happened: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class DeviceTimeline:
     lanes: tuple[Lane, ...]
     more_nodes: int
     waiting: tuple[WaitingBar, ...]
-    happened: tuple[Happening, ...]
+    happened: tuple[Mark, ...]
 
 
 def held_now(snapshot: Snapshot, layouts: Layouts, owners: Owners | None = None) -> list[Held]:
@@ -177,13 +177,15 @@ def device_timeline(
         and chosen.takes_node(each.node) and chosen.takes(each.work)
     ]  # fmt: skip
     scale = _Scale(since, until, now)
-    marks = [replace(mark, x=scale.x(mark.at)) for mark in happened if since <= mark.at <= until]
-    marks = [mark for mark in marks if chosen.takes_node(mark.node)] if chosen.node else marks
+    marks = [_mark(each, scale) for each in happened if _is_shown(each, scale, chosen)]
     by_node: dict[str, list[Held]] = {}
     for each in shown:
         by_node.setdefault(each.node, []).append(each)
     nodes = sorted(by_node, key=_natural)
-    lanes = [_lane(node, by_node[node], [mark for mark in marks if mark.node == node], scale) for node in nodes[:most]]
+    of_node: dict[str, list[Mark]] = {}
+    for mark in marks:
+        of_node.setdefault(mark.happening.node, []).append(mark)
+    lanes = [_lane(node, by_node[node], of_node.get(node, ()), scale) for node in nodes[:most]]
     waiting = tuple(
         _waiting_bar(each, explanations.get(each.workload), scale) for each in queue if chosen.takes(each.workload)
     )
@@ -208,7 +210,7 @@ class _Scale:
         return round(max(0.0, min(100.0, 100 * (at - self.since) / (self.until - self.since))), 3)
 
 
-def _lane(node: str, held: Sequence[Held], marks: Sequence[Happening], scale: _Scale) -> Lane:
+def _lane(node: str, held: Sequence[Held], marks: Sequence[Mark], scale: _Scale) -> Lane:
     cards = tuple(sorted({each.card for each in held}, key=_natural))
     rows = {card: row for row, card in enumerate(cards)}
     bars: list[Bar] = []
@@ -245,46 +247,31 @@ def _waiting_bar(each: WaitingWorkload, shown: ShownExplanation | None, scale: _
     return WaitingBar(each.workload, each.pods, x, round(max(0.15, end - x), 3), each.since, expected, at)
 
 
-def happenings(snapshot: Snapshot, layouts: Layouts, events: Iterable[Obj], now: int) -> list[Happening]:
-    """List preemptions, evictions and faults, from events and conditions of nodes; taints of devices stand at `now`."""
-    found = [mark for event in events if (mark := _of_event(event, snapshot)) is not None]
-    for name, info in snapshot.nodes.items():
-        for condition in (info.spec.obj.get("status") or {}).get("conditions") or ():
-            if condition.get("type") == "Ready" and condition.get("status") != "True":
-                at = milliseconds(str(condition.get("lastTransitionTime") or ""))
-                found.append(Happening(at, 0.0, "fault", name, f"node {name} is not ready"))
-    for known in layouts.of(snapshot.devices.pools):
-        for card in known.cards:
-            if card.taints:
-                text = f"{card.name} on {card.node or known.pool.key.pool} is tainted: {', '.join(card.taints)}"
-                found.append(Happening(now, 0.0, "fault", card.node, text))
-    return sorted(found, key=lambda mark: mark.at)
+def happenings(
+    snapshot: Snapshot, layouts: Layouts, events: Iterable[Obj], recorded: Iterable[Happening], now: int
+) -> list[Happening]:
+    """List what has happened and what lasts, as the history and the cluster tell it.
+
+    The history knows since when a fault lasts, and what happened before the events that there still are.
+    """
+    found = {(each.key, each.began): each for each in (*moments(snapshot, events), *recorded)}
+    open_keys = {each.key for each in found.values() if not each.ended}
+    new = [each for each in faults(snapshot, layouts, now) if each.key not in open_keys]
+    return sorted((*found.values(), *new), key=lambda each: (each.began, each.text))
 
 
-_PREEMPTED = frozenset({"Preempted", "Preempting"})
-_EVICTED = frozenset({"TaintManagerEviction", "DeviceTaintManagerEviction", "Evicted"})
-_FAULTS = frozenset({"NodeNotReady", "FailedPrepareDynamicResources", "UnhealthyDevice"})
+def _is_shown(each: Happening, scale: _Scale, chosen: Filter) -> bool:
+    """Whether it lies in the time that is shown, and on a node and in a namespace that the filter selects."""
+    if each.began > scale.until or (each.ended or scale.now) < scale.since:
+        return False
+    in_namespace = not each.namespace or chosen.takes_namespace(each.namespace)
+    return in_namespace and (not chosen.node or chosen.takes_node(each.node))
 
 
-def _of_event(event: Obj, snapshot: Snapshot) -> Happening | None:
-    reason = str(event.get("reason") or "")
-    kind: MarkKind
-    if reason in _PREEMPTED:
-        kind = "preempted"
-    elif reason in _EVICTED:
-        kind = "evicted"
-    elif reason in _FAULTS:
-        kind = "fault"
-    else:
-        return None
-    about = event.get("involvedObject") or {}
-    name, namespace = str(about.get("name") or ""), str(about.get("namespace") or "")
-    times = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
-    at = milliseconds(next((str(time) for time in times if time), ""))
-    pod = snapshot.pods.get(f"{namespace}/{name}")
-    node = name if about.get("kind") == "Node" else pod.node if pod is not None else ""
-    who = f"{namespace}/{name}" if namespace else name
-    return Happening(at, 0.0, kind, node, f"{reason}: {who}: {event.get('message') or ''}")
+def _mark(each: Happening, scale: _Scale) -> Mark:
+    x, end = scale.x(each.began), scale.x(each.ended or max(scale.now, each.began))
+    until = rfc3339(each.ended) if each.ended else ""
+    return Mark(each, x, round(end - x, 3), rfc3339(each.began), until)
 
 
 def _ticks(scale: _Scale) -> Iterable[Tick]:

@@ -37,10 +37,6 @@ class Span:
     amounts: Mapping[Use, float]
 
 
-Measured = Callable[[int, int], Sequence[Span]]
-"""Reads the usage between two moments; raises OSError or ValueError with the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class Band:
     """One use, as the mean number of cards in each slot."""

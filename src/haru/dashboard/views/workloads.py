@@ -79,6 +79,10 @@ class Filter:
             _matches(self.workload, work.name) or _matches(self.workload, work.short)
         )
 
+    def takes_namespace(self, name: str) -> bool:
+        """Tell whether it selects a namespace."""
+        return _matches(self.namespace, name)
+
     def takes_node(self, name: str) -> bool:
         """Tell whether it selects a node."""
         return _matches(self.node, name)

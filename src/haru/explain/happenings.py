@@ -1,0 +1,88 @@
+"""Preemptions, evictions and faults of a cluster, from events, conditions of nodes and taints of devices.
+
+Events tell of a moment. A fault lasts: as long as a node is not ready, and as long as a device is tainted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from haru.engine import Snapshot
+from haru.explain.cards import Layouts
+from haru.kube.meta import Obj
+
+HappeningKind = Literal["preempted", "evicted", "fault"]
+_KINDS: dict[str, HappeningKind] = {
+    "Preempted": "preempted",
+    "Preempting": "preempted",
+    "TaintManagerEviction": "evicted",
+    "DeviceTaintManagerEviction": "evicted",
+    "Evicted": "evicted",
+    "NodeNotReady": "fault",
+    "FailedPrepareDynamicResources": "fault",
+    "UnhealthyDevice": "fault",
+}
+"""What the reasons of events say. Their other reasons are no happenings."""
+
+
+class Happening(NamedTuple):
+    """What happened on a node (empty: unknown), to something in a namespace (empty: to a node or a device).
+
+    `began` and `ended` are ms since 1970: equal for a moment; an `ended` of 0 is a fault that lasts.
+    """
+
+    kind: HappeningKind
+    node: str
+    namespace: str
+    text: str
+    began: int
+    ended: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it has in common with the same happening at another time."""
+        return self.kind, self.namespace, self.text
+
+
+def moments(snapshot: Snapshot, events: Iterable[Obj]) -> list[Happening]:
+    """List what events tell of."""
+    return [_of_event(event, snapshot) for event in events if event.get("reason") in _KINDS]
+
+
+def faults(snapshot: Snapshot, layouts: Layouts, now: int) -> list[Happening]:
+    """List the faults that last. One of which nobody knows the beginning stands at `now`."""
+    return [*_of_nodes(snapshot, now), *_of_devices(snapshot, layouts, now)]
+
+
+def _of_event(event: Obj, snapshot: Snapshot) -> Happening:
+    about = event.get("involvedObject") or {}
+    name, namespace = str(about.get("name") or ""), str(about.get("namespace") or "")
+    times = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    at = _milliseconds(next((str(time) for time in times if time), ""))
+    pod = snapshot.pods.get(f"{namespace}/{name}")
+    node = name if about.get("kind") == "Node" else pod.node if pod is not None else ""
+    who = f"{namespace}/{name}" if namespace else name
+    text = f"{event['reason']}: {who}: {event.get('message') or ''}"
+    return Happening(_KINDS[event["reason"]], node or "", namespace, text, at, at)
+
+
+def _of_nodes(snapshot: Snapshot, now: int) -> Iterator[Happening]:
+    for name, info in snapshot.nodes.items():
+        for condition in (info.spec.obj.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "Ready" and condition.get("status") != "True":
+                began = _milliseconds(str(condition.get("lastTransitionTime") or "")) or now
+                yield Happening("fault", name, "", f"node {name} is not ready", began, 0)
+
+
+def _of_devices(snapshot: Snapshot, layouts: Layouts, now: int) -> Iterator[Happening]:
+    for known in layouts.of(snapshot.devices.pools):
+        for card in known.cards:
+            if card.taints:
+                text = f"{card.name} on {card.node or known.pool.key.pool} is tainted: {', '.join(card.taints)}"
+                yield Happening("fault", card.node, "", text, now, 0)
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
