@@ -209,7 +209,7 @@ def test_watch_option_prints_table_repeatedly(
         (["--since", "soon"], '--since: Invalid value: "soon": write a duration such as 30m, 24h or 7d'),
         (["--since", "1h", "-f", "x.yaml"], "--since needs a history, which manifests do not have"),
         (["--history", "x"], "--history goes with --since"),
-        (["--since", "1h", "--history", "nowhere"], "nowhere: there is no history: it is kept by haru up"),
+        (["--since", "1h", "--history", "nowhere"], "nowhere: there is no history: haru up keeps one"),
         (["--since", "1h", "--kubeconfig", "other.kubeconfig"], "this is no haru up of this machine"),
         (["-w", "-o", "json"], "-w shows the text of a running cluster"),
     ],

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from haru_process import Up, until
+
+MILLISECONDS = 30_000
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+"""What Chromium says of any request while interfaces of the machine come and go, as in tests of nodes beside it."""
 
 # Chromium on a machine without a display, a sandbox for root, or a network.
 CHROMIUM_FLAGS = [
@@ -23,3 +30,35 @@ def dashboard_address(up: Up) -> str:
     """The address, with the code that lets one browser in, that `haru up` printed."""
     found = until("the dashboard's address", lambda: re.search(r"dashboard, .*: (http://\S+)", up.log.read_text()))
     return found[1]
+
+
+def listen(page: Any, complaints: list[str]) -> None:
+    """Collect what a page writes to the console, and its errors."""
+
+    def told(text: str) -> None:
+        if NETWORK_CHANGED not in text:
+            complaints.append(text)
+
+    page.on("console", lambda message: told(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: told(str(error)))
+
+
+@contextmanager
+def steady(playwright: Any) -> Iterator[None]:
+    """Let pages be gone to once more where the machine's interfaces changed meanwhile."""
+    once = playwright.Page.goto
+
+    def again(page: Any, *arguments: Any, **more: Any) -> Any:
+        for _ in range(10):
+            try:
+                return once(page, *arguments, **more)
+            except playwright.Error as error:
+                if NETWORK_CHANGED not in str(error):
+                    raise
+        return once(page, *arguments, **more)
+
+    playwright.Page.goto = again
+    try:
+        yield
+    finally:
+        playwright.Page.goto = once

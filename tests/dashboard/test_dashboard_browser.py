@@ -6,16 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from dashboard_driving import dashboard_address
 
 from haru.explain.card_counts import counts_text
 from haru_process import Up, phase, until
 
 ROOT = Path(__file__).parents[2]
-MILLISECONDS = 30_000
 PAGES = (
     "/", "/map?zoom=cards", "/map?zoom=nodes", "/map?zoom=cluster", "/queue", "/timeline", "/usage?since=1h",
     "/workload/default/job/training", "/workload/default/deployment/notebooks",
@@ -49,36 +46,6 @@ def counted_by_top(up: Up) -> dict[str, float]:
     """The cards by the words of `haru top`."""
     found: dict[str, float] = json.loads(up.haru("top", "-o", "json").stdout)["counts"]
     return found
-
-
-@pytest.fixture(scope="module")
-def session(browser: Any, up: Up) -> tuple[str, Any]:
-    """The address without the code, and what a browser that has entered keeps."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(dashboard_address(up))
-    split = urlsplit(page.url)
-    assert (split.path, split.query) == ("/", ""), "the code stays in the address"
-    assert page.evaluate("document.cookie") == "", "scripts can read the cookie"
-    state = context.storage_state()
-    context.close()
-    return f"http://{split.netloc}", state
-
-
-@pytest.fixture
-def page(request: pytest.FixtureRequest, browser: Any, session: tuple[str, Any]) -> Iterator[Any]:
-    """A page of a browser that has entered. Whatever it complains about fails the test."""
-    address, state = session
-    options = getattr(request, "param", {})
-    context = browser.new_context(base_url=address, storage_state=state, **options)
-    context.set_default_timeout(MILLISECONDS)
-    made = context.new_page()
-    complaints: list[str] = []
-    made.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    made.on("pageerror", lambda error: complaints.append(str(error)))
-    yield made
-    context.close()
-    assert complaints == []
 
 
 def texts(page: Any, selector: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from busy_cluster import CARDS, PODS, PROFILES, fill
-from dashboard_driving import dashboard_address
 
 from haru_process import Up
 
@@ -29,31 +28,6 @@ def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     yield running
     assert running.stop() == 0
     assert "Traceback" not in running.log.read_text()
-
-
-@pytest.fixture(scope="module")
-def entered(browser: Any, up: Up) -> tuple[str, Any]:
-    """The address, and what a browser that has entered keeps."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(dashboard_address(up))
-    address, state = page.url.rstrip("/"), context.storage_state()
-    context.close()
-    return address, state
-
-
-@pytest.fixture
-def page(request: pytest.FixtureRequest, browser: Any, entered: tuple[str, Any]) -> Iterator[Any]:
-    """A page of a browser that has entered. Whatever it complains about fails the test."""
-    address, state = entered
-    context = browser.new_context(base_url=address, storage_state=state, **getattr(request, "param", {}))
-    made = context.new_page()
-    complaints: list[str] = []
-    made.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    made.on("pageerror", lambda error: complaints.append(str(error)))
-    yield made
-    context.close()
-    assert complaints == []
 
 
 @pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=str)

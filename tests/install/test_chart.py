@@ -70,9 +70,28 @@ def test_dashboard_has_the_certificate_and_the_proxy_that_values_name() -> None:
     files = {"--tls-cert-file=/etc/haru/tls/tls.crt", "--requestheader-client-ca-file=/etc/haru/proxy/ca.crt"}
     assert files | {"--host=x.y", "--host=haru-dashboard.team-a.svc"} <= set(container["command"])
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts == {"tls": "/etc/haru/tls", "proxy": "/etc/haru/proxy"}
+    assert mounts == {"tls": "/etc/haru/tls", "proxy": "/etc/haru/proxy", "history": "/var/lib/haru"}
     sources = {volume["name"]: volume for volume in spec["volumes"]}
     assert sources["tls"]["secret"]["secretName"] == "page-tls" and sources["proxy"]["configMap"]["name"] == "proxy-ca"
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "made"),
+    [
+        ({}, {"emptyDir": {"sizeLimit": "1Gi"}}, None),
+        ({"claimName": "kept"}, {"persistentVolumeClaim": {"claimName": "kept"}}, None),
+        ({"size": "2Gi"}, {"persistentVolumeClaim": {"claimName": "haru-dashboard-history"}}, "2Gi"),
+    ],
+)
+def test_dashboard_keeps_its_history_where_values_say(given: Obj, source: Obj, made: str | None) -> None:
+    values = {"scheduler": {"enabled": False}, "dashboard": {"enabled": True, "history": given}}
+    found = objects(rendered(CHART, "team-a", values))
+    spec = found["Deployment", "team-a", "haru-dashboard"]["spec"]
+    assert "--usage-history=/var/lib/haru" in spec["template"]["spec"]["containers"][0]["command"]
+    assert spec["strategy"] == {"type": "Recreate"} and spec["template"]["spec"]["securityContext"]["fsGroup"] == 65532
+    assert spec["template"]["spec"]["volumes"] == [{"name": "history", **source}]
+    claim = found.get(("PersistentVolumeClaim", "team-a", "haru-dashboard-history"))
+    assert (claim["spec"]["resources"]["requests"]["storage"] if claim else None) == made
 
 
 def test_explain_api_alone_gives_the_objects_of_its_overlay() -> None:

@@ -208,7 +208,9 @@ def _file_of(path: Path) -> Path:
 def _read(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
     file = _file_of(path)
     if not file.is_file():
-        raise HistoryError(f"{file}: there is no history: it is kept by haru up, and by haru scheduler --usage-history")
+        raise HistoryError(
+            f"{file}: there is no history: haru up keeps one, and --usage-history of haru scheduler and haru dashboard"
+        )
     last: Exception | None = None
     for _ in range(5):
         try:

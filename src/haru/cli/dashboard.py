@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="usage history for the charts: the file or its directory (default: that of haru up)",
     )
+    parser.add_argument(
+        "--usage-history",
+        type=Path,
+        metavar="DIR",
+        help="keep a usage history in this directory for as long as this runs, and show it; for a cluster in which "
+        "neither haru up nor haru scheduler --usage-history keeps one",
+    )
     parser.add_argument("--card-prices", type=Path, metavar="FILE", help="price list of cards, for what idle ones cost")
     add_team_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
@@ -60,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
         prices = read_prices(options.card_prices, "--card-prices")
     except OptionError as error:
         raise UsageError(str(error)) from error
+    if options.history is not None and options.usage_history is not None:
+        raise UsageError("--history and --usage-history: name one; the first is read, the second is kept")
     file = _history(options)
     history = usage_history(file) if file is not None else None
     if (team := team_options(options, history, prices)) is not None:
@@ -68,21 +78,44 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _history(options: argparse.Namespace) -> Path | None:
-    """The history of usage that is named, or that of the `haru up` whose cluster this is."""
+    """The history of usage that is named or kept, or that of the `haru up` whose cluster this is."""
     from haru.api.cluster_reader import usage_file
     from haru.errors import ClusterError
 
-    if options.history is not None:
-        return Path(options.history)
+    named: Path | None = options.history or options.usage_history
+    if named is not None:
+        return named
     try:
         return usage_file(options.kubeconfig, options.context, "--kubeconfig")
     except ClusterError:
         return None
 
 
+@asynccontextmanager
+async def _keeping(options: argparse.Namespace, client: ApiClient) -> AsyncIterator[None]:
+    """Keep the usage history that is asked for, meanwhile. Raises UsageError."""
+    if options.usage_history is None:
+        yield
+        return
+    from haru.accounting.history import NAME, History, HistoryError
+    from haru.accounting.server import AccountingServer
+
+    file = options.usage_history / NAME
+    try:
+        await asyncio.to_thread(lambda: History(file).close())
+    except HistoryError as error:
+        raise UsageError(f"--usage-history: {error}") from error
+    keeper = AccountingServer(client, file, None)
+    await keeper.start()
+    try:
+        yield
+    finally:
+        await keeper.stop()
+
+
 async def _serve(options: argparse.Namespace, made: Callable[[ApiClient], DashboardServer]) -> int:
     stop = stop_event()
-    async with connect(options, "haru-dashboard") as client:
+    async with connect(options, "haru-dashboard") as client, _keeping(options, client):
         server = made(client)
         try:
             await server.start()
@@ -101,7 +134,7 @@ async def _serve_team(options: argparse.Namespace, team: TeamOptions) -> int:
     from haru.dashboard.team_server import TeamServer
 
     stop = stop_event()
-    async with connect(options, "haru-dashboard") as client:
+    async with connect(options, "haru-dashboard") as client, _keeping(options, client):
         server = TeamServer(client, team)
         try:
             await server.start()

@@ -10,7 +10,7 @@ from haru.dashboard.views.usage_chart import usage_chart, usage_table
 
 NO_HISTORY = (
     "No history of usage is read here. haru up keeps one unless --no-usage-history says otherwise; haru dashboard "
-    "reads the one that --history names."
+    "reads the one that --history names, and keeps one with --usage-history."
 )
 
 
