@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,16 @@ def _status_line(status: int) -> bytes:
     return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
 
+_METHOD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /").match
+_KNOWN_METHODS = frozenset(method.value.encode() for method in HTTPMethod)
+
+
+def _unknown_method(data: bytes) -> bytes:
+    """The method of a request that begins with these bytes, if the parser does not know it: the server says 405."""
+    found = _METHOD(data)
+    return b"" if found is None or found[1] in _KNOWN_METHODS else found[1]
+
+
 def _is_no_upgrade_warning(record: logging.LogRecord) -> bool:
     """Drop uvicorn's warning that it has no library for upgrades: the application handles them."""
     return not str(record.msg).startswith(("Unsupported upgrade request", "No supported WebSocket library"))
@@ -168,6 +179,9 @@ def connection_class() -> Any:
     logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade_warning)
 
     class Connection(HttpToolsProtocol):
+        _between_requests = True
+        _method = ""
+        """One that the parser does not know, in whose place it read another."""
         _in_head = True
         _head_bytes = 0
         _head_timer: asyncio.TimerHandle | None = None
@@ -186,6 +200,9 @@ def connection_class() -> Any:
 
         def data_received(self, data: bytes) -> None:
             self._head_bytes += len(data)
+            if self._between_requests and (unknown := _unknown_method(data)):
+                self._method = unknown.decode()
+                data = b"TRACE" + data[len(unknown) :]
             super().data_received(data)
             if not self._in_head:
                 return
@@ -197,7 +214,7 @@ def connection_class() -> Any:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._in_head, self._head_bytes = True, 0
+            self._in_head, self._head_bytes, self._between_requests = True, 0, False
             if self.transport is None:
                 return
             extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
@@ -209,9 +226,15 @@ def connection_class() -> Any:
             self._in_head = False
             self._stop_head_timer()
             super().on_headers_complete()
+            if self._method:
+                self.scope["method"], self._method = self._method, ""
             if self.cycle is not None and self.cycle.scope is self.scope:
                 extensions: Any = self.scope["extensions"]
                 extensions[ANSWER] = partial(_answer, self.cycle)
+
+        def on_message_complete(self) -> None:
+            self._between_requests = True
+            super().on_message_complete()
 
         def _write(self, piece: bytes) -> bool:
             if self.transport.is_closing():

@@ -267,7 +267,7 @@ async def test_kubectl_auth_can_i(kubectl: Kubectl) -> None:
     assert "jane" in await kubectl.ok("auth", "whoami", config="jane")
     assert "Forbidden" in (await kubectl.run("get", "pods", config="jane")).err
     assert "*.*" in await kubectl.ok("auth", "can-i", "--list")
-    await kubectl.ok("create", "rolebinding", "v", "--clusterrole=view", "--user=jane")
+    await kubectl.ok("create", "rolebinding", "v", "--clusterrole=system:aggregate-to-view", "--user=jane")
     assert await kubectl.ok("auth", "can-i", "list", "pods", config="jane") == "yes\n"
 
 

@@ -58,6 +58,15 @@ async def test_large_request_head_is_accepted_in_any_pieces(port: int) -> None:
     assert (await answer_to(port, HEAD[:10], HEAD[10:], b"\r\n", pause=0.01)).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"X-Y"])
+async def test_method_that_http_does_not_know_is_not_allowed(port: int, method: bytes) -> None:
+    head = b"%b /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin-token\r\n" % method
+    known = head.replace(method, b"GET", 1)
+    answer = await answer_to(port, head + b"\r\n", known + b"Connection: close\r\n\r\n", pause=0.05)
+    assert answer.startswith(b"HTTP/1.1 405") and b"MethodNotAllowed" in answer
+    assert answer.count(b"HTTP/1.1 200") == 1  # the connection goes on
+
+
 @pytest.mark.parametrize("kind", ["one header", "many headers", "the path"])
 async def test_endless_request_head_is_refused(port: int, kind: str) -> None:
     parts = {

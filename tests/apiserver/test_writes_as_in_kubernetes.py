@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ APPLY = "application/apply-patch+yaml"
 LIMITS = "/api/v1/namespaces/default/limitranges"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}
 SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 
 
@@ -46,6 +49,46 @@ async def test_update_and_apply_create_only_for_who_may_create(api: Caller, verb
     assert await write() == 200
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "dry", "code", "shown"),
+    [
+        ("a", "5", "", 400, None),
+        ("a", "5", "?dryRun=All", 201, "5"),
+        ("a", "0", "", 201, "set"),
+        ("a", "x", "", 201, "set"),
+        ("Bad!", "5", "", 422, None),
+    ],
+)
+async def test_version_of_new_object_is_looked_at_last(
+    api: Caller, name: str, version: str, dry: str, code: int, shown: str | None
+) -> None:
+    body = config_map("a")
+    answer = await api("POST", f"{MAPS}{dry}", {**body, "metadata": {"name": name, "resourceVersion": version}})
+    assert answer.status == code
+    given = answer.json["metadata"].get("resourceVersion")
+    assert given == shown or (shown == "set" and given not in (None, version))
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "writes"),
+    [
+        ("/api/v1/namespaces/default/persistentvolumeclaims", CLAIM, [True, False]),
+        (JOBS, {"template": TEMPLATE}, [True, False]),
+        (JOBS, {"template": {**TEMPLATE, "metadata": {"labels": {"a": "b"}}}}, [False, False]),
+        (MAPS, None, [False, False]),
+    ],
+)
+async def test_first_update_writes_what_the_server_has_added_on_reading(
+    api: Caller, path: str, spec: Any, writes: list[bool]
+) -> None:
+    body = {"metadata": {"name": "a"}, **({"spec": spec} if spec else {})}
+    versions = [(await api.create(path, body))["metadata"]["resourceVersion"]]
+    for _ in writes:
+        again = await api.get(f"{path}/a")
+        versions.append((await api("PUT", f"{path}/a", again)).json["metadata"]["resourceVersion"])
+    assert [new != old for old, new in itertools.pairwise(versions)] == writes
+
+
 async def test_deletion_with_a_body_takes_no_option_from_the_query(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     assert (await api("DELETE", f"{MAPS}/a?dryRun=All")).status == 200
@@ -63,9 +106,8 @@ async def test_deleted_collection_is_answered_as_it_was(api: Caller, dry: str) -
 
 
 async def test_job_keeps_its_pods_unless_the_request_says_otherwise(api: Caller) -> None:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}
     for name in ("a", "b"):
-        await api.create(JOBS, {"metadata": {"name": name}, "spec": {"template": template}})
+        await api.create(JOBS, {"metadata": {"name": name}, "spec": {"template": TEMPLATE}})
     kept = await api("DELETE", f"{JOBS}/a")
     assert kept.json["metadata"]["finalizers"] == ["orphan"]
     assert "child pods are preserved by default" in kept.headers["warning"]

@@ -15,7 +15,6 @@ from kube_cases import (
     group,
     problems,
     put,
-    resource,
     status_problems,
     template,
     update_problems,
@@ -408,19 +407,6 @@ def test_invalid_field_is_refused(obj: Obj, path: str, value: Any, expected: str
 )
 def test_immutable_fields_cannot_be_updated(old: Obj, path: str, value: Any, expected: str) -> None:
     assert any(expected in text for text in update_problems(put(old, path, value), old))
-
-
-@pytest.mark.parametrize(
-    ("obj", "expected"),
-    [
-        (group(), ["metadata.finalizers[0]"]),
-        (resource("ResourceClaim", {}), ["metadata.finalizers", "metadata.finalizers[0]"]),
-        (thing("policy/v1", "PodDisruptionBudget", "team", spec={"selector": {}}), []),
-    ],
-)
-def test_finalizers_of_updates_are_names_where_the_kind_judges_them_again(obj: Obj, expected: list[str]) -> None:
-    found = update_problems(put(obj, "metadata.finalizers", ["no name"]), obj)
-    assert [text.split(":")[0] for text in found] == expected
 
 
 def test_changed_lists_of_groups_and_workloads_are_counted_too() -> None:

@@ -138,7 +138,7 @@ async def test_pod_proxy_requires_proxy_permission(tmp_path: Path, address: str)
         for method, name in (("GET", "web"), ("POST", f"web:{pod.port}")):
             assert (await api.ask(method, f"{PODS}/{name}/proxy/", "alice"))[0] == 403
         assert len(pod.heads) == 1
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-edit"}
         await api.create(f"{rbac}/rolebindings", {"metadata": {"name": "e"}, "roleRef": reference, "subjects": who})
         assert (await api.ask("POST", f"{PODS}/web/proxy/", "alice"))[0] == 200
 

@@ -1,8 +1,6 @@
-"""clusterrole-aggregation-controller: an aggregated ClusterRole shows the rules of the roles that it selects.
+"""clusterrole-aggregation-controller: an aggregated ClusterRole has the rules of the roles that it selects.
 
-The authorizer follows selectors by itself, so this is for those who read roles: people, and controllers that check
-whether they may grant one. Rules are in the order of the roles' names, each once. Source: Kubernetes
-`clusterrole-aggregation-controller`.
+Rules are in the order of the roles' names, each once. Source: Kubernetes `clusterrole-aggregation-controller`.
 """
 
 from __future__ import annotations

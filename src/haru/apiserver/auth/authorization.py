@@ -3,7 +3,7 @@
 RBAC goes by the stored roles and bindings, which are kept compiled: what a subject is bound to, by namespace. Cursors
 in the store's history say, before each request, whether anything changed; so a binding counts from the moment its write
 was acknowledged.
-Source: rbac.authorization.k8s.io/v1 with aggregated roles, as behaviour.
+Source: rbac.authorization.k8s.io/v1, as behaviour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.meta import Obj
-from haru.kube.selectors import label_selector_from, parse_field_selector
+from haru.kube.selectors import parse_field_selector
 
 MASTERS = "system:masters"
 _LOG = logging.getLogger("haru.apiserver")
@@ -217,14 +217,12 @@ class Authorizer:
             self._compile()
 
     def _roles(self) -> dict[tuple[str, str], tuple[Rule, ...]]:
-        cluster = [shared(record) for record in self._followed.of("clusterroles")]
-        roles = {
-            ("ClusterRole", role["metadata"]["name"]): compile_rules(_aggregated(role, cluster)) for role in cluster
-        }
-        for record in self._followed.of("roles"):
-            role = shared(record)
-            metadata = role["metadata"]
-            roles["Role", f"{metadata['namespace']}/{metadata['name']}"] = compile_rules(role.get("rules") or ())
+        roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
+        for kind, plural in (("ClusterRole", "clusterroles"), ("Role", "roles")):
+            for role in map(shared, self._followed.of(plural)):
+                metadata = role["metadata"]
+                name = f"{metadata['namespace']}/{metadata['name']}" if kind == "Role" else metadata["name"]
+                roles[kind, name] = compile_rules(role.get("rules") or ())
         return roles
 
     def _compile(self) -> None:
@@ -327,17 +325,6 @@ def _subject_key(subject: Obj, namespace: str) -> str:
     if subject.get("kind") == "ServiceAccount":
         return f"User:system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}"
     return f"{subject.get('kind')}:{subject.get('name')}"
-
-
-def _aggregated(role: Obj, cluster: Sequence[Obj]) -> list[Obj]:
-    """A role's own rules, and those of the roles that its aggregation rule selects."""
-    rules = list(role.get("rules") or ())
-    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
-    for selector in map(label_selector_from, selectors):
-        for other in cluster:
-            if other is not role and selector.matches(other["metadata"].get("labels") or {}):
-                rules += [rule for rule in other.get("rules") or () if rule not in rules]
-    return rules
 
 
 def _held(wanted: Rule, held: Sequence[Rule]) -> bool:

@@ -22,7 +22,7 @@ from haru.apiserver.apiextensions.rules import with_rule_errors
 from haru.apiserver.encoding.objects import encode, noted, replaced
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
-from haru.kube.defaulting import apply_defaults, stays_complete
+from haru.kube.defaulting import apply_defaults, is_completed_by_reading, stays_complete
 from haru.kube.errors import (
     already_exists_error,
     bad_request_error,
@@ -101,8 +101,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     metadata = own_metadata(obj)
     place_in_namespace(call, metadata)
     drop_repeated_owners(call, metadata)
-    if metadata.get("resourceVersion"):
-        raise bad_request_error("resourceVersion should not be set on objects to be created")
+    version = metadata.get("resourceVersion") or ""
     name_new_object(call, metadata)
     obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
@@ -113,6 +112,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
             obj["metadata"]["name"] = _made_up_name(call, metadata)
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
+            _check_no_version(call, obj, version)
         taken = await _insert(call, await stored_form(obj, call.resource))
         if isinstance(taken, Outcome):
             return taken
@@ -121,6 +121,14 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         error.message += ", the server was not able to generate a unique name for the object"
         error.details["retryAfterSeconds"] = 1
     raise error
+
+
+def _check_no_version(call: Call, obj: Obj, version: str) -> None:
+    """A new object has no version; 1.36 asks its store, after everything else, and a dry run does not get there."""
+    if call.dry_run and version:
+        obj["metadata"]["resourceVersion"] = version
+    elif version.isdigit() and int(version):
+        raise bad_request_error("resourceVersion should not be set on objects to be created")
 
 
 def own(obj: Obj) -> Obj:
@@ -226,6 +234,8 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
         if error.key != key:
             raise
         return None
+    if event.new is not None and is_completed_by_reading(obj, resource.kind):
+        event.new.stale = True
     return Outcome(event.new, None, True)
 
 

@@ -15,7 +15,12 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.validation import custom_resources, dispatch, generic, jobs
-from haru.kube.validation.metadata import validate_kind_finalizers, validate_metadata, validate_metadata_update
+from haru.kube.validation.metadata import (
+    validate_kind_finalizers,
+    validate_metadata,
+    validate_metadata_again,
+    validate_metadata_update,
+)
 from haru.kube.validation.types import CheckSelector, Rules, SelectorProblem
 
 __all__ = ["CheckSelector", "SelectorProblem", "validate_create", "validate_status_update", "validate_update"]
@@ -60,7 +65,7 @@ def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) 
 def _metadata_update(new: Obj, old: Obj, kind: Kind) -> list[FieldError]:
     metadata = new.get("metadata") or {}
     found = validate_metadata_update(metadata, old.get("metadata") or {})
-    return found + validate_kind_finalizers(metadata, kind, updated=True)
+    return found + validate_metadata_again(metadata, kind) + validate_kind_finalizers(metadata, kind)
 
 
 def _judged(obj: Obj, kind: Kind) -> Obj:

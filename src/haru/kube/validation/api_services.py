@@ -16,6 +16,7 @@ from haru.kube.errors import FieldError, forbidden, invalid, not_supported, requ
 from haru.kube.kinds import group_versions
 from haru.kube.meta import Obj
 from haru.kube.validation.common import items, part
+from haru.kube.validation.metadata import validate_fixed_name
 
 _STATUSES = ("True", "False", "Unknown")
 
@@ -36,11 +37,11 @@ def validate_api_service_status(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _errors(service: Obj) -> Iterator[FieldError]:
-    spec, name = part(service, "spec"), part(service, "metadata").get("name") or ""
+    spec, metadata = part(service, "spec"), part(service, "metadata")
     group, version = spec.get("group") or "", spec.get("version") or ""
-    wanted = name_of(group, version)
-    if name != wanted and not names.is_path_segment_name(name):
-        yield invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
+    if not names.is_path_segment_name(metadata.get("name") or ""):
+        wanted = name_of(group, version)
+        yield from validate_fixed_name(metadata, wanted, f'must be `spec.version+"."+spec.group`: "{wanted}"')
     if not group and version != "v1":
         yield required("spec.group", "only v1 may have an empty group and it better be legacy kube")
     for problem in names.is_dns1123_subdomain(group) if group else ():

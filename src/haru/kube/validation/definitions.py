@@ -15,6 +15,7 @@ from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, same
+from haru.kube.validation.metadata import validate_fixed_name
 from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors
 
 _SCOPES = ("Cluster", "Namespaced")
@@ -30,11 +31,10 @@ def validate_definition(definition: Obj) -> list[FieldError]:
     """Validate a definition that is to be created."""
     spec = definition.get("spec") or {}
     found = list(_spec(spec)) + list(_stored_versions(definition)) + list(_approval(definition, None))
-    name = (definition.get("metadata") or {}).get("name")
     wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
-    if name != wanted:
-        found.insert(0, invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    return found + _preserves_unknown(spec)
+    rule = 'must be spec.names.plural+"."+spec.group'
+    named = validate_fixed_name(definition.get("metadata") or {}, wanted, rule)
+    return [*named, *found, *_preserves_unknown(spec)]
 
 
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
