@@ -21,6 +21,7 @@ SHOWN = {
     "find-out-why-a-pod-is-pending": ("FitsLater", "1 short"),
     "replay-a-workload": ("default  42    3     3",),
     "run-scheduler-shards": ("shard-a", "shard-b"),
+    "rehearse-an-autoscaler": ("Deployment/web", "cpu: 90%/50%", "New size: 4; reason: cpu resource utilization"),
     "rehearse-an-upgrade": ('"PodGroupList"', "404"),
 }
 """What the text of a page says that its commands print."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, SharedInformers, object_key
@@ -136,6 +138,13 @@ def _volume_claim(kind: Kind, n: int | str) -> Obj:
     return named(kind, n, metadata=bound, spec={**spec, **resources}, status={"phase": "Bound"})
 
 
+def _autoscaler(kind: Kind, n: int | str) -> Obj:
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"replicaset-{n}"}
+    metrics = [{"type": "Resource", "resource": cpu}]
+    return named(kind, n, spec={"maxReplicas": 9, "scaleTargetRef": target, "metrics": metrics}, status={})
+
+
 def _group(kind: Kind, n: int | str) -> Obj:
     return named(
         kind, n, metadata={"ownerReferences": [owned(kind, n)]}, spec={"schedulingPolicy": {"gang": {"minCount": 2}}}
@@ -154,6 +163,7 @@ MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "jobs": job,
     "replicasets": lambda kind, n: _selecting(kind, n, replicas=1),
     "replicationcontrollers": lambda kind, n: _selecting(kind, n, replicas=1, selector={"app": f"{n}"}),
+    "horizontalpodautoscalers": _autoscaler,
     "deployments": lambda kind, n: _selecting(kind, n, replicas=1, strategy={"type": "RollingUpdate"}),
     "statefulsets": lambda kind, n: _selecting(kind, n, replicas=1, serviceName="s"),
     "daemonsets": lambda kind, n: _selecting(kind, n),
@@ -219,7 +229,23 @@ class Answers(ApiClient):
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(1000001 + len(self.writes))}}
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Obj:
+        if subresource == "scale":
+            status = {"replicas": 1, "selector": f"app={name.rpartition('-')[2]}"}
+            return {"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 1}, "status": status}
         return self._known(kind, name, namespace)
+
+    async def raw(self, method: str, path: str, **options: Any) -> tuple[int, Mapping[str, str], bytes]:
+        """What the group `apps` has, and what the pods of a namespace use."""
+        version = {"groupVersion": "apps/v1", "version": "v1"}
+        usage = {"timestamp": "2026-01-01T00:00:00Z", "window": "15s"}
+        used = [{"name": "main", "usage": {"cpu": "1"}}]
+        found: Obj = {
+            "/apis": {"groups": [{"name": "apps", "versions": [version], "preferredVersion": version}]},
+            "/apis/apps/v1": {"resources": [{"name": "replicasets", "kind": "ReplicaSet", "namespaced": True}]},
+        }
+        name = f"pod-{path.rpartition('/pods')[0].rpartition('-')[2]}"
+        metrics = {"items": [{"metadata": {"name": name}, "containers": used, **usage}]}
+        return 200, {}, orjson.dumps(found.get(path, metrics))
 
     async def list(self, kind: Kind, namespace: str = "", *selectors: Any, **options: Any) -> Obj:
         name = str(options.get("field_selector", "")).removeprefix("metadata.name=")

@@ -163,7 +163,18 @@ async def group_status_cost(size: int) -> Steps:
     return counted
 
 
-@pytest.mark.parametrize("cost", [foreground_cost, ready_cost, group_status_cost])
+async def autoscaler_cost(size: int) -> Steps:
+    """What it takes to look at an autoscaler beside so many others and their pods."""
+    growing = GrowingController("horizontal-pod-autoscaler-controller", size, virtual_time.clock())
+    growing.fill()
+    with Steps() as counted:
+        await growing.controller.sync("namespace-0/horizontalpodautoscaler-0")
+    assert growing.client.writes == [("update", "horizontalpodautoscalers")]
+    await growing.controller.events.close()
+    return counted
+
+
+@pytest.mark.parametrize("cost", [foreground_cost, ready_cost, group_status_cost, autoscaler_cost])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_event_costs_as_much_beside_many_that_wait_for_the_same(
     cost: Callable[[int], Coroutine[Any, Any, Steps]], sizes: tuple[int, ...]

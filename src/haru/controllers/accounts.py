@@ -25,6 +25,7 @@ _OLDER: Mapping[str, str] = {
     "endpoints-controller": "endpoint-controller",
     "endpointslice-mirroring-controller": "endpointslicemirroring-controller",
     "garbage-collector-controller": "generic-garbage-collector",
+    "horizontal-pod-autoscaler-controller": "horizontal-pod-autoscaler",
     "node-lifecycle-controller": "node-controller",
     "persistentvolume-binder-controller": "persistent-volume-binder",
     "persistentvolume-protection-controller": "pv-protection-controller",

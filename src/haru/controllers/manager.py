@@ -30,6 +30,7 @@ from haru.controllers.endpoint_slice_mirroring import EndpointSliceMirroringCont
 from haru.controllers.endpoints import EndpointsController
 from haru.controllers.ephemeral_volume import EphemeralVolumeController
 from haru.controllers.garbage_collector import GarbageCollectorController
+from haru.controllers.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
 from haru.controllers.job import JobController
 from haru.controllers.metrics import render
 from haru.controllers.namespace import NamespaceController
@@ -72,6 +73,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         EndpointsController,
         EphemeralVolumeController,
         GarbageCollectorController,
+        HorizontalPodAutoscalerController,
         JobController,
         NamespaceController,
         NodeLifecycleController,

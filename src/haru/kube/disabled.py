@@ -143,6 +143,9 @@ _FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
     ),
     ("apps", "DaemonSet"): _template_feature("spec.template"),
     ("batch", "Job"): _template_feature("spec.template"),
+    ("autoscaling", "HorizontalPodAutoscaler"): (
+        _feature("HPAConfigurableTolerance", "spec.behavior.scaleUp.tolerance", "spec.behavior.scaleDown.tolerance"),
+    ),
     ("coordination.k8s.io", "Lease"): (_feature("CoordinatedLeaderElection", "spec.strategy|preferredHolder"),),
     ("batch", "CronJob"): _template_feature("spec.jobTemplate.spec.template"),
 }

@@ -218,6 +218,18 @@ def label_selector_from(obj: Mapping[str, Any] | None) -> LabelSelector:
     return LabelSelector(tuple(requirements))
 
 
+_TEXTS: Final = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
+
+
+def label_selector_text(selector: Mapping[str, Any]) -> str:
+    """A `metav1.LabelSelector` as a `labelSelector` query parameter holds it."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+        terms.append((key, _TEXTS[expression["operator"]].format(key, values)))
+    return ",".join(text for _, text in sorted(terms))
+
+
 # --- fields
 
 

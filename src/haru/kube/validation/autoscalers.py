@@ -10,6 +10,7 @@ from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import items, label_name, part, path_segment
 from haru.kube.validation.resources import container_resource_name, quantity
+from haru.kube.validation.types import Rules
 
 _SOURCES: Mapping[str, str] = {
     "Object": "object",
@@ -26,20 +27,21 @@ _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600
 
 
-def validate_autoscaler(autoscaler: Obj) -> list[FieldError]:
+def validate_autoscaler(autoscaler: Obj, rules: Rules) -> list[FieldError]:
     """A HorizontalPodAutoscaler when it is created."""
-    return _autoscaler(part(autoscaler, "spec"), None)
+    return _autoscaler(part(autoscaler, "spec"), None, rules)
 
 
-def validate_autoscaler_update(new: Obj, old: Obj) -> list[FieldError]:
+def validate_autoscaler_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """Validate an update; a version that was stored wrong may stay so."""
-    return _autoscaler(part(new, "spec"), part(old, "spec"))
+    return _autoscaler(part(new, "spec"), part(old, "spec"), rules)
 
 
-def _autoscaler(spec: Obj, before: Obj | None) -> list[FieldError]:
+def _autoscaler(spec: Obj, before: Obj | None, rules: Rules) -> list[FieldError]:
     low, high, found = spec.get("minReplicas"), spec.get("maxReplicas") or 0, list[FieldError]()
-    if low is not None and low < 1:
-        found.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
+    least = 0 if rules.gates.enabled("HPAScaleToZero") or (before or {}).get("minReplicas") == 0 else 1
+    if low is not None and low < least:
+        found.append(invalid("spec.minReplicas", low, f"must be greater than or equal to {least}"))
     if high < 0:
         found.append(invalid("spec.maxReplicas", high, "must be greater than or equal to 1"))
     elif not high:
@@ -49,13 +51,16 @@ def _autoscaler(spec: Obj, before: Obj | None) -> list[FieldError]:
     found += _scaled(part(spec, "scaleTargetRef"), part(before, "scaleTargetRef"))
     for index, metric in enumerate(items(spec, "metrics")):
         found += _metric(f"spec.metrics[{index}]", metric)
+    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in items(spec, "metrics")):
+        why = "must specify at least one Object or External metric to support scaling to zero replicas"
+        found.append(forbidden("spec.metrics", why))
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None and percent < 1:
         place = "spec.metrics[0].resource.target.averageUtilization"
         found.append(invalid(place, percent, "must be greater than 0"))
     for member in ("scaleUp", "scaleDown"):
-        rules = part(spec, "behavior").get(member)
-        found += _rules(f"spec.behavior.{member}", rules) if rules is not None else []
+        behavior = part(spec, "behavior").get(member)
+        found += _rules(f"spec.behavior.{member}", behavior) if behavior is not None else []
     return found
 
 

@@ -113,7 +113,7 @@ CREATE: Mapping[tuple[str, str], Create] = {
     (_RBAC, "ClusterRoleBinding"): _alone(policies.validate_role_binding),
     ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
-    ("autoscaling", "HorizontalPodAutoscaler"): _alone(autoscalers.validate_autoscaler),
+    ("autoscaling", "HorizontalPodAutoscaler"): _with_rules(autoscalers.validate_autoscaler),
     ("", "PersistentVolume"): _alone(persistent_volumes.validate_persistent_volume),
     ("", "Endpoints"): _alone(endpoints.validate_endpoints),
     ("discovery.k8s.io", "EndpointSlice"): _alone(endpoints.validate_endpoint_slice),
@@ -177,7 +177,9 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     (_RBAC, "ClusterRoleBinding"): _pair(policies.validate_role_binding_update),
     ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
-    ("autoscaling", "HorizontalPodAutoscaler"): _pair(autoscalers.validate_autoscaler_update),
+    ("autoscaling", "HorizontalPodAutoscaler"): lambda new, old, kind, rules: autoscalers.validate_autoscaler_update(
+        new, old, rules
+    ),
     ("", "PersistentVolume"): _pair(persistent_volumes.validate_persistent_volume_update),
     ("", "Endpoints"): _pair(endpoints.validate_endpoints_update),
     ("discovery.k8s.io", "EndpointSlice"): _pair(endpoints.validate_endpoint_slice_update),

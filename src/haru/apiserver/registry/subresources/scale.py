@@ -19,6 +19,7 @@ from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, value_at
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.schema import type_of
+from haru.kube.selectors import label_selector_text
 
 _KIND = by_kind("autoscaling/v1", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -35,7 +36,7 @@ def scale_of(obj: Obj, kind: Kind) -> Obj:
     elif (selector := (obj.get("spec") or {}).get("selector")) is not None:
         if obj["kind"] == "ReplicationController":
             selector = {"matchLabels": selector}  # an older kind: a plain map
-        shown["selector"] = selector_text(selector)
+        shown["selector"] = label_selector_text(selector)
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -68,18 +69,6 @@ def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
 
     made: Obj = placed(obj, names)
     return made
-
-
-_OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
-
-
-def selector_text(selector: Obj) -> str:
-    """A label selector as a query parameter would hold it."""
-    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    for expression in selector.get("matchExpressions") or ():
-        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
-        terms.append((key, _OPERATORS[expression["operator"]].format(key, values)))
-    return ",".join(text for _, text in sorted(terms))
 
 
 async def read(call: Call) -> Response:
