@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from haru.kube import simulation
+from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
-from haru.kube.quantity import parse_quantity
+from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
 from haru.kube.simulation import OOM_EXIT_CODE, course, own_setting, setting
-from haru.kube.trivial_shell import BUILTINS, OOM_KILLED, Printed, TrivialShell
+from haru.kube.test_images import image_argv
+from haru.kube.trivial_shell import BUILTINS, OOM_KILLED, Ran
 
 START_ERROR: Final = "StartError"
 _START_EXIT_CODE: Final = 128
-_REFERENCE: Final = re.compile(r"\$\((\w+)\)")
 _NOT_FOUND: Final = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
     'unable to start container process: error during container init: exec: "{}": executable file not found in $PATH'
 )
-_TEST_IMAGES: Final = "/e2e-test-images/"
-_TEST_COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {"busybox": ("true",), "agnhost": ("agnhost", "pause")}
-"""What images of Kubernetes' own tests do without a command; a shell without input ends at once."""
 _MOST_LINES: Final = 100_000
 _MESSAGE_BYTES, _LOG_BYTES, _LOG_LINES = 4096, 2048, 80
-TERMINATION_LOG: Final = "/dev/termination-log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,8 @@ class Script:
     message: str = ""
     repeats: tuple[tuple[float, float, str], ...] = ()
     """Lines that are printed again and again: when first, after how many seconds again, and the text."""
+    ends_line: bool = True
+    """Whether a line break follows the last line."""
 
     @property
     def end_reason(self) -> str:
@@ -78,11 +77,14 @@ class Script:
 RUNS_ON: Final = Script()
 
 
-def script_of(pod: Obj, container: Mapping[str, Any]) -> Script | None:
-    """What a container does; None if nothing says so, and it runs on. Raises ValueError for a malformed annotation."""
+def script_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> Script | None:
+    """What a container does; None if nothing says so, and it runs on.
+
+    Raises ValueError for a malformed annotation, `ConfigError` if the container lacks an object.
+    """
     if not simulation.is_annotated(pod):
-        return _from_command(pod, container)
-    script = _annotated(pod, container, _from_command(pod, container) or RUNS_ON)
+        return _from_command(pod, container, sources)
+    script = _annotated(pod, container, _from_command(pod, container, sources) or RUNS_ON)
     return None if script == RUNS_ON else script
 
 
@@ -134,70 +136,45 @@ def termination_message(container: Mapping[str, Any], script: Script) -> str:
     if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not script.exit_code:
         return ""
     lines = script.printed(script.ends_after or 0.0)[-_LOG_LINES:]
-    return "".join(f"{text}\n" for _, text in lines).encode()[-_LOG_BYTES:].decode(errors="ignore")
+    text = "".join(f"{line}\n" for _, line in lines)
+    return (text if script.ends_line else text[:-1]).encode()[-_LOG_BYTES:].decode(errors="ignore")
 
 
-def variables_of(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
-    """The environment of a container, without what is read from other objects."""
-    variables = {"HOSTNAME": (pod.get("spec") or {}).get("hostname") or pod["metadata"]["name"]}
-    fields = {
-        "metadata.name": pod["metadata"]["name"],
-        "metadata.namespace": pod["metadata"].get("namespace", ""),
-        "metadata.uid": pod["metadata"].get("uid", ""),
-        "spec.nodeName": (pod.get("spec") or {}).get("nodeName", ""),
-        "status.podIP": (pod.get("status") or {}).get("podIP", ""),
-        "status.hostIP": (pod.get("status") or {}).get("hostIP", ""),
-    }
-    kept = {**(pod["metadata"].get("labels") or {}), **(pod["metadata"].get("annotations") or {})}
-    for one in container.get("env") or ():
-        source = ((one.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
-        if "valueFrom" not in one:
-            given = one.get("value") or ""
-            variables[one["name"]] = _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), given)
-        elif source in fields:
-            variables[one["name"]] = fields[source]
-        elif found := re.fullmatch(r"metadata\.(?:labels|annotations)\['(.*)'\]", source):
-            variables[one["name"]] = kept.get(found[1], "")
-    return variables
+def _after_restarts(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> tuple[ContainerShell, Ran]:
+    """The present run of a container, which finds what those before it have written into volumes."""
+    shell = ContainerShell(pod, container, sources)
+    ran = shell.run_container() or Ran()
+    written: dict[str, str] = {}
+    for _ in range(_restarts(pod, container["name"])):
+        if shell.files.volume_files() == written:
+            break
+        written = shell.files.volume_files()
+        shell = ContainerShell(pod, container, sources)
+        shell.files.share(written)
+        ran = shell.run_container() or Ran()
+    return shell, ran
 
 
-def memory_limit(container: Mapping[str, Any]) -> float:
-    """The memory limit of a container in bytes."""
-    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    try:
-        return parse_quantity(limit).nano / 1e9 if limit is not None else math.inf
-    except ValueError:
-        return math.inf
+def _restarts(pod: Obj, name: str) -> int:
+    status = pod.get("status") or {}
+    members = ("containerStatuses", "initContainerStatuses")
+    every = (one for member in members for one in status.get(member) or ())
+    return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
 
 
-def _from_command(pod: Obj, container: Mapping[str, Any]) -> Script | None:
+def _from_command(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Script | None:
     """What the command of a container does; None if it has none, or one that says nothing and runs on."""
-    given = [*(container.get("command") or ()), *(container.get("args") or ())]
-    if not given:
-        image = str(container.get("image") or "")
-        if _TEST_IMAGES not in image or container.get("stdin"):
-            return None
-        given = [*_TEST_COMMANDS.get(image.rpartition("/")[2].partition(":")[0], ())]
-    elif given == ["pause"] and _TEST_IMAGES in str(container.get("image") or ""):
-        given = ["agnhost", "pause"]
+    given = image_argv(container)
     if not given:
         return None
-    if given[-2:] == ["agnhost", "pause"]:
-        return Script(((0.0, "Paused"),))
     if given[0] in BUILTINS:
         return Script((), 0.0, _START_EXIT_CODE, START_ERROR, _NOT_FOUND.format(given[0]))
-    variables = variables_of(pod, container)
-    argv = [_REFERENCE.sub(lambda found: variables.get(found[1], found[0]), str(word)) for word in given]
-    shell = TrivialShell(variables, memory_limit(container))
-    ran = shell.run(argv)
+    shell, ran = _after_restarts(pod, container, sources)
     lines = tuple((one.at, one.text) for one in ran.lines if not one.every)
-    script = Script(lines, ran.ends_after, ran.exit_code, repeats=tuple(_repeats(ran.lines)))
+    repeats = tuple((one.at, one.every, one.text) for one in ran.lines if one.every)
+    script = Script(lines, ran.ends_after, ran.exit_code, repeats=repeats, ends_line=ran.ends_line)
     if ran.killed:
         script = replace(script, exit_code=OOM_EXIT_CODE, reason=ran.killed)
     if written := shell.files.get(container.get("terminationMessagePath") or TERMINATION_LOG):
         script = replace(script, message=written)
     return None if script == RUNS_ON else script
-
-
-def _repeats(lines: list[Printed]) -> Iterator[tuple[float, float, str]]:
-    return ((one.at, one.every, one.text) for one in lines if one.every)

@@ -17,6 +17,7 @@ _KEPT = (
     "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "pattern", "required", "title",
     "type", "uniqueItems",
 )  # fmt: skip
+_UNKNOWN, _KIND = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-group-version-kind"
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _TEXT_OR_NUMBER = ("io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString")
 
@@ -44,6 +45,9 @@ def openapi_v2_document(documents: Iterable[Obj]) -> Obj:
 
 
 def _definition(name: str, raw: Obj) -> Obj:
+    if _UNKNOWN in raw and _KIND in raw:
+        # With any property named, kubectl would refuse those that are not.
+        return {"type": "object", _KIND: raw[_KIND]}
     # Values that are texts or numbers are texts where there are no alternatives.
     return _schema({**raw, "type": "string"} if name in _TEXT_OR_NUMBER else raw)
 
@@ -61,6 +65,10 @@ def _schema(raw: Obj) -> Obj:
         found["default"] = raw["default"]
     if raw.get("x-kubernetes-int-or-string"):
         found.pop("type", None)
+    if raw.get(_UNKNOWN):
+        if found.get("type") in ("object", "array"):
+            del found["type"]
+        return found | _extensions(raw)
     if raw.get("properties"):
         found["properties"] = {name: _schema(inner) for name, inner in raw["properties"].items()}
     if isinstance(raw.get("items"), dict):

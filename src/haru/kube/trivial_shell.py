@@ -2,7 +2,8 @@
 
 Understood are `true`, `false`, `sleep N`, `echo WORDS`, `cat FILE` of what was written, `stress --vm-bytes N` (killed
 above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and line
-breaks; `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `>` and `>>` into a file. Time passes
+breaks; `if …; then …; else …; fi`, `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `$((A + B))`;
+`>` and `>>` into a file. Time passes
 only in `sleep`. At the first command that is not understood the program counts as one that runs on.
 Source: commands of POSIX sh.
 """
@@ -10,9 +11,10 @@ Source: commands of POSIX sh.
 from __future__ import annotations
 
 import math
+import operator
 import re
 import shlex
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +33,15 @@ _LOOP: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*while\s+(true|:|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$", re.DOTALL
 )
 _FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
+_IF: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
+)
+_ARITHMETIC: Final = re.compile(
+    r"\$\(\(\s*([$\w{}]+)\s*([-+*/%])\s*([$\w{}]+)\s*\)\)|\$\(expr ([^\s()]+) ([-+/%]) ([^\s()]+)\)"
+)
+_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
 _NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
 _RANGE: Final = re.compile(r"\$\(seq\s+(?:(\d+)\s+)?(\d+)\)|\{(\d+)\.\.(\d+)\}")
 _MOST_COMMANDS: Final = 1000
@@ -59,6 +70,10 @@ class Ran:
     """Why the program was killed, if it was."""
     unknown: str = ""
     """The first command that is not understood."""
+    changes: list[float] = field(default_factory=list)
+    """When it has written or removed files."""
+    ends_line: bool = True
+    """Whether a line break follows the last line."""
 
 
 class _Stopped(Exception):
@@ -66,19 +81,29 @@ class _Stopped(Exception):
 
 
 class TrivialShell:
-    """Run one program. `memory` is the limit in bytes; `files` are what it can read, and then what it has written."""
+    """Run one program, as far as it comes until then.
+
+    `memory` is the limit in bytes; `files` are what it can read, and then what it has written. A file that may not be
+    written raises OSError.
+    """
 
     def __init__(
-        self, variables: Mapping[str, str], memory: float = math.inf, files: Mapping[str, str] | None = None
+        self,
+        variables: Mapping[str, str],
+        memory: float = math.inf,
+        files: MutableMapping[str, str] | None = None,
+        until: float = math.inf,
     ) -> None:
-        self.variables, self._memory = dict(variables), memory
-        self.files: MutableMapping[str, str] = dict(files or {})
+        self.variables, self._memory, self._until = dict(variables), memory, until
+        self.files: MutableMapping[str, str] = {} if files is None else files
         self._ran = Ran()
         self._at, self._code = 0.0, 0
         self._ends_at_failure = False
+        self.name = "sh"
 
     def run(self, argv: Sequence[str]) -> Ran:
         """What this program does, given as its words."""
+        self.name = argv[0]
         name = argv[0].rpartition("/")[2]
         ran = self._ran
         try:
@@ -100,9 +125,32 @@ class TrivialShell:
         """What was printed so far."""
         return self._ran.lines
 
-    def say(self, text: str, *, is_error: bool = False) -> None:
-        """Print a line."""
-        self._ran.lines.append(Printed(self._at, text, is_error))
+    def say(self, text: str, *, is_error: bool = False, every: float = 0.0, is_whole: bool = True) -> None:
+        """Print a line, or a part of one that the next text continues."""
+        lines = self._ran.lines
+        if lines and not self._ran.ends_line and lines[-1].is_error == is_error:
+            text = lines.pop().text + text
+        lines.append(Printed(self._at, text, is_error, every))
+        self._ran.ends_line = is_whole
+
+    def print_text(self, text: str) -> None:
+        """Print text of several lines, the last one perhaps without a line break."""
+        for line in text.splitlines(keepends=True):
+            self.say(line.rstrip("\n"), is_whole=line.endswith("\n"))
+
+    def change(self, path: str, text: str | None) -> None:
+        """Write a file, or remove it. Raises OSError."""
+        if text is None:
+            self.files.pop(path, None)
+        else:
+            self.files[path] = text
+        self._ran.changes.append(self._at)
+
+    def last(self, seconds: float) -> None:
+        """Let time pass."""
+        self._at += seconds
+        if self._at > self._until:
+            raise _Stopped
 
     def command(self, words: Sequence[str]) -> int:
         """Run a program; its exit code."""
@@ -114,12 +162,12 @@ class TrivialShell:
         if name == "sleep":
             return self._sleep(rest)
         if name == "echo":
-            self.say(" ".join(rest[1:] if rest and rest[0] in ("-n", "-e", "-ne") else rest))
+            option = rest[0] if rest and rest[0] in ("-n", "-e", "-ne") else ""
+            self.say(" ".join(rest[1:] if option else rest), is_whole="n" not in option)
             return 0
         if name == "cat" and rest and all(path in self.files for path in rest):
             for path in rest:
-                for line in self.files[path].splitlines():
-                    self.say(line)
+                self.print_text(self.files[path])
             return 0
         if name in ("stress", "stress-ng") and "--vm-bytes" in rest[:-1]:
             wanted = _bytes(rest[rest.index("--vm-bytes") + 1]) * _count(rest)
@@ -155,16 +203,40 @@ class TrivialShell:
 
     def _commands(self, text: str) -> bool:
         """Run commands in turn; whether the shell has ended with one."""
+        text = _ARITHMETIC.sub(self._computed, text)
+        chosen = _IF.search(text)
+        if chosen is None:
+            return self._plain_commands(text)
+        condition, then, other = chosen[1], chosen[2], chosen[3] or "true"
+        if _NESTED.search(then) or _NESTED.search(other):
+            raise _Stopped
+        before, after = text[: chosen.start()].strip(" ;\n"), text[chosen.end() :].strip(" ;\n")
+        if (before and self._plain_commands(before)) or self._plain_commands(condition):
+            return True
+        if self._plain_commands(other if self._code else then):
+            return True
+        return bool(after) and self._commands(after)
+
+    def _computed(self, found: re.Match[str]) -> str:
+        """The value of a sum, a product, a quotient or a remainder of whole numbers; otherwise its text."""
+        words = [word for word in found.groups() if word is not None]
+        values = [_expanded(word, self.variables, self._code) for word in (words[0], words[2])]
+        first, second = (self.variables.get(value, value) for value in values)
+        if not first.isdecimal() or not second.isdecimal() or (words[1] in "/%" and int(second) == 0):
+            return found[0]
+        return str(_OPERATIONS[words[1]](int(first), int(second)))
+
+    def _plain_commands(self, text: str) -> bool:
         try:
             commands = list(_parsed(text))
         except ValueError as error:
             self.say(f"sh: syntax error: {str(error).lower()}", is_error=True)
             self._code = 2
             return True
-        for number, (operator, words) in enumerate(commands):
+        for number, (joint, words) in enumerate(commands):
             if number >= _MOST_COMMANDS:
                 raise _Stopped
-            if (operator == "&&" and self._code) or (operator == "||" and not self._code):
+            if (joint == "&&" and self._code) or (joint == "||" and not self._code):
                 continue
             following = commands[number + 1][0] if number + 1 < len(commands) else ""
             if self._simple(words):
@@ -176,6 +248,9 @@ class TrivialShell:
     def _simple(self, words: list[str]) -> bool:
         """Run one command of a shell; whether the shell ends with it."""
         words, path, appends = _redirected(words)
+        ends_line = self._ran.ends_line
+        if path:
+            self._ran.ends_line = True
         first, lines = len(self._ran.lines), self._ran.lines
         to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
         words = words[: len(words) - len(to_stderr)] or ["sh"]
@@ -185,8 +260,14 @@ class TrivialShell:
         elif path:
             path = _expanded(path, self.variables, 0)
             written = "".join(f"{one.text}\n" for one in lines[first:] if not one.is_error)
+            written = written if self._ran.ends_line else written[:-1]
             lines[first:] = [one for one in lines[first:] if one.is_error]
-            self.files[path] = (self.files.get(path, "") if appends else "") + written
+            self._ran.ends_line = ends_line
+            try:
+                self.change(path, (self.files.get(path, "") if appends else "") + written)
+            except OSError as error:
+                self.say(f"{self.name}: can't create {path}: {error.strerror}", is_error=True)
+                self._code = 1
         return ends
 
     def _plain(self, words: list[str]) -> bool:
@@ -217,7 +298,7 @@ class TrivialShell:
         if not found or None in found:
             self.say(f"sleep: invalid number '{' '.join(words)}'", is_error=True)
             return 1
-        self._at += sum(float(one[1]) * _SECONDS[one[2]] for one in found if one is not None)
+        self.last(sum(float(one[1]) * _SECONDS[one[2]] for one in found if one is not None))
         return 0
 
 
@@ -249,20 +330,20 @@ def _parsed(text: str) -> Iterator[tuple[str, list[str]]]:
     """The commands of a script, each with the operator before it. Raises ValueError for unbalanced quotes."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=_PUNCTUATION)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    operator, words, in_comment = "", list[str](), False
+    joint, words, in_comment = "", list[str](), False
     for token in lexer:
         in_comment = (in_comment or token.startswith("#")) and "\n" not in token
         if in_comment:
             continue
         if set(token) <= set(_PUNCTUATION) and token.strip("\n") in _OPERATORS:
             if words:
-                yield operator, _understood(words)
+                yield joint, _understood(words)
                 words = []
-                operator = token.strip("\n")
+                joint = token.strip("\n")
         else:
             words.append(token)
     if words:
-        yield operator, _understood(words)
+        yield joint, _understood(words)
 
 
 def _understood(words: list[str]) -> list[str]:

@@ -14,8 +14,11 @@ from typing import Final, Literal, NamedTuple
 
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar, restarts_after
 from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, script_of, termination_message
+from haru.kube.container_shell import variables_of
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem
@@ -25,6 +28,9 @@ CRASH_LOOP: Final = "CrashLoopBackOff"
 _SHOWN_SECONDS: Final = 1.0
 """How long a failed pull is shown before its back-off is."""
 _MOST_STEPS: Final = 8
+CONFIG_ERROR: Final = "CreateContainerConfigError"
+_CONFIG_SECONDS: Final = 5.0
+"""After how long a container that lacks an object is tried again."""
 
 Event = tuple[Literal["Normal", "Warning"], str, str]
 """Type, reason and message."""
@@ -50,10 +56,11 @@ class PodRuns:
     """By container, until when of its run failures of probes have been told."""
 
 
-def scripts_of(pod: Obj) -> Mapping[str, Script] | None:
+def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Script] | None:
     """The scripts of a pod's containers by name; None if all run on, or end once as its annotations say.
 
-    Raises ValueError for a malformed annotation.
+    A container whose environment can not be made has a script with the reason `CreateContainerConfigError`. Raises
+    ValueError for a malformed annotation.
     """
     spec = pod.get("spec") or {}
     containers = spec.get("containers") or ()
@@ -64,8 +71,17 @@ def scripts_of(pod: Obj) -> Mapping[str, Script] | None:
         failure = Script((), ending.after_seconds, ending.exit_code, ending.reason, ending.message)
         return {container["name"]: failure for container in containers}
     every = _every(spec)
-    scripts = {one["name"]: script for one in every if (script := script_of(pod, one)) is not None}
+    scripts = {one["name"]: script for one in every if (script := _script_of(pod, one, sources)) is not None}
     return scripts if scripts or _needs_steps(pod, every) else None
+
+
+def _script_of(pod: Obj, container: Obj, sources: PodSources) -> Script | None:
+    try:
+        if container.get("env") or container.get("envFrom") or container.get("volumeMounts"):
+            ContainerFiles(pod, container, sources, variables_of(pod, container, sources))
+        return script_of(pod, container, sources)
+    except ConfigError as error:
+        return Script(reason=CONFIG_ERROR, message=str(error))
 
 
 def _every(spec: Obj) -> Sequence[Obj]:
@@ -197,11 +213,17 @@ class _Advance:
         return False
 
     def _start(self, container: Obj) -> bool:
-        """Start the container; True, as its end may have come."""
+        """Start the container; whether it was, as its end may have come."""
         name, image = container["name"], container.get("image") or ""
         before = self._statuses[name]
         again = before.get("state", {}).get("terminated") or (before.get("lastState") or {}).get("terminated")
         script = self._scripts.get(name, RUNS_ON)
+        if script.reason == CONFIG_ERROR:
+            if (before["state"].get("waiting") or {}).get("message") != script.message:
+                self._say("Warning", "Failed", f"Error: {script.message}")
+                self._wait(container, CONFIG_ERROR, script.message)
+            self._due.append(_CONFIG_SECONDS)
+            return False
         self._say("Normal", "Pulled", f'Container image "{image}" already present on machine')
         if script.reason == START_ERROR:
             self._say("Warning", "Failed", f"Error: {script.message}")

@@ -24,12 +24,14 @@ from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of
 from haru.kube.names import format_time
 from haru.kube.node_admission import os_problem, placement_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
+from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.addresses import PodAddresses
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
+from haru.simulated_nodes.sources import SourceReader, mount_pause
 from haru.simulated_nodes.terminations import Terminations
 
 COMPONENT: Final = "simulated-kubelet"
@@ -69,6 +71,7 @@ class PodWorkers:
         self._runs: dict[str, containers.PodRuns] = {}
         self._terminations = Terminations(clock.now, self._events)
         self._allocations = resize.Allocations()
+        self._sources = SourceReader(as_node)
         self._deferred: dict[str, set[str]] = {}
         """By node, the pods whose resize waits for room."""
         self.prepared = PreparedClaims()
@@ -118,6 +121,7 @@ class PodWorkers:
         self._terminations.forget(pod)
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(uid_of(pod))
+        self._sources.forget(uid_of(pod))
         self._defer(pod, defer=False)
         self.prepared.release(uid_of(pod))
         self._retry_resizes(_node_of(pod))
@@ -164,9 +168,15 @@ class PodWorkers:
             if not (pod.get("status") or {}).get("containerStatuses"):
                 await self._write(pod, podlib.creating_status(pod, now, node.internal_ip))
             return _RETRY_SECONDS
+        sources = await self._sources.of(pod, node)
+        if unmounted := volume_problem(pod, sources):
+            self._recorder.event(pod, "Warning", "FailedMount", unmounted)
+            if not (pod.get("status") or {}).get("containerStatuses"):
+                await self._write(pod, podlib.creating_status(pod, now, node.internal_ip))
+            return mount_pause(pod, began)
         address = node.internal_ip if _uses_host_network(pod) else self._addresses.address_of(pod)
         running = podlib.running_status(pod, now, node.internal_ip, address)
-        scripts = self._scripts(pod)
+        scripts = self._scripts({**pod, "status": {**(pod.get("status") or {}), **running}}, sources)
         if scripts is not None:
             return await self._start_scripted(pod, node, running, scripts)
         written = await self._write(pod, running)
@@ -176,10 +186,10 @@ class PodWorkers:
         self._began[uid_of(pod)] = began  # what is written is cut to seconds
         return await self._keep_running(written, node)
 
-    def _scripts(self, pod: Obj) -> Mapping[str, Script] | None:
+    def _scripts(self, pod: Obj, sources: PodSources) -> Mapping[str, Script] | None:
         """The scripts of the pod's containers; none while its annotations are malformed."""
         try:
-            return containers.scripts_of(pod)
+            return containers.scripts_of(pod, sources)
         except ValueError as error:
             self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
             return None
@@ -255,7 +265,7 @@ class PodWorkers:
             await self._recall_claims(pod, node)
         now = self._clock()
         pod = await self._resize(pod, node, format_time(now))
-        scripts = self._scripts(pod)
+        scripts = self._scripts(pod, await self._sources.of(pod, node))
         if scripts is None:
             for change in (podlib.joined_status(pod, format_time(now)), podlib.newly_observed(pod)):
                 if change is not None:

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from haru.kube.container_scripts import memory_limit, variables_of
+from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
 from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
-from haru.kube.trivial_shell import TrivialShell
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 _ALWAYS: Final = (Entry(0.0, "ok"),)
@@ -112,7 +111,7 @@ def _answers(pod: Obj, container: Mapping[str, Any], name: str) -> Sequence[Entr
         return entries
     command = (container[_FIELDS[name]].get("exec") or {}).get("command")
     if command:
-        ran = TrivialShell(variables_of(pod, container), memory_limit(container)).run(command)
+        ran = ContainerShell(pod, container).run(command)
         if ran.ends_after is not None and ran.exit_code:
             return (Entry(0.0, f"fail: command exited with {ran.exit_code}"),)
     return _ALWAYS

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
-from haru.kube.container_scripts import memory_limit, variables_of
+from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
-from haru.kube.trivial_shell import TrivialShell
 from haru.simulated_nodes import pods as podlib
 
 STOPPED: Final = 143
@@ -79,7 +78,7 @@ def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float
     command = (hook.get("exec") or {}).get("command")
     if not command:
         return 0.0
-    ran = TrivialShell(variables_of(pod, container), memory_limit(container)).run(command)
+    ran = ContainerShell(pod, container).run(command)
     if ran.ends_after is None:
         return 0.0 if ran.unknown else grace
     return ran.ends_after

@@ -7,11 +7,14 @@ from haru.apiserver.proxy.simulated.channels import Wanted, channels_for
 from haru.apiserver.proxy.simulated.sessions import Session, Target
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.registry.subresources.simulated_logs import container_run
+from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_commands import run_in_container
+from haru.kube.simulated_files import PodSources
 
 _SIMULATED = "simulated://"
 _MEMBERS = ("initContainers", "containers", "ephemeralContainers")
@@ -21,7 +24,8 @@ async def connect_simulated(
     objects: ObjectStore, streams: OpenStreams, request: Request, pod: Obj, *, attach: bool
 ) -> Response:
     """The connection with a container of a simulated pod. Raises StatusError."""
-    target = _target(pod, chosen_container(pod, request.param("container")))
+    sources = await pod_sources(objects, pod)
+    target = _target(pod, chosen_container(pod, request.param("container")), sources)
     command = () if attach else request.query.get("command") or ()
     if not attach and not command:
         raise bad_request_error("you must specify at least one command for the container")
@@ -29,14 +33,14 @@ async def connect_simulated(
     wanted = Wanted(request.flag("stdin"), request.flag("stdout"), request.flag("stderr") and not tty, tty)
     try:
         if command:
-            run_in_container(pod, target.container, command)
-    except ValueError as error:
+            run_in_container(pod, target.container, command, sources)
+    except (ValueError, ConfigError) as error:
         raise bad_request_error(str(error)) from error
     session = Session(objects, streams, target, command, channels_for(request, wanted))
     return Response(101, tunnel=session.run)
 
 
-def _target(pod: Obj, name: str) -> Target:
+def _target(pod: Obj, name: str, sources: PodSources) -> Target:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     statuses = [one for member in _MEMBERS for one in status.get(f"{member[:-1]}Statuses") or ()]
     known: Obj = next((one for one in statuses if one["name"] == name), {})
@@ -45,6 +49,6 @@ def _target(pod: Obj, name: str) -> Target:
     if not str(known.get("containerID") or "").startswith(_SIMULATED):
         raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {spec.get('nodeName')}")
     container = next(one for member in _MEMBERS for one in spec.get(member) or () if one["name"] == name)
-    run = container_run(pod, name)
+    run = container_run(pod, name, sources)
     assert run is not None
-    return Target(pod, container, run)
+    return Target(pod, container, run, sources)

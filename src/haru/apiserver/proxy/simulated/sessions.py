@@ -23,7 +23,8 @@ from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_commands import is_interactive, run_in_container
-from haru.kube.trivial_shell import Printed
+from haru.kube.simulated_files import NO_SOURCES, PodSources
+from haru.kube.trivial_shell import Printed, Ran
 from haru.storage import Compacted
 
 _KILLED: Final = 137
@@ -38,6 +39,7 @@ class Target:
     pod: Obj
     container: Mapping[str, Any]
     run: ContainerRun
+    sources: PodSources = NO_SOURCES
 
 
 class Session:
@@ -99,7 +101,7 @@ class Session:
 
     async def _serve(self) -> int | None:
         """Do what was asked for; the exit code."""
-        wanted, container = self._channels.wanted, self._target.container
+        wanted = self._channels.wanted
         if not self._command:
             return await self._attach()
         if is_interactive(self._command) and wanted.stdin:
@@ -108,8 +110,14 @@ class Session:
             while data := await self._channels.stdin.get():
                 await self._channels.write(STDOUT, data)
             return 0
-        ran = run_in_container(self._target.pod, container, self._command)
+        ran = self._run(self._command)
         return await self._play(ran.lines, ran.ends_after, ran.exit_code)
+
+    def _run(self, command: Sequence[str]) -> Ran:
+        """Run a command in the container as it is now."""
+        target = self._target
+        elapsed = (self._objects.clock() - target.run.began).total_seconds()
+        return run_in_container(target.pod, target.container, command, target.sources, elapsed)
 
     async def _play(self, lines: Sequence[Printed], ends_after: float | None, code: int) -> int:
         """Print lines when they are due; the exit code, once the command has ended."""
@@ -161,7 +169,7 @@ class Session:
             return code, False
         if words[0] == "exit":
             return (int(words[1]) & 255 if len(words) > 1 and words[1].isdigit() else code), True
-        ran = run_in_container(self._target.pod, self._target.container, ["sh", "-c", text])
+        ran = self._run(["sh", "-c", text])
         return await self._play(ran.lines, ran.ends_after, ran.exit_code), False
 
     # -- the container itself -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.log_websocket import over_websocket
 from haru.apiserver.registry.subresources.simulated_log_stream import SimulatedLogStream
 from haru.apiserver.registry.subresources.simulated_logs import container_run, simulated_log
+from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
@@ -183,11 +184,11 @@ async def _simulated_log(streams: OpenStreams, call: Call, pod: Obj, container: 
     if call.request.flag("follow") and not call.request.flag("previous"):
         since = call.objects.store.revision
         pod = await call.objects.read("", "pods", call.namespace, call.name) or pod
-        run = container_run(pod, container)
+        run = container_run(pod, container, await pod_sources(call.objects, pod))
         if run is not None and run.ended is None:
             stream = SimulatedLogStream(call, streams, since, pod, container, run)
             return Response(200, content_type="text/plain; charset=utf-8", stream=stream.run)
-    return text_response(simulated_log(pod, container, param, now).decode())
+    return text_response(simulated_log(pod, container, param, now, await pod_sources(call.objects, pod)).decode())
 
 
 def chosen_container(pod: Obj, chosen: str) -> str:

@@ -14,6 +14,8 @@ from haru.kube.container_scripts import RUNS_ON, Script, script_of
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.simulated_files import NO_SOURCES, PodSources
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
 _STREAM = {"Stderr"}
@@ -72,13 +74,17 @@ class LogText:
         return text
 
 
-def simulated_log(pod: Obj, container: str, option: Callable[[str], str], now: datetime) -> bytes:
+def simulated_log(
+    pod: Obj, container: str, option: Callable[[str], str], now: datetime, sources: PodSources = NO_SOURCES
+) -> bytes:
     """The lines as `kubectl logs` gets them without `-f`. Raises StatusError."""
-    run = container_run(pod, container, previous=option("previous") in ("true", "1"))
+    run = container_run(pod, container, sources, previous=option("previous") in ("true", "1"))
     return LogText(option, now).first(run.printed(now)) if run is not None else b""
 
 
-def container_run(pod: Obj, container: str, *, previous: bool = False) -> ContainerRun | None:
+def container_run(
+    pod: Obj, container: str, sources: PodSources = NO_SOURCES, *, previous: bool = False
+) -> ContainerRun | None:
     """The last run of a container, or the one before it; None where nothing is known of one. Raises StatusError."""
     spec = next((one for one in _containers(pod) if one["name"] == container), None)
     status = next((one for one in _statuses(pod) if one["name"] == container), None)
@@ -86,8 +92,8 @@ def container_run(pod: Obj, container: str, *, previous: bool = False) -> Contai
         return None
     began, ended = _times(pod, status, previous=previous)
     try:
-        script = script_of(pod, spec) or RUNS_ON
-    except ValueError as error:
+        script = script_of(pod, spec, sources) or RUNS_ON
+    except (ValueError, ConfigError) as error:
         raise bad_request_error(f"pod {name_of(pod)}: {error}") from error
     return ContainerRun(int(status.get("restartCount") or 0), began, ended, script)
 

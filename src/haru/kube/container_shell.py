@@ -1,0 +1,152 @@
+"""The commands of a simulated container, with its own variables, files and user. Pure.
+
+To those of `trivial_shell.py` come `env`, `id`, `hostname` and others that tell what the container was given, `test`,
+`touch`, `rm`, `mkdir`, and the programs of Kubernetes' test images (`test_images.py`).
+Source: busybox, as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from haru.kube.meta import Obj
+from haru.kube.pod_environment.environment import environment, expand
+from haru.kube.quantity import parse_quantity
+from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources, user_of
+from haru.kube.test_images import AGNHOST, image_argv, run_agnhost
+from haru.kube.trivial_shell import Ran, TrivialShell
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FOREIGN: Final = frozenset({"fileKeyRef"})
+"""Sources of variables that nothing is known of here."""
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt,
+    "-le": operator.le, "-gt": operator.gt, "-ge": operator.ge,
+}  # fmt: skip
+_TESTS: Final = ("-f", "-e", "-d", "-s", "-r", "-z", "-n")
+
+
+def variables_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> dict[str, str]:
+    """The environment of a container. Raises `ConfigError`."""
+    known = {"spec": {}, **pod}
+    given = [("HOSTNAME", known["spec"].get("hostname") or pod["metadata"]["name"]), *sources.services]
+    told = [one for one in container.get("env") or () if not _FOREIGN.intersection(one.get("valueFrom") or ())]
+    values = environment(known, {**container, "env": told}, sources.objects, sources.facts(known), given)
+    return {"PATH": PATH, **{name: value.decode(errors="replace") for name, value in values.items()}}
+
+
+def memory_limit(container: Mapping[str, Any]) -> float:
+    """The memory limit of a container in bytes."""
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    try:
+        return parse_quantity(limit).nano / 1e9 if limit is not None else math.inf
+    except ValueError:
+        return math.inf
+
+
+class ContainerShell(TrivialShell):
+    """Run commands in a container. `ConfigError` if its environment can not be made."""
+
+    files: ContainerFiles
+
+    def __init__(
+        self,
+        pod: Obj,
+        container: Mapping[str, Any],
+        sources: PodSources = NO_SOURCES,
+        files: ContainerFiles | None = None,
+        until: float = math.inf,
+    ) -> None:
+        variables = {**variables_of(pod, container, sources), "HOME": "/root"}
+        seen = ContainerFiles(pod, container, sources, variables) if files is None else files
+        super().__init__(variables, memory_limit(container), seen, until)
+        self.files = seen
+        self.pod, self.container = pod, container
+
+    def run_container(self) -> Ran | None:
+        """What the container's own command does; None if it has none that is known."""
+        given = image_argv(self.container)
+        return self.run([expand(str(word), self.variables) for word in given]) if given else None
+
+    def command(self, words: Sequence[str]) -> int:
+        """Run a program; its exit code."""
+        name, rest = words[0], list(words[1:])
+        shown = self._shown(name, rest)
+        if shown is not None:
+            for line in shown:
+                self.say(line)
+            return 0 if shown else 1
+        if name in ("touch", "rm", "mkdir"):
+            return self._change(name, [word for word in rest if not word.startswith("-")])
+        if name in ("test", "[", "[["):
+            code = self._test([word for word in rest if word not in ("]", "]]")])
+            if code is not None:
+                return code
+        if name == "cat" and (missing := next((one for one in rest if self.files.is_missing(one)), "")):
+            self.say(f"cat: can't open '{missing}': No such file or directory", is_error=True)
+            return 1
+        if name.startswith(AGNHOST) and (code := run_agnhost(self, self.files, rest)) is not None:
+            return code
+        return super().command(words)
+
+    def _shown(self, name: str, rest: Sequence[str]) -> list[str] | None:
+        """What a program prints that tells what the container was given; None for another program."""
+        if name == "printenv" and rest:
+            return [self.variables[one] for one in rest if one in self.variables]
+        if name == "id" and len(rest) == 1 and rest[0] in ("-u", "-g"):
+            return [str(user_of(self.pod, self.container)[rest[0] == "-g"])]
+        if name == "sysctl" and rest:
+            said = (self.pod.get("spec") or {}).get("securityContext") or {}
+            values = {one["name"]: one["value"] for one in said.get("sysctls") or ()}
+            return [f"{one} = {values[one]}" for one in rest] if all(one in values for one in rest) else None
+        if rest:
+            return None
+        if name in ("env", "printenv"):
+            return [f"{key}={value}" for key, value in self.variables.items()]
+        user, group = user_of(self.pod, self.container)
+        return {
+            "hostname": [self.variables["HOSTNAME"]],
+            "pwd": [self.container.get("workingDir") or "/"],
+            "whoami": ["root"] if user == 0 else None,
+            "id": [f"uid={_named(user)} gid={_named(group)} groups={_named(group)}"],
+        }.get(name)
+
+    def _change(self, name: str, paths: Sequence[str]) -> int:
+        code = 0
+        for path in paths:
+            try:
+                if name == "rm":
+                    self.change(path, None)
+                elif name == "touch":
+                    self.change(path, self.files.get(path, ""))
+                elif self.files.stat(path) is None:
+                    self.change(f"{path}/.", "")
+            except OSError as error:
+                self.say(f"{name}: {path}: {error.strerror}", is_error=True)
+                code = 1
+        return code
+
+    def _test(self, words: Sequence[str]) -> int | None:
+        """The code of `test`; None for one that nothing is known of."""
+        if len(words) == 3 and words[1] in ("=", "==", "!="):
+            return int((words[0] == words[2]) == (words[1] == "!="))
+        if len(words) == 3 and words[1] in _COMPARISONS and words[0].isdigit() and words[2].isdigit():
+            return int(not _COMPARISONS[words[1]](int(words[0]), int(words[2])))
+        if len(words) != 2 or words[0] not in _TESTS:
+            return None
+        option, path = words
+        if option in ("-z", "-n"):
+            return int(bool(path) == (option == "-z"))
+        found = self.files.stat(path)
+        if found is None:
+            return 1 if self.files.is_missing(path) else None
+        if option == "-s":
+            return int(not found.is_directory and not self.files.get(path))
+        return int({"-f": not found.is_directory, "-d": found.is_directory}.get(option, True) is False)
+
+
+def _named(number: int) -> str:
+    return "0(root)" if number == 0 else str(number)

@@ -1,0 +1,299 @@
+"""The files that a simulated container sees: those of its volumes, those that kubelets write, and its own. Pure.
+
+Files of ConfigMaps, Secrets, the downward API and projections are what these objects say now; an emptyDir has what the
+container has written there. Nothing is known of what an image holds.
+Source: kubelet volumes (modes, fsGroup, subPath), as behaviour.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from haru.kube.meta import Obj
+from haru.kube.pod_environment.environment import ReferencedObjects, expand
+from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
+from haru.kube.pod_environment.volume_files import Files, Token, files_of, holds_secrets
+
+TERMINATION_LOG: Final = "/dev/termination-log"
+_FROM_OBJECTS: Final = ("configMap", "secret", "downwardAPI", "projected")
+_WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
+_ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
+_LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
+_NAME_SERVER: Final = "10.96.0.10"
+_FILE_MODE, _DIRECTORY_MODE, _OPEN_MODE = 0o644, 0o755, 0o777
+_SET_GID: Final = 0o2000
+_REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
+
+
+_NO_OBJECTS: Final = ReferencedObjects(lambda _: None, lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSources:
+    """What a pod's containers are told beyond its spec: objects, addresses and sizes, variables of Services."""
+
+    objects: ReferencedObjects = _NO_OBJECTS
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    services: tuple[tuple[str, str], ...] = ()
+    token: Token | None = None
+
+    def facts(self, pod: Obj) -> DownwardFacts:
+        """What the downward API tells of where a pod is."""
+        status = pod.get("status") or {}
+        addresses = [
+            [one["ip"] for one in status.get(f"{name}s") or ()] or [one for one in (status.get(name),) if one]
+            for name in ("hostIP", "podIP")
+        ]
+        return DownwardFacts(addresses[0], addresses[1], self.allocatable)
+
+
+NO_SOURCES: Final = PodSources()
+
+
+class Stat(NamedTuple):
+    """What is known of a file or directory."""
+
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    is_directory: bool = False
+
+
+class _Written(NamedTuple):
+    text: str
+    mode: int
+
+
+class _Mount(NamedTuple):
+    path: str
+    volume: Mapping[str, Any]
+    below: str
+    read_only: bool
+
+
+class ContainerFiles(MutableMapping[str, str]):
+    """Files by absolute path. Writing raises OSError where the container may not write."""
+
+    def __init__(
+        self, pod: Obj, container: Mapping[str, Any], sources: PodSources, variables: Mapping[str, str]
+    ) -> None:
+        self._pod, self._container, self._sources = {"spec": {}, **pod}, container, sources
+        self._mounts = sorted(_mounts(pod, container, variables), key=lambda mount: len(mount.path), reverse=True)
+        self._given = _kubelet_files(pod, container)
+        self._written: dict[str, _Written | None] = {}
+        self._loaded: dict[str, Files] = {}
+        self.user, self.group = user_of(pod, container)
+        self._fs_group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup")
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, path: str) -> str:
+        text = self._read(path)
+        if text is None:
+            raise KeyError(path)
+        return text
+
+    def __setitem__(self, path: str, text: str) -> None:
+        self.write(path, text)
+
+    def __delitem__(self, path: str) -> None:
+        mount, key = self._place(path)
+        self._may_write(mount, path)
+        if self._read(path) is None:
+            raise KeyError(path)
+        self._written[key] = None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key, one in self._written.items() if one is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def write(self, path: str, text: str, mode: int = _FILE_MODE) -> None:
+        """Write a file. Raises OSError."""
+        mount, key = self._place(path)
+        self._may_write(mount, path)
+        before = self._written.get(key)
+        self._written[key] = _Written(text, before.mode if before is not None else mode)
+
+    def stat(self, path: str) -> Stat | None:
+        """Mode and owner of a file or directory; None if there is none."""
+        mount, key = self._place(path)
+        own = self._written.get(key)
+        group = self._fs_group if mount is not None and self._fs_group is not None else self.group
+        if own is not None:
+            return Stat(own.mode, self.user, group)
+        if mount is not None and _is_from_objects(mount.volume):
+            found = self._files(mount).get(self._relative(mount, path))
+            if found is not None:
+                shared = found.mode if self._fs_group is None else found.mode | 0o440
+                return Stat(shared, found.owner or 0, self._fs_group or 0)
+        if self._is_directory(mount, path):
+            mode = _OPEN_MODE if mount is not None and not _is_from_objects(mount.volume) else _DIRECTORY_MODE
+            shared = _SET_GID if mount is not None and self._fs_group is not None else 0
+            return Stat(mode | shared, 0, (mount is not None and self._fs_group) or 0, is_directory=True)
+        return Stat(_FILE_MODE) if posixpath.normpath(path) in self._given else None
+
+    def is_missing(self, path: str) -> bool:
+        """Whether it is certain that there is no such file."""
+        mount, key = self._place(path)
+        known = mount is not None and (_is_from_objects(mount.volume) or "emptyDir" in mount.volume)
+        return self._read(path) is None and (known or key in self._written or path.startswith("/tmp/"))
+
+    def file_system(self, path: str) -> str:
+        """The type of the file system that a path is on."""
+        mount, _ = self._place(path)
+        if mount is None:
+            return "overlay"
+        in_memory = (mount.volume.get("emptyDir") or {}).get("medium") == "Memory" or holds_secrets(mount.volume)
+        return "tmpfs" if in_memory else "ext4"
+
+    def volume_files(self) -> dict[str, str]:
+        """The written files of volumes that the containers of a pod share, by volume and path."""
+        return {key: one.text for key, one in self._written.items() if one is not None and not key.startswith("/")}
+
+    def share(self, files: Mapping[str, str]) -> None:
+        """Have what other containers of the pod have written into shared volumes."""
+        for key, text in files.items():
+            self._written.setdefault(key, _Written(text, _FILE_MODE))
+
+    # -- where a path leads -------------------------------------------------------------------------------------------
+
+    def _read(self, path: str) -> str | None:
+        mount, key = self._place(path)
+        if key in self._written:
+            own = self._written[key]
+            return None if own is None else own.text
+        if mount is not None and _is_from_objects(mount.volume):
+            found = self._files(mount).get(self._relative(mount, path))
+            return None if found is None else found.data.decode(errors="replace")
+        return self._given.get(posixpath.normpath(path)) if mount is None else None
+
+    def _place(self, path: str) -> tuple[_Mount | None, str]:
+        """The mount that a path is in, and the name of the file: the same for one file at two paths."""
+        path = posixpath.normpath(path)
+        for mount in self._mounts:
+            if path == mount.path or path.startswith(f"{mount.path.rstrip('/')}/"):
+                return mount, f"{mount.volume['name']}:{self._relative(mount, path)}"
+        return None, path
+
+    def _relative(self, mount: _Mount, path: str) -> str:
+        below = posixpath.relpath(posixpath.normpath(path), mount.path)
+        return posixpath.normpath(posixpath.join(mount.below, below))
+
+    def _files(self, mount: _Mount) -> Files:
+        name = mount.volume["name"]
+        if name not in self._loaded:
+            sources = self._sources
+            # Objects may have gone since the container started.
+            volume = _known(mount.volume, optional=True, with_tokens=sources.token is not None)
+            token = sources.token or (lambda _: "")
+            found = files_of(self._pod, volume, sources.objects, sources.facts(self._pod), token)
+            self._loaded[name] = {posixpath.normpath(path): file for path, file in (found or {}).items()}
+        return self._loaded[name]
+
+    def _is_directory(self, mount: _Mount | None, path: str) -> bool:
+        path = posixpath.normpath(path)
+        if path in _ALWAYS_THERE or any(one.path == path for one in self._mounts):
+            return True
+        if any(one.path.startswith(f"{path}/") for one in self._mounts):
+            return True
+        if mount is None:
+            return False
+        within = f"{self._relative(mount, path)}/"
+        name = mount.volume["name"]
+        keys = [key.partition(":")[2] for key, one in self._written.items() if one and key.startswith(f"{name}:")]
+        keys += [f"{one.below}/." for one in self._mounts if one.volume["name"] == name and one.below]
+        if _is_from_objects(mount.volume):
+            keys += self._files(mount)
+        return any(key.startswith(within) for key in keys)
+
+    def _may_write(self, mount: _Mount | None, path: str) -> None:
+        if path in (self._container.get("terminationMessagePath") or TERMINATION_LOG, "/dev/null"):
+            return
+        if mount is not None:
+            closed = mount.read_only or not any(kind in mount.volume for kind in _WRITABLE)
+        else:
+            closed = bool((self._container.get("securityContext") or {}).get("readOnlyRootFilesystem"))
+        if closed:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def user_of(pod: Obj, container: Mapping[str, Any]) -> tuple[int, int]:
+    """User and group that a container runs as, if its image says nothing."""
+    own = container.get("securityContext") or {}
+    whole = (pod.get("spec") or {}).get("securityContext") or {}
+    user, group = (own.get(name, whole.get(name)) for name in ("runAsUser", "runAsGroup"))
+    return user or 0, group or 0
+
+
+def sub_path(mount: Mapping[str, Any], variables: Mapping[str, str]) -> str:
+    """The path within its volume that is mounted. Raises `ConfigError`."""
+    text = mount.get("subPathExpr")
+    below = expand(text, variables) if text else mount.get("subPath") or ""
+    if missing := sorted({name for name in _REFERENCE.findall(text or "") if not variables.get(name)}):
+        raise ConfigError(f"missing value for {', '.join(missing)}")
+    if below.startswith("/"):
+        raise ConfigError(f"error SubPath `{below}` must not be an absolute path")
+    if ".." in below.split("/"):
+        raise ConfigError(f"unable to provision SubPath `{below}`: must not contain '..'")
+    return below
+
+
+def _mounts(pod: Obj, container: Mapping[str, Any], variables: Mapping[str, str]) -> Iterator[_Mount]:
+    volumes = {volume["name"]: volume for volume in (pod.get("spec") or {}).get("volumes") or ()}
+    for mount in container.get("volumeMounts") or ():
+        if volume := volumes.get(mount["name"]):
+            path = posixpath.normpath(posixpath.join("/", mount["mountPath"]))
+            yield _Mount(path, volume, sub_path(mount, variables), bool(mount.get("readOnly")))
+
+
+def volume_problem(pod: Obj, sources: PodSources) -> str:
+    """Why a volume of a pod can not be made, in a kubelet's words; empty if all can."""
+    for volume in pod["spec"].get("volumes") or ():
+        try:
+            files_of(pod, _known(volume, optional=False), sources.objects, sources.facts(pod), lambda _: "")
+        except ConfigError as error:
+            return f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}'
+    return ""
+
+
+def _known(volume: Mapping[str, Any], *, optional: bool, with_tokens: bool = False) -> Mapping[str, Any]:
+    """A volume with the sources that are known here; optional ones may be missing in part."""
+    more = {"optional": True} if optional else {}
+    if "projected" not in volume:
+        return {**volume, **{kind: {**volume[kind], **more} for kind in ("configMap", "secret") if kind in volume}}
+    sources = [
+        {kind: {**(said or {}), **more} if kind in ("configMap", "secret") else said}
+        for source in volume["projected"].get("sources") or ()
+        for kind, said in source.items()
+        if kind in (*_FROM_OBJECTS, *(("serviceAccountToken",) if with_tokens else ()))
+    ]
+    return {**volume, "projected": {**volume["projected"], "sources": sources}}
+
+
+def _is_from_objects(volume: Mapping[str, Any]) -> bool:
+    return any(kind in volume for kind in _FROM_OBJECTS)
+
+
+def _kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
+    """The files that kubelets write into every container."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    name, namespace = spec.get("hostname") or metadata["name"], metadata.get("namespace") or "default"
+    hosts = [*_LOOPBACK, *([f"{status['podIP']}\t{name}"] if status.get("podIP") else [])]
+    aliases = ["\t".join([one["ip"], *(one.get("hostnames") or ())]) for one in spec.get("hostAliases") or ()]
+    noted = ["", "# Entries added by HostAliases.", *aliases] if aliases else []
+    searched = " ".join(f"{prefix}svc.cluster.local" for prefix in (f"{namespace}.", "")) + " cluster.local"
+    resolver = [f"search {searched}", f"nameserver {_NAME_SERVER}", "options ndots:5"]
+    return {
+        "/etc/hostname": f"{name}\n",
+        "/etc/hosts": "".join(f"{line}\n" for line in ("# Kubernetes-managed hosts file.", *hosts, *noted)),
+        "/etc/resolv.conf": "".join(f"{line}\n" for line in resolver),
+        container.get("terminationMessagePath") or TERMINATION_LOG: "",
+    }

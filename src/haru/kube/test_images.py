@@ -1,0 +1,133 @@
+"""The programs of the images of Kubernetes' own tests, as far as objects and time decide what they do. Pure.
+
+`agnhost` has `pause`, `entrypoint-tester` and `mounttest`; busybox without a command is a shell that ends.
+Source: kubernetes/test/images, as behaviour.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from haru.kube.simulated_files import ContainerFiles
+from haru.kube.trivial_shell import TrivialShell
+
+AGNHOST: Final = "agnhost"
+_TEST_IMAGES: Final = "/e2e-test-images/"
+_NEW_TEXT: Final = "mount-tester new file\n"
+_LOOP_SECONDS: Final = 2.0
+_DEFAULT_SECONDS: Final = 180.0
+_SERVERS: Final[Mapping[str, tuple[float, str]]] = {"liveness": (10.0, "HTTP probe failed with statuscode: 500")}
+
+
+def image_argv(container: Mapping[str, Any]) -> list[str]:
+    """The command of a container, that of its image included if that is known; empty if nothing is known."""
+    command, args = [*(container.get("command") or ())], [*(container.get("args") or ())]
+    image = str(container.get("image") or "")
+    name = image.rpartition("/")[2].partition(":")[0]
+    if command or _TEST_IMAGES not in image:
+        return [*command, *args]
+    if name == AGNHOST:
+        return [f"/{AGNHOST}", *(args or ["pause"])]
+    if name == "busybox" and not args:
+        return [] if container.get("stdin") else ["true"]
+    return args
+
+
+def fails_after(container: Mapping[str, Any]) -> tuple[float, str] | None:
+    """After how many seconds a server of the test images answers its HTTP probe with a failure, and its text."""
+    given = image_argv(container)
+    if not given or given[0].rpartition("/")[2] != AGNHOST or len(given) < 2:
+        return None
+    return _SERVERS.get(given[1])
+
+
+def run_agnhost(shell: TrivialShell, files: ContainerFiles, args: Sequence[str]) -> int | None:
+    """Run a subcommand; None for one that nothing is known of."""
+    if args == ["pause"]:
+        shell.say("Paused")
+    elif args[:1] == ["entrypoint-tester"]:
+        shell.say(f"[{' '.join([shell.name, *args])}]")
+        return 0
+    elif args[:1] == ["mounttest"]:
+        return _mounttest(shell, files, dict(_flags(args[1:])))
+    return None
+
+
+def _flags(args: Sequence[str]) -> Sequence[tuple[str, str]]:
+    pairs = [one.lstrip("-").partition("=") for one in args]
+    return [(name, value) for name, _, value in pairs]
+
+
+def _mounttest(shell: TrivialShell, files: ContainerFiles, flags: Mapping[str, str]) -> int:
+    """Tell type, modes, owner and text of files, in this order; 1 if one is not there."""
+    problems = 0
+    if path := flags.get("fs_type"):
+        shell.say(f'mount type of "{path}": {files.file_system(path)}')
+    for mode in (0o644, 0o666, 0o660, 0o777):
+        if path := flags.get(f"new_file_{mode:04o}"):
+            try:
+                files.write(path, _NEW_TEXT, mode)
+            except OSError as error:
+                shell.say(f'error writing new file "{path}": open {path}: {(error.strerror or "").lower()}')
+                problems += 1
+            else:
+                problems += _content(shell, files, path)
+    for flag in ("file_mode", "file_perm", "file_owner"):
+        if path := flags.get(flag):
+            problems += _told(shell, files, flag, path)
+    if path := flags.get("file_content"):
+        problems += _content(shell, files, path)
+    if path := flags.get("file_content_in_loop"):
+        problems += _loop(shell, files, path, flags)
+    return 1 if problems else 0
+
+
+def _told(shell: TrivialShell, files: ContainerFiles, flag: str, path: str) -> int:
+    found = files.stat(path)
+    if found is None:
+        shell.say(f'error from Stat("{path}"): stat {path}: no such file or directory')
+        return 1
+    if flag == "file_owner":
+        shell.say(f'owner UID of "{path}": {found.uid}')
+        shell.say(f'owner GID of "{path}": {found.gid}')
+        return 0
+    text = _mode_text(found.mode & 0o777)
+    if flag == "file_perm":
+        shell.say(f'perms of file "{path}": -{text}')
+        return 0
+    kind = ("d" if found.is_directory else "") + ("g" if found.mode & stat.S_ISGID else "")
+    shell.say(f'mode of file "{path}": {kind or "-"}{text}')
+    return 0
+
+
+def _mode_text(mode: int) -> str:
+    return stat.filemode(mode)[1:]
+
+
+def _content(shell: TrivialShell, files: ContainerFiles, path: str) -> int:
+    text = files.get(path)
+    if text is None:
+        shell.say(f'error reading file content for "{path}": open {path}: no such file or directory')
+        return 1
+    shell.print_text(f'content of file "{path}": {text}\n')
+    return 0
+
+
+def _loop(shell: TrivialShell, files: ContainerFiles, path: str, flags: Mapping[str, str]) -> int:
+    """Read a file every two seconds, until it has the expected text or the time is over."""
+    text = files.get(path)
+    expects = flags.get("break_on_expected_content") != "false"
+    if expects and text == _NEW_TEXT:
+        return _content(shell, files, path)
+    if text is None:
+        said = f"Error reading file {path}: open {path}: {os.strerror(2).lower()}, retrying\n"
+    else:
+        said = f'content of file "{path}": {text}\n'
+        said += f"Unexpected content. Expected: {_NEW_TEXT}. Retrying\n" if expects else ""
+    for line in said.splitlines():
+        shell.say(line, every=_LOOP_SECONDS)
+    shell.last(float(flags.get("retry_time") or _DEFAULT_SECONDS))
+    return int(text is None)

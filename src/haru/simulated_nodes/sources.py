@@ -1,0 +1,73 @@
+"""What the containers of a pod are told: the ConfigMaps and Secrets that it names, read as a kubelet does.
+
+A pod's objects are read when it starts. What is missing is read again, until it is there.
+Source: kubelet's `configmap` and `secret` managers, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Final
+
+from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import Obj, namespace_of, uid_of
+from haru.kube.names import parse_time
+from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.volume_files import references
+from haru.kube.simulated_files import PodSources
+from haru.simulated_nodes.nodes import SimulatedNode
+
+CONFIG_MAPS: Final = known_kind("v1", "ConfigMap")
+SECRETS: Final = known_kind("v1", "Secret")
+_ROOT_CA: Final = "kube-root-ca.crt"
+_ROOT_CA_OBJECT: Final[Obj] = {"data": {"ca.crt": ""}}
+"""Every pod has it, so that it is not read for each."""
+_ABSENT: Final = (403, 404)
+_LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
+
+
+class SourceReader:
+    """Read the objects of pods, once for each pod."""
+
+    def __init__(self, as_node: Callable[[str], ApiClient]) -> None:
+        self._as_node = as_node
+        self._read: dict[str, ReferencedObjects] = {}
+
+    def forget(self, uid: str) -> None:
+        """The pod has ended."""
+        self._read.pop(uid, None)
+
+    async def of(self, pod: Obj, node: SimulatedNode) -> PodSources:
+        """What the pod's containers are told on this node."""
+        objects = self._read.get(uid_of(pod))
+        if objects is None:
+            spec = {key: value for key, value in pod["spec"].items() if key != "imagePullSecrets"}
+            config_maps, secrets = references({**pod, "spec": spec})
+            client, namespace = self._as_node(node.name), namespace_of(pod)
+            found = await _each(client, CONFIG_MAPS, config_maps - {_ROOT_CA}, namespace)
+            hidden = await _each(client, SECRETS, secrets, namespace)
+            objects = ReferencedObjects({_ROOT_CA: _ROOT_CA_OBJECT, **found}.get, hidden.get)
+            if len(found) == len(config_maps - {_ROOT_CA}) and len(hidden) == len(secrets):
+                self._read[uid_of(pod)] = objects
+        return PodSources(objects, (node.stored.get("status") or {}).get("allocatable") or {})
+
+
+def mount_pause(pod: Obj, now: datetime) -> float:
+    """After how many seconds a pod whose volumes can not be made is tried again: the longer the older it is."""
+    created = (pod.get("metadata") or {}).get("creationTimestamp")
+    age = (now - parse_time(created)).total_seconds() if created else 0.0
+    return min(max(age / 2, _LEAST_PAUSE), _LONGEST_PAUSE)
+
+
+async def _each(client: ApiClient, kind: Kind, names: Iterable[str], namespace: str) -> dict[str, Obj]:
+    found: dict[str, Obj] = {}
+    for name in names:
+        try:
+            found[name] = await client.get(kind, name, namespace)
+        except StatusError as error:
+            if error.code not in _ABSENT:
+                raise
+    return found

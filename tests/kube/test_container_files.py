@@ -1,0 +1,224 @@
+"""What simulated containers see of their objects: variables, files of volumes, and what they have written."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from haru.kube.container_scripts import RUNS_ON, Script, script_of, termination_message
+from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.simulated_commands import run_in_container
+from haru.kube.simulated_files import PodSources, volume_problem
+
+Obj = dict[str, Any]
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+CONFIG: Obj = {"data": {"data-1": "value-1", "lines": "a\nb\n"}}
+SECRET: Obj = {"data": {"key": base64.b64encode(b"hidden").decode()}}
+SOURCES = PodSources(
+    ReferencedObjects({"config": CONFIG}.get, {"secret": SECRET}.get),
+    {"cpu": "8", "memory": "1Gi"},
+    (("KUBERNETES_SERVICE_HOST", "10.96.0.1"),),
+)
+
+
+def pod(*volumes: Obj, **spec: Any) -> Obj:
+    metadata = {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "web"}}
+    status = {"podIPs": [{"ip": "10.1.0.5"}], "hostIPs": [{"ip": "10.0.0.1"}], "podIP": "10.1.0.5"}
+    return {"metadata": metadata, "spec": {"containers": [], "volumes": list(volumes), **spec}, "status": status}
+
+
+def container(script: str = "", **more: Any) -> Obj:
+    return {"name": "c", **({"command": ["sh", "-c", script]} if script else {}), **more}
+
+
+def lines(of: Obj, what: Obj) -> list[str]:
+    found = script_of(of, what, SOURCES)
+    assert found is not None and found.ends_after is not None
+    return [text for _, text in found.lines]
+
+
+def mounted(name: str, path: str = "/v", **more: Any) -> list[Obj]:
+    return [{"name": name, "mountPath": path, **more}]
+
+
+CONFIG_VOLUME = {"name": "config", "configMap": {"name": "config", "defaultMode": 0o400}}
+EMPTY: Obj = {"name": "empty", "emptyDir": {}}
+
+
+def test_environment_has_values_of_config_maps_secrets_and_fields() -> None:
+    env = [
+        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "config", "key": "data-1"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "secret", "key": "key"}}},
+        {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "D", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "E", "value": "$(A)-$(C)"},
+    ]
+    of = container("env", env=env, envFrom=[{"prefix": "p_", "configMapRef": {"name": "config"}}])
+    printed = lines({**pod(), "spec": {"containers": [of]}}, of)
+    expected = ["A=value-1", "B=hidden", "C=10.1.0.5", "D=8", "E=value-1-10.1.0.5", "p_data-1=value-1"]
+    assert set(expected) <= set(printed)
+    assert "KUBERNETES_SERVICE_HOST=10.96.0.1" in printed
+
+
+@pytest.mark.parametrize(
+    ("volume", "path", "text"),
+    [
+        (CONFIG_VOLUME, "/v/data-1", "value-1"),
+        ({"name": "config", "secret": {"secretName": "secret"}}, "/v/key", "hidden"),
+        (
+            {"name": "config", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+            "/v/l",
+            'app="web"',
+        ),
+        (
+            {"name": "config", "projected": {"sources": [{"configMap": {"name": "config"}}, {"downwardAPI": {}}]}},
+            "/v/data-1",
+            "value-1",
+        ),
+    ],
+)  # fmt: skip
+def test_cat_prints_a_file_of_a_volume_from_objects(volume: Obj, path: str, text: str) -> None:
+    assert lines(pod(volume), container(f"cat {path}", volumeMounts=mounted("config"))) == [text]
+    assert lines(pod(volume), container("cat /v/none || echo no", volumeMounts=mounted("config")))[1] == "no"
+
+
+def test_mounted_sub_path_is_one_file() -> None:
+    mounts = mounted("config", "/etc/one", subPath="data-1")
+    assert lines(pod(CONFIG_VOLUME), container("cat /etc/one", volumeMounts=mounts)) == ["value-1"]
+
+
+def test_directory_of_a_sub_path_with_variables_is_in_its_volume() -> None:
+    env = [{"name": "NAME", "value": "p"}]
+    mounts = [*mounted("empty", "/logs", subPathExpr="$(NAME)"), *mounted("empty", "/all")]
+    of = container("test -d /all/p; echo $?; touch /logs/x; test -f /all/p/x; echo $?", env=env, volumeMounts=mounts)
+    assert lines(pod(EMPTY), of) == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("..", "unable to provision SubPath `..`: must not contain '..'"),
+        ("/tmp", "error SubPath `/tmp` must not be an absolute path"),
+        ("", "missing value for NAME"),
+    ],
+)
+def test_bad_sub_path_keeps_the_container_from_starting(value: str, message: str) -> None:
+    env = [{"name": "NAME", "value": value}]
+    of = container("true", env=env, volumeMounts=mounted("empty", subPathExpr="$(NAME)"))
+    with pytest.raises(ConfigError) as caught:
+        script_of(pod(EMPTY), of, SOURCES)
+    assert str(caught.value) == message
+
+
+def mounttest(of: Obj, *flags: str, **more: Any) -> list[str]:
+    what = container(image=AGNHOST, args=["mounttest", *(f"--{flag}" for flag in flags)], **more)
+    return lines(of, what)
+
+
+def test_mounttest_tells_mode_owner_and_text_of_a_config_map_file() -> None:
+    found = mounttest(
+        pod(CONFIG_VOLUME), "file_mode=/v/data-1", "file_content=/v/lines", volumeMounts=mounted("config")
+    )
+    assert found == ['mode of file "/v/data-1": -r--------', 'content of file "/v/lines": a', "b", ""]
+    grouped = pod(CONFIG_VOLUME, securityContext={"fsGroup": 1001, "runAsUser": 1000})
+    found = mounttest(grouped, "file_mode=/v/data-1", "file_owner=/v/data-1", volumeMounts=mounted("config"))
+    assert found == [
+        'mode of file "/v/data-1": -r--r-----', 'owner UID of "/v/data-1": 0', 'owner GID of "/v/data-1": 1001',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("medium", "fs", "directory"), [("Memory", "tmpfs", "drwxrwxrwx"), ("", "ext4", "drwxrwxrwx")])
+def test_mounttest_writes_into_an_empty_directory(medium: str, fs: str, directory: str) -> None:
+    volume = {"name": "empty", "emptyDir": {"medium": medium}}
+    flags = ("fs_type=/v", "new_file_0666=/v/f", "file_perm=/v/f", "file_mode=/v")
+    found = mounttest(pod(volume), *flags, volumeMounts=mounted("empty"))
+    assert found == [
+        f'mount type of "/v": {fs}',
+        'content of file "/v/f": mount-tester new file',
+        "",
+        f'mode of file "/v": {directory}',
+        'perms of file "/v/f": -rw-rw-rw-',
+    ]
+
+
+def test_file_that_is_read_in_a_loop_is_told_again_and_again() -> None:
+    flags = ["mounttest", "--break_on_expected_content=false", "--retry_time=10", "--file_content_in_loop=/v/data-1"]
+    of = container(image=AGNHOST, args=flags, volumeMounts=mounted("config"))
+    found = script_of(pod(CONFIG_VOLUME), of, SOURCES) or RUNS_ON
+    assert (found.ends_after, found.repeats) == (10, ((0, 2, 'content of file "/v/data-1": value-1'),))
+
+
+@pytest.mark.parametrize(
+    ("spec", "script", "expected"),
+    [
+        ({"securityContext": {"runAsUser": 1001, "runAsGroup": 2002}}, "id", ["uid=1001 gid=2002 groups=2002"]),
+        ({"securityContext": {"runAsUser": 1001}}, "id -u", ["1001"]),
+        ({"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}}, "sysctl a.b", ["a.b = 1"]),
+        ({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}]}, "cat /etc/hosts", ["1.2.3.4\tx\ty"]),
+    ],
+)
+def test_programs_tell_what_the_pod_was_given(spec: Obj, script: str, expected: list[str]) -> None:
+    assert lines(pod(**spec), container(script))[-1:] == expected
+
+
+def test_read_only_root_refuses_to_be_written() -> None:
+    of = container("echo x > /file; echo $?", securityContext={"readOnlyRootFilesystem": True})
+    assert lines(pod(), of) == ["sh: can't create /file: Read-only file system", "1"]
+
+
+def test_echo_without_line_break_is_continued_and_ends_no_message() -> None:
+    of = container("echo -n a; echo b; echo -n DONE; false", terminationMessagePolicy="FallbackToLogsOnError")
+    assert lines(pod(), of) == ["ab", "DONE"]
+    assert termination_message(of, script_of(pod(), of) or RUNS_ON) == "ab\nDONE"
+    written = container("/bin/echo -n OK > /dev/termination-log")
+    assert termination_message(written, script_of(pod(), written) or RUNS_ON) == "OK"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("if [ $(expr ${INDEX} % 2) -ne 0 ]; then\n exit 1\nelse\n exit 0\nfi", 1),
+        ("if [ $((INDEX + 1)) -eq 5 ]; then exit 7; fi", 0),
+        ("if [[ -r /v/foo ]]\nthen\n exit 0\nelse\n touch /v/foo\n exit 42\nfi", 42),
+        ("if false; then exit 1; fi; exit 3", 3),
+    ],
+)
+def test_if_chooses_by_the_code_of_its_condition(script: str, code: int) -> None:
+    of = container(script, env=[{"name": "INDEX", "value": "3"}], volumeMounts=mounted("empty"))
+    found = script_of(pod(EMPTY), of)
+    assert found is not None and (found.ends_after, found.exit_code) == (0, code)
+
+
+def test_restarted_container_finds_what_it_has_written_into_a_volume() -> None:
+    of = container("if [ -f /v/foo ]; then exit 0; else touch /v/foo; exit 1; fi", volumeMounts=mounted("empty"))
+    again = pod(EMPTY)
+    assert (script_of(again, of) or RUNS_ON).exit_code == 1
+    again["status"]["containerStatuses"] = [{"name": "c", "restartCount": 1}]
+    assert (script_of(again, of) or RUNS_ON).exit_code == 0
+
+
+def test_command_in_a_container_sees_what_was_written_by_then() -> None:
+    of = container("echo ok > /tmp/health; sleep 10; rm -rf /tmp/health; sleep 600")
+    answers = [run_in_container(pod(), of, ["cat", "/tmp/health"], elapsed=at).exit_code for at in (1, 11)]
+    assert answers == [0, 1]
+
+
+def test_missing_object_of_a_volume_is_told_in_the_words_of_a_kubelet() -> None:
+    missing = pod({"name": "v", "configMap": {"name": "none"}})
+    assert volume_problem(missing, SOURCES) == 'MountVolume.SetUp failed for volume "v" : configmap "none" not found'
+    optional = pod({"name": "v", "configMap": {"name": "none", "optional": True}}, CONFIG_VOLUME)
+    assert volume_problem(optional, SOURCES) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ({"args": ["entrypoint-tester", "x", "y"]}, "[/agnhost entrypoint-tester x y]"),
+        ({"command": ["/agnhost-2"], "args": ["entrypoint-tester"]}, "[/agnhost-2 entrypoint-tester]"),
+    ],
+)
+def test_entrypoint_tester_prints_its_words(given: Obj, printed: str) -> None:
+    assert script_of(pod(), container(image=AGNHOST, **given)) == Script(((0.0, printed),), 0.0)
