@@ -156,6 +156,19 @@ def _by_pool(taken: Iterable[_Taken]) -> dict[PoolKey, list[_Taken]]:
     return pools
 
 
+def _recorded(
+    allocations: Iterable[tuple[str, Obj]], use_of: Callable[[PoolKey], PoolUse]
+) -> tuple[dict[PoolKey, PoolUse], dict[str, tuple[_Taken, ...]]]:
+    """What is taken of the pools once claims hold these allocations, and what each holds."""
+    pools: dict[PoolKey, PoolUse] = {}
+    held: dict[str, tuple[_Taken, ...]] = {}
+    for claim, allocation in allocations:
+        taken = held[claim] = _taken(allocation)
+        for pool, items in _by_pool(taken).items():
+            pools[pool] = _with(pools.get(pool) or use_of(pool), claim, items)
+    return pools, held
+
+
 class AllocatedState:
     """All that is taken, by pool, and what each claim holds. Immutable."""
 
@@ -172,15 +185,9 @@ class AllocatedState:
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
         """The state that allocated claims amount to; claims without allocation are passed over."""
-        held: dict[str, tuple[_Taken, ...]] = {}
-        pools: dict[PoolKey, PoolUse] = {}
-        for claim in claims:
-            allocation = (claim.get("status") or {}).get("allocation")
-            if allocation:
-                key = claim_key(claim)
-                held[key] = _taken(allocation)
-                for pool, taken in _by_pool(held[key]).items():
-                    pools[pool] = _with(pools.get(pool, EMPTY_USE), key, taken)
+        allocations = ((claim, (claim.get("status") or {}).get("allocation")) for claim in claims)
+        held_by = ((claim_key(claim), allocation) for claim, allocation in allocations if allocation)
+        pools, held = _recorded(held_by, lambda pool: EMPTY_USE)
         return cls(Bucketed.of(pools), Bucketed.of(held))
 
     @classmethod
@@ -220,6 +227,12 @@ class AllocatedState:
         taken = _taken(allocation)
         changed = {pool: _with(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
         return AllocatedState(self._pools.put(changed), self._claims.put({claim: taken}))
+
+    def with_allocations(self, allocations: Sequence[tuple[str, Obj]]) -> AllocatedState:
+        """The state in which claims, each named once, hold these allocations, in place of what they held."""
+        base = self.freed(claim for claim, _ in allocations)
+        pools, held = _recorded(allocations, base.use)
+        return AllocatedState(base._pools.put(pools), base._claims.put(held))
 
     def without_device(self, device: DeviceId) -> AllocatedState:
         """The state in which nobody holds the device as a whole."""

@@ -22,6 +22,7 @@ _WIDTH = 1 << _BITS
 _MASK = _WIDTH - 1
 _TOP, _MIDDLE = 2 * _BITS, _BITS
 """Where the bits of the checksum are that choose a branch, and a row of it; the lowest choose a bucket."""
+_ALL = (_WIDTH << _TOP) - 1
 _NONE: dict[Any, Any] = {}
 _EMPTY_ROW = (_NONE,) * _WIDTH
 _EMPTY_BRANCH = (_EMPTY_ROW,) * _WIDTH
@@ -61,20 +62,27 @@ class Bucketed(Generic[K, V]):
         return self._branches[number >> _TOP & _MASK][number >> _MIDDLE & _MASK][number & _MASK].get(key)
 
     def put(self, changes: Mapping[K, V | None]) -> Bucketed[K, V]:
-        """A map with these changes; None removes."""
+        """A map with these changes; None removes. Each row and bucket is copied once, however many changes it has."""
         branches = list(self._branches)
+        rows: dict[int, list[dict[K, V]]] = {}
+        copied: set[int] = set()
         for key, value in changes.items():
-            number = crc32(key.encode() if isinstance(key, str) else key.pool.encode())
-            top, middle = number >> _TOP & _MASK, number >> _MIDDLE & _MASK
-            branch = list(branches[top])
-            row = list(branch[middle])
-            bucket = row[number & _MASK] = row[number & _MASK].copy()
+            number = crc32(key.encode() if isinstance(key, str) else key.pool.encode()) & _ALL
+            place = number >> _MIDDLE
+            row = rows.get(place)
+            if row is None:
+                row = rows[place] = list(branches[place >> _BITS][place & _MASK])
+            if number not in copied:
+                copied.add(number)
+                row[number & _MASK] = row[number & _MASK].copy()
             if value is None:
-                bucket.pop(key, None)
+                row[number & _MASK].pop(key, None)
             else:
-                bucket[key] = value
-            branch[middle] = tuple(row)
-            branches[top] = tuple(branch)
+                row[number & _MASK][key] = value
+        for place, row in rows.items():
+            branch = list(branches[place >> _BITS])
+            branch[place & _MASK] = tuple(row)
+            branches[place >> _BITS] = tuple(branch)
         return Bucketed(tuple(branches))
 
     def items(self) -> Iterator[tuple[K, V]]:

@@ -29,7 +29,7 @@ class PlacementAttempt:
     @property
     def fit(self) -> int:
         """Count the placed members."""
-        return len([outcome for outcome in self.outcomes if isinstance(outcome, Placed)])
+        return [*map(type, self.outcomes)].count(Placed)
 
     @property
     def numbers(self) -> list[int]:
@@ -39,6 +39,8 @@ class PlacementAttempt:
     @property
     def broken(self) -> bool:
         """Tell whether an error ended the attempt."""
+        if self.fit == len(self.outcomes):
+            return False
         return any(isinstance(outcome, Unschedulable) and outcome.failed for outcome in self.outcomes)
 
     @property

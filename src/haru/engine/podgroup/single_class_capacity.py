@@ -15,6 +15,7 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
 from haru.engine.dra.model.model import NodeView
+from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.device_classifier import DeviceClassifier
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import counts_devices
@@ -52,7 +53,7 @@ class _ClassResults:
         self.classes = classes
         self.feasible_nodes: dict[str, tuple[object, bool]] = {}
         self.served: dict[Hashable, _Served] = {}
-        self.counts_by_node: dict[int, dict[str, tuple[NodeOccupancy, int]]] = {}
+        self.kept: dict[int, DecisionCache] = {}
 
 
 class SingleClassCapacity:
@@ -79,7 +80,9 @@ class SingleClassCapacity:
         self._results = base.decision_cache.get_or_compute(_TOPIC, key, _ClassResults)
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
-        self.counts_by_node = self._results.counts_by_node.setdefault(self._limit, {})
+        self.kept = self._results.kept.setdefault(self._limit, DecisionCache())
+        """What is counted for so many members of this class, kept for later decisions."""
+        self._counts_by_node: dict[str, tuple[NodeOccupancy, int]] = self.kept.get_or_compute("counts", None, dict)
 
     def free_of(self, info: NodeInfo) -> list[int]:
         """Return the free amount of each requested resource, and last the free pod slots."""
@@ -118,7 +121,7 @@ class SingleClassCapacity:
     def current_count(self, occupancy: NodeOccupancy) -> int | None:
         """Count the members that a node takes now; None if it has to be filtered. Raises as `count` does."""
         name = occupancy.info.name
-        known = self.counts_by_node.get(name)
+        known = self._counts_by_node.get(name)
         if known is None or known[0] is not occupancy:
             if not occupancy.simple:
                 return None
@@ -128,7 +131,7 @@ class SingleClassCapacity:
                 count = self.count(occupancy, occupancy.taken, self.free_of(occupancy.info))
             else:
                 return None
-            known = self.counts_by_node[name] = occupancy, count
+            known = self._counts_by_node[name] = occupancy, count
         return known[1]
 
     def count(self, occupancy: NodeOccupancy, taken: int, free: Sequence[int]) -> int:

@@ -47,6 +47,11 @@ class DisruptionUnit:
         """Return node, path and state of each of its pods."""
         return tuple([(pod.node, pod.key.path, pod) for pod in self.pods])
 
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes with pods of it, each once."""
+        return tuple(dict.fromkeys([pod.node for pod in self.pods]))
+
     def evictions(self) -> Iterator[Eviction]:
         """Yield the evictions of all its pods."""
         for pod in self.pods:
@@ -57,11 +62,21 @@ class DisruptionUnit:
 class ReprieveOrder:
     """Hold candidates in reprieve order: the first `guarded` of them violate a disruption budget.
 
-    Units that are already evicted for a nomination that the preemptor may override come last.
+    Units that are already evicted for a nomination that the preemptor may override come last. `complete`: these are all
+    units below some priority, in the order of `VictimIndex`.
     """
 
     units: tuple[DisruptionUnit, ...]
     guarded: int = 0
+    complete: bool = False
+
+    def by_node(self) -> dict[str, list[DisruptionUnit]]:
+        """Return the units with pods on each node, in this order."""
+        found: dict[str, list[DisruptionUnit]] = {}
+        for unit in self.units:
+            for node in unit.nodes:
+                found.setdefault(node, []).append(unit)
+        return found
 
 
 def units_below(

@@ -19,6 +19,7 @@ from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import NodeInfo
 
 _TOPIC = "node occupancies"
+_MOST_CHANGES = 20_000
 
 
 class NodeOccupancy:
@@ -70,6 +71,8 @@ class NodeOccupancies:
         """By node: occupancies that depend only on the node, its pools and its claims."""
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
         self._on: dict[str, set[str]] = {}  # by claim: the nodes on which it has devices
+        self._changes: list[str] = []
+        self._first = 0
 
     @staticmethod
     def of(base: Snapshot, *, partitionable: bool) -> NodeOccupancies:
@@ -77,6 +80,15 @@ class NodeOccupancies:
         found = base.decision_cache.get_or_compute(_TOPIC, partitionable, lambda: NodeOccupancies(partitionable))
         found.catch_up(base)
         return found
+
+    @property
+    def position(self) -> int:
+        """Return the position after all changes so far."""
+        return self._first + len(self._changes)
+
+    def changed_since(self, position: int) -> set[str] | None:
+        """Return the nodes that changed since a position, their devices and claims included; None for all."""
+        return set(self._changes[position - self._first :]) if position >= self._first else None
 
     def catch_up(self, base: Snapshot) -> None:
         """Switch to another snapshot and drop the occupancies that changed."""
@@ -87,6 +99,7 @@ class NodeOccupancies:
         wide = any(one.devices.everywhere or one.devices.troubled for one in (before, base))
         if wide and base.devices is not before.devices:
             self.known.clear()
+            self._forget_changes()
         changed = differing(base.nodes, before.nodes)
         pools = {str(key) for key in base.allocated.changed(before.allocated)}
         if base.devices is not before.devices:
@@ -97,6 +110,14 @@ class NodeOccupancies:
             changed |= self._on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
+        self._changes += changed
+        if len(self._changes) > _MOST_CHANGES:
+            self._forget_changes()
+
+    def _forget_changes(self) -> None:
+        """Make every reader count all nodes again."""
+        self._first = self.position + 1
+        self._changes = []
 
     def occupancy(self, name: str) -> NodeOccupancy:
         """Return a node's occupancy with all pods in place. Raises AllocationError for a broken pool."""

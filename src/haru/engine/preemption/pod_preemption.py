@@ -10,7 +10,6 @@ Source: KEP-268 (default preemption, as 1.36 behaves), KEP-5710 (units); devices
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message
@@ -41,35 +40,12 @@ STILL_NOT = "still not schedulable"
 _ENOUGH_PERCENT = 10
 _ENOUGH = 100
 """Limits on the number of candidate nodes, absolute and in percent of all (KEP-268's defaults)."""
-_PRIORITY_OFFSET = 2**31
 _CLUSTER_WIDE_FAILURES = frozenset(
     {"DevicesUnavailable", "PodAntiAffinity", "ExistingPodAntiAffinity", "TopologySpread"}
 )
 """Reasons for which pods on other nodes may make a node infeasible."""
 
 Refusals = Mapping[str, Sequence[FilterFailure]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Hold a candidate node with its victims."""
-
-    node: str
-    victims: Victims
-
-    def cost(self) -> tuple[int, int, int, int]:
-        """Return the cost, the smallest wins: budget violations, highest priority, sum of priorities, pod count."""
-        units = self.victims.units
-        pods = sum(len(unit.pods) for unit in units)
-        total = sum((unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units)
-        return self.victims.violations, self._highest(), total, pods
-
-    def started(self) -> str:
-        """Return when the first of the most important victims started: the later, the better."""
-        return min((unit.started for unit in self.victims.units if unit.priority == self._highest()), default="")
-
-    def _highest(self) -> int:
-        return max((unit.priority for unit in self.victims.units), default=-_PRIORITY_OFFSET)
 
 
 def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
@@ -99,7 +75,7 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
     search = Search(base, preemptor)
     best = _best(base, preemptor, search, refusals, texts)
     if best is not None:
-        return nominated(base, refused, preemptor, best.victims) or refused
+        return nominated(base, refused, preemptor, best) or refused
     victims = _cluster_wide_victims(base, preemptor, search, refusals)
     if victims is not None:
         return nominated(base, refused, preemptor, victims) or refused
@@ -109,26 +85,24 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
 
 def _best(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
-) -> _Candidate | None:
-    """Return the cheapest candidate, or None; `texts` collects the reasons of the other nodes."""
-    found: list[_Candidate] = []
+) -> Victims | None:
+    """Return the victims on the cheapest node, or None; `texts` collects the reasons of the other nodes."""
+    found: list[Victims] = []
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    for candidate in _candidates(base, preemptor, search, refusals, texts):
-        found.append(candidate)
-        if len(found) >= enough and any(not candidate.victims.violations for candidate in found):
+    for victims in _candidates(base, preemptor, search, refusals, texts):
+        found.append(victims)
+        if len(found) >= enough and any(not victims.violations for victims in found):
             break
     if not found:
         return None
-    costs = [candidate.cost() for candidate in found]
-    least = min(costs)
-    cheapest = [candidate for candidate, cost in zip(found, costs, strict=True) if cost == least]
+    least = min([victims.cost for victims in found])
     # Of equal start times the first candidate wins.
-    return max(cheapest, key=_Candidate.started)
+    return max([victims for victims in found if victims.cost == least], key=lambda victims: victims.started)
 
 
 def _candidates(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
-) -> Iterator[_Candidate]:
+) -> Iterator[Victims]:
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     for name in (*names[start:], *names[:start]):
@@ -142,7 +116,7 @@ def _candidates(
             continue
         victims = search.victims(units, refused=True, places=((name,),))
         if victims is not None:
-            yield _Candidate(name, victims)
+            yield victims
         else:
             texts[name] = [failure.reason.message for failure in failures]
 

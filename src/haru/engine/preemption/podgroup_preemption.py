@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from haru.engine.dra.errors import AllocationError
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.decision_builder import nominated as nominated_decision
 from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW
@@ -24,21 +25,24 @@ from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, sing
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
 from haru.engine.preemption.eligibility import evictable_pods
-from haru.engine.preemption.fast_reprieve import FastReprieve, NodeCounter
+from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
+from haru.engine.preemption.node_counter import NodeCounter
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
 from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
+from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Decision, Reason
 from haru.engine.state.pending_reservations import evicted_pods
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
+_PRIORITY_OFFSET = 2**31
 WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Victims:
     """Hold the victims, most important first, that let `fit` members have places on nodes of `places`.
 
@@ -49,6 +53,18 @@ class Victims:
     fit: int
     places: Sequence[Sequence[str]]
     violations: int = 0
+
+    @cached_property
+    def cost(self) -> tuple[int, int, int, int]:
+        """Return the cost, the smallest wins: budget violations, highest priority, sum of priorities, pod count."""
+        highest = self.units[0].priority if self.units else -_PRIORITY_OFFSET
+        total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in self.units])
+        return self.violations, highest, total, sum([len(unit.pods) for unit in self.units])
+
+    @cached_property
+    def started(self) -> str:
+        """Return when the first of the most important victims started: the later, the better."""
+        return min([unit.started for unit in self.units if unit.priority == self.units[0].priority], default="")
 
 
 def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
@@ -132,7 +148,14 @@ class Search:
         `refused` says that the preemptor is known not to fit with all candidates in place; `places` limit its nodes.
         """
         order = reprieve_order(self._base, units, self._evicted)
+        if places is None and self._is_complete(order):
+            order = replace(order, complete=True)
         return self.least(order, lambda unit: unit.priority, refused=refused, places=places)
+
+    def _is_complete(self, order: ReprieveOrder) -> bool:
+        """Tell whether candidates of the whole cluster are all of a priority, and those of one lasting victim index."""
+        filtered = self._preemptor.info.options.preemption.minimum_run_time
+        return self._base.decision_cache.shares_results and not (order.guarded or self._evicted or filtered)
 
     def least(
         self,
@@ -149,6 +172,8 @@ class Search:
         """
         try:
             if self._capacity is not None and self._counter is not None:
+                if places is not None and len(places) == len(places[0]) == 1:
+                    return self._victims_on_node(order, self._capacity, self._counter, places, enough)
                 return self._fast_reprieve(order, self._capacity, self._counter, places, enough)
         except OutOfBudgetError:
             pass  # The general search may still decide it.
@@ -165,6 +190,26 @@ class Search:
             victims = reprieve(numbers, trial, lambda number: level(order.units[number]), refused=refused)
         return _victims(order, victims, trial.fit, places or trial.places())
 
+    def _victims_on_node(
+        self,
+        order: ReprieveOrder,
+        capacity: MemberCapacity,
+        counter: SingleClassCapacity,
+        places: Sequence[Sequence[str]],
+        enough: int | None,
+    ) -> Victims | None:
+        """Return the victims on one node; kept for later preemptors, until the node or its units change."""
+        occupancy = self._occupancies.with_frees(places[0][0])
+        if not counter.is_plain(occupancy):
+            return self._fast_reprieve(order, capacity, counter, places, enough)
+        kept: dict[str, tuple[tuple[object, ...], Victims | None]]
+        kept = counter.kept.get_or_compute("victims on nodes", None, dict)
+        key = (occupancy, order.units, order.guarded, enough, self._preemptor.info.needed)
+        known = kept.get(places[0][0])
+        if known is None or known[0] != key:
+            known = kept[places[0][0]] = key, self._fast_reprieve(order, capacity, counter, places, enough)
+        return known[1]
+
     def _fast_reprieve(
         self,
         order: ReprieveOrder,
@@ -175,7 +220,9 @@ class Search:
     ) -> Victims | None:
         """Return the victims for equal members, where nodes can be counted independently."""
         preemptor = self._preemptor
-        nodes = NodeCounter(self._base, self._occupancies, counter, capacity)
+        groups = preemptor.info.options.gates.groups
+        known = VictimIndex.of(self._base, groups=groups).units_on if order.complete else order.by_node().__getitem__
+        nodes = NodeCounter(self._base, self._occupancies, counter, capacity, known, keeps_steps=order.complete)
         fast = FastReprieve(order.units, places or preemptor.places, nodes)
         found = fast.victims(len(preemptor.info.members) if enough is None else enough, preemptor.info.needed)
         return _victims(order, *found, places or fast.usable_nodes()) if found is not None else None

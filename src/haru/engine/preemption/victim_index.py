@@ -33,6 +33,7 @@ class VictimIndex:
             GroupKey, tuple[DisruptionUnit, frozenset[str]]
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
+        self._on: dict[str, tuple[DisruptionUnit, ...]] = {}  # by node, computed when asked for
 
     @staticmethod
     def of(base: Snapshot, *, groups: bool) -> VictimIndex:
@@ -47,9 +48,15 @@ class VictimIndex:
 
     def below_on(self, priority: int, node: str) -> list[DisruptionUnit]:
         """Return the units of a lower priority with pods on a node, in the same order."""
-        wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
-        found = [unit for unit in (*self._single.get(node, ()), *wholes) if unit.priority < priority]
-        found.sort(key=attrgetter("rank"))
+        return [unit for unit in self.units_on(node) if unit.priority < priority]
+
+    def units_on(self, node: str) -> tuple[DisruptionUnit, ...]:
+        """Return all units with pods on a node, most important first; the same object while these stay."""
+        found = self._on.get(node)
+        if found is None:
+            wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
+            units = sorted((*self._single.get(node, ()), *wholes), key=attrgetter("rank"))
+            found = self._on[node] = tuple(units)
         return found
 
     def catch_up(self, base: Snapshot) -> None:
@@ -62,6 +69,8 @@ class VictimIndex:
             return
         nodes = differing(base.nodes, before.nodes)
         keys = self._changed_groups(base, before, nodes) if self._groups else set()
+        for name in nodes:
+            self._on.pop(name, None)
         self._drop([unit for name in nodes for unit in self._single.pop(name, ())])
         self._drop([self._remove_group(key) for key in keys if key in self._whole])
         added = units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False)
@@ -100,11 +109,13 @@ class VictimIndex:
     def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
         if unit.group is None:
             self._single.setdefault(unit.pods[0].node, []).append(unit)
+            self._on.pop(unit.pods[0].node, None)
             return
         nodes = frozenset(_nodes_of(base, unit.group))
         self._whole[unit.group] = unit, nodes
         for name in nodes:
             self._whole_on.setdefault(name, set()).add(unit.group)
+            self._on.pop(name, None)
 
     def _drop(self, units: Iterable[DisruptionUnit]) -> None:
         for unit in units:
@@ -115,6 +126,7 @@ class VictimIndex:
         unit, nodes = self._whole.pop(key)
         for name in nodes:
             self._whole_on[name].discard(key)
+            self._on.pop(name, None)
         return unit
 
     def _group_units(self, base: Snapshot, key: GroupKey) -> list[DisruptionUnit]:

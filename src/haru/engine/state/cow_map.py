@@ -179,14 +179,16 @@ class Patched(Mapping[str, V]):
         yield from (key for key, value in self._changes.items() if value is not None)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        base = self._base
+        changes = [(key in base, value is not None) for key, value in self._changes.items()]
+        return len(base) + changes.count((False, True)) - changes.count((True, False))
 
 
 def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
     """The keys that have another value in one of two maps; cheap if both were made from copies of one map."""
     if now is before:
         return set()
-    if not before and isinstance(now, FrozenMap):
+    if isinstance(now, FrozenMap) and not isinstance(before, Patched) and not before:
         return set(now)
     keys: set[str] = set()
     base, other = now, before

@@ -57,10 +57,12 @@ class Overlay:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.next_pass: Overlay | None = None
-        self.allocated: AllocatedState = snapshot.allocated
+        self._allocated: AllocatedState = snapshot.allocated
+        self._not_recorded: list[tuple[str, Obj]] = []
+        """Tentative allocations that `_allocated` lacks."""
         if snapshot.next_pass is not None:
             self.next_pass = Overlay(snapshot.next_pass)
-            self.allocated = snapshot.allocated.and_also(self.next_pass.allocated)
+            self._allocated = snapshot.allocated.and_also(self.next_pass.allocated)
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
@@ -74,6 +76,14 @@ class Overlay:
     def passes(self) -> tuple[Overlay, ...]:
         """Return the overlays of all passes, this one first."""
         return (self,) if self.next_pass is None else (self, *self.next_pass.passes)
+
+    @property
+    def allocated(self) -> AllocatedState:
+        """Return what is taken, tentative allocations included; they are recorded together, when a reader asks."""
+        if self._not_recorded:
+            self._allocated = self._allocated.with_allocations(self._not_recorded)
+            self._not_recorded = []
+        return self._allocated
 
     @cached_property
     def differing(self) -> frozenset[str]:
@@ -133,9 +143,10 @@ class Overlay:
 
     def allocate(self, path: str, allocation: Obj, node: str | None = None) -> None:
         """Allocate a claim that is not allocated; `node` is the one that sees its devices, where that is known."""
-        self._journal.append(("claim", path, self.allocated))
+        waiting = self._not_recorded
+        self._journal.append(("claim", path, (self._allocated, waiting, len(waiting))))
         self._allocations[path] = allocation
-        self.allocated = self.allocated.with_allocation(path, allocation)
+        waiting.append((path, allocation))
         self.changes.append(node or touched_node(self.snapshot, allocation))
 
     def reserve(self, path: str) -> None:
@@ -167,7 +178,8 @@ class Overlay:
             elif what == "volumes":
                 self.volumes = before
             else:
-                self.allocated = before
+                self._allocated, self._not_recorded, length = before
+                del self._not_recorded[length:]
                 self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))
 
 

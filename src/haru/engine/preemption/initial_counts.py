@@ -1,0 +1,71 @@
+"""Keep how many equal members each node takes with all pods in place; count again only the nodes that changed.
+
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+
+from haru.engine.preemption.node_occupancy import NodeOccupancies
+
+NodeSets = tuple[tuple[str, ...], ...]
+
+
+class InitialCounts:
+    """Hold the counts of the nodes of some disjoint sets, in their order, and the total of each set.
+
+    `location` has the number of a node's set and the node's index in it.
+    """
+
+    __slots__ = ("_filtered", "_position", "counts", "location", "sets", "totals")
+
+    def __init__(self, sets: NodeSets) -> None:
+        self.sets = sets
+        self.location = {name: (number, index) for number, nodes in enumerate(sets) for index, name in enumerate(nodes)}
+        self.counts: list[list[int]] = [[0] * len(nodes) for nodes in sets]
+        self.totals: list[int] = [0] * len(sets)
+        self._filtered: set[str] = set()
+        """Nodes that arithmetic does not count: they are counted again each time."""
+        self._position = -1
+
+    @classmethod
+    def of_node(cls, name: str, count: int) -> InitialCounts:
+        """Return the count of a single node."""
+        made = cls(((name,),))
+        made.counts[0][0] = made.totals[0] = count
+        return made
+
+    def catch_up(
+        self, occupancies: NodeOccupancies, arithmetic: Callable[[str], int | None], filtering: Callable[[str], int]
+    ) -> None:
+        """Count the nodes that changed, by `arithmetic`, or by `filtering` where that returns None.
+
+        An error of either leaves nodes uncounted; the next call counts them.
+        """
+        changed = occupancies.changed_since(self._position)
+        for name in self.location if changed is None else changed & self.location.keys():
+            count = arithmetic(name)
+            if count is None:
+                self._filtered.add(name)
+            else:
+                self._filtered.discard(name)
+                self._put(name, count)
+        for name in self._filtered:
+            self._put(name, filtering(name))
+        self._position = occupancies.position
+
+    def usable(self, number: int, exceptions: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+        """Return the nodes of a set that take a member; `exceptions` are other counts of some nodes."""
+        counts = self.counts[number]
+        if exceptions:
+            counts = counts.copy()
+            for name, count in exceptions:
+                counts[self.location[name][1]] = count
+        return tuple(compress(self.sets[number], counts))
+
+    def _put(self, name: str, count: int) -> None:
+        number, index = self.location[name]
+        self.totals[number] += count - self.counts[number][index]
+        self.counts[number][index] = count

@@ -1,0 +1,67 @@
+"""How many equal members a node takes as its disruption units are removed one by one, the least important first.
+
+The steps depend only on the node, its units and the members, so they are kept from one decision to the next.
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
+from haru.engine.preemption.disruption_units import DisruptionUnit
+from haru.engine.preemption.node_occupancy import NodeOccupancy
+
+
+class Step(NamedTuple):
+    """The unit whose removal changes the count, and how many members the node takes after it."""
+
+    unit: DisruptionUnit
+    members: int
+
+
+class RemovalSteps:
+    """Hold the steps of a node that arithmetic counts; they are computed as far as they are asked for.
+
+    `units` are the node's units, the most important first.
+    """
+
+    __slots__ = ("_count", "_found", "_free", "_left", "_taken", "occupancy", "units")
+
+    def __init__(self, occupancy: NodeOccupancy, units: Sequence[DisruptionUnit], count: int) -> None:
+        self.occupancy = occupancy
+        self.units = units
+        self._found: list[Step] = []
+        self._left = len(units)
+        self._count = count
+        self._taken = occupancy.taken
+        self._free: list[int] | None = None
+
+    def step(self, index: int, counter: SingleClassCapacity) -> Step | None:
+        """Return a step by its index; None if there are not as many. Raises as `SingleClassCapacity.count` does."""
+        while len(self._found) <= index:
+            step = self._next(counter)
+            if step is None:
+                return None
+            self._found.append(step)
+        return self._found[index]
+
+    def _next(self, counter: SingleClassCapacity) -> Step | None:
+        left, taken, occupancy = self._left, self._taken, self.occupancy
+        free = (counter.free_of(occupancy.info) if self._free is None else self._free).copy()
+        while left:
+            left -= 1
+            unit = self.units[left]
+            for node, path, pod in unit.pods_by_node:
+                if node == occupancy.info.name:
+                    taken &= ~occupancy.frees.get(path, 0)
+                    counter.add(free, pod)
+            # Usually too few devices are free, of any kind, which is cheap to see.
+            count = 0 if counter.lacks_devices(occupancy, taken) else counter.count(occupancy, taken, free)
+            if count != self._count:
+                # Nothing is noted before the count is known: counting may raise an error.
+                self._left, self._taken, self._free, self._count = left, taken, free, count
+                return Step(unit, count)
+        self._left = 0
+        return None

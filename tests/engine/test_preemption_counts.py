@@ -1,0 +1,175 @@
+"""The victims that counts per node give equal those of the rule carried out literally, after any history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from engine_objects import options
+from test_preemption_cache import NODES, World
+
+from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.bucketed_map import Bucketed
+from haru.engine.podgroup.member_capacity import member_capacity_for
+from haru.engine.podgroup.podgroup_cycle import members_of
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
+from haru.engine.podgroup.single_class_capacity import single_class_capacity_for
+from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder
+from haru.engine.preemption.dry_run import EvictionDryRun
+from haru.engine.preemption.fast_reprieve import FastReprieve
+from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
+from haru.engine.preemption.node_counter import NodeCounter
+from haru.engine.preemption.node_occupancy import NodeOccupancies
+from haru.engine.preemption.victim_index import VictimIndex
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import CowMap, Patched
+
+OPTIONS = options(preempt_for_pods=True, preempt_for_groups=True)
+Found = tuple[list[int] | None, int, list[tuple[str, ...]]]
+
+
+class LocalWorld(World):
+    """A world in which only pods of one node share a claim, as it is with devices of a node."""
+
+    def share(self) -> None:
+        work = self.work
+        places = self.rng.sample(range(NODES), NODES)
+        for place in places:
+            self.work = {name: one for name, one in work.items() if one[0] == place}
+            if self.work:
+                super().share()
+                break
+        self.work = work
+
+
+def by_the_rule(snapshot: Snapshot, preemptor: Preemptor, units: Sequence[DisruptionUnit]) -> Found:
+    """Remove unit by unit until as many fit as can, then put each back if as many still fit; filter every node."""
+    capacity = member_capacity_for(snapshot, preemptor.info, snapshot.node_names)
+    assert capacity is not None
+    dry_run = EvictionDryRun(snapshot, [unit.pods for unit in units])
+    capacity.use_dry_run(dry_run)
+    removed = dry_run.removed
+
+    def totals() -> list[int]:
+        capacity.use_dry_run(dry_run)  # nothing is kept from one state to the next
+        return [sum(capacity.count(name) for name in nodes) for nodes in preemptor.places]
+
+    fit = min(len(preemptor.info.members), max(totals(), default=0))
+    removed[:] = bytes(len(units))
+    victims: list[int] = []
+    begin = len(units)
+    while max(totals(), default=0) < fit:
+        begin -= 1
+        removed[begin] = 1
+    for number in range(begin, len(units)):
+        removed[number] = 0
+        if max(totals(), default=0) < fit:
+            removed[number] = 1
+            victims.append(number)
+    places = [nodes for nodes, total in zip(preemptor.places, totals(), strict=True) if total >= fit]
+    usable = [tuple(name for name in nodes if capacity.count(name)) for nodes in places]
+    return victims, fit, usable
+
+
+def by_counts(snapshot: Snapshot, preemptor: Preemptor, order: ReprieveOrder) -> Found | None:
+    """Find the same with what is kept of earlier preemptors; None where nodes cannot be counted one by one."""
+    capacity = member_capacity_for(snapshot, preemptor.info, snapshot.node_names)
+    counter = single_class_capacity_for(snapshot, OPTIONS, capacity.classes) if capacity is not None else None
+    if capacity is None or counter is None:
+        return None
+    occupancies = NodeOccupancies.of(snapshot, partitionable=OPTIONS.features.PartitionableDevices)
+    known = VictimIndex.of(snapshot, groups=True).units_on if order.complete else order.by_node().__getitem__
+    nodes = NodeCounter(snapshot, occupancies, counter, capacity, known, keeps_steps=order.complete)
+    fast = FastReprieve(order.units, preemptor.places, nodes)
+    found = fast.victims(len(preemptor.info.members), 0)
+    assert found is not None
+    return *found, fast.usable_nodes()
+
+
+def compared(seed: int) -> Iterator[int]:
+    """Compare both through one history, in the order of ranks and in a random one; yield the numbers of victims."""
+    world = LocalWorld(seed)
+    for number in range(10):
+        for _ in range(world.rng.randrange(4)):
+            world.change()
+        group, pods, objects = world.newcomer(number % 4)
+        world.put(*objects)
+        snapshot = world.cluster.snapshot()
+        info = PodGroupInfo.of(snapshot, members_of(snapshot, pods), group, OPTIONS)
+        preemptor = Preemptor(info, node_sets(snapshot, info))
+        units = VictimIndex.of(snapshot, groups=True).below(preemptor.priority)
+        shuffled = world.rng.sample(units, len(units))
+        for order in (ReprieveOrder(tuple(units), complete=True), ReprieveOrder(tuple(shuffled))):
+            found = by_counts(snapshot, preemptor, order)
+            if found is not None:
+                assert found == by_the_rule(snapshot, preemptor, order.units), seed
+                yield len(found[0] or ())
+        for obj in reversed(objects):
+            world.cluster.remove(obj)
+
+
+def test_victims_by_counts_equal_those_by_the_rule() -> None:
+    victims = [count for seed in range(12) for count in compared(seed)]
+    assert sum(map(bool, victims)) > 40
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("block", range(10))
+def test_victims_by_counts_equal_those_by_the_rule_in_long_runs(block: int) -> None:
+    assert sum(map(bool, [count for seed in range(100 * block, 100 * block + 100) for count in compared(seed)]))
+
+
+def test_units_on_a_node_are_those_of_the_order_after_any_history() -> None:
+    for seed in range(6):
+        world = World(seed)
+        for _ in range(25):
+            world.change()
+            snapshot = world.cluster.snapshot()
+            index = VictimIndex.of(snapshot, groups=True)
+            by_node = ReprieveOrder(tuple(index.below(2**31))).by_node()
+            assert {n: [*index.units_on(n)] for n in snapshot.node_names if index.units_on(n)} == by_node, seed
+
+
+def test_allocations_recorded_together_equal_those_recorded_one_by_one() -> None:
+    world = World(3)
+    for seed in range(30):
+        world.change()
+        allocated = world.cluster.snapshot().allocated
+        world.rng.seed(seed)
+        changes = []
+        for claim in world.rng.sample([f"default/w{number}-cards" for number in range(8)], 5):
+            results = [
+                {"driver": "gpu.example.com", "pool": f"n{world.rng.randrange(3)}", "device": f"gpu-{card}"}
+                for card in world.rng.sample(range(4), world.rng.randrange(3))
+            ]
+            shared = [{**one, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}} for one in results[1:]]
+            changes.append((claim, {"devices": {"results": [*results[:1], *shared]}}))
+        one_by_one = allocated
+        for claim, allocation in changes:
+            one_by_one = one_by_one.with_allocation(claim, allocation)
+        together = allocated.with_allocations(changes)
+        assert contents(together) == contents(one_by_one)
+        assert together.changed(allocated) >= {key for key, use in together._pools.items() if allocated.use(key) != use}
+
+
+def contents(state: AllocatedState) -> tuple[object, object]:
+    return dict(state._pools.items()), dict(state._claims.items())
+
+
+def test_changes_put_together_equal_those_put_one_by_one() -> None:
+    base = Bucketed.of({f"key-{number}": number for number in range(3000)})
+    changes: dict[str, int | None] = {f"key-{number}": None if number % 3 else -number for number in range(2000, 4000)}
+    one_by_one = base
+    for key, value in changes.items():
+        one_by_one = one_by_one.put({key: value})
+    together = base.put(changes)
+    assert dict(together.items()) == dict(one_by_one.items())
+    assert together.difference(base) == one_by_one.difference(base)
+    assert dict(base.items()) == {f"key-{number}": number for number in range(3000)}
+
+
+def test_length_of_patched_map_counts_replaced_added_and_removed_keys() -> None:
+    base: CowMap[int] = CowMap()
+    base.update({f"key-{number}": number for number in range(10)})
+    patched = Patched(base.freeze(), {"key-1": None, "key-2": 5, "new": 6, "never": None})
+    assert len(patched) == len(list(patched)) == 10
