@@ -243,3 +243,23 @@ def test_new_image_ends_the_pause_of_a_crash_loop() -> None:
     assert "running" in play.one()["state"] and play.one()["image"] == "j"
     play.until(31)
     assert play.one()["state"]["waiting"]["message"].startswith("back-off 10s restarting failed container")
+
+
+def test_probe_sees_the_files_that_the_container_has_written_by_then() -> None:
+    probe = {"exec": {"command": ["cat", "/tmp/health"]}, "periodSeconds": 5, "failureThreshold": 1}
+    script = "echo ok > /tmp/health; sleep 10; rm -rf /tmp/health; sleep 600"
+    play = Play(container(script=script, livenessProbe=probe), terminationGracePeriodSeconds=0)
+    play.until(9)
+    assert play.one()["restartCount"] == 0
+    play.until(11)
+    assert play.one()["restartCount"] == 1
+    told = "Liveness probe failed: cat: can't open '/tmp/health': No such file or directory"
+    assert play.told("Unhealthy")[0] == told
+
+
+def test_agnhost_liveness_fails_its_probe_after_ten_seconds() -> None:
+    image = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 1}
+    play = Play(container(image=image, args=["liveness"], livenessProbe=probe), terminationGracePeriodSeconds=0)
+    play.until(12)
+    assert play.one()["restartCount"] == 1

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import environment, expand
+from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.quantity import parse_quantity
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources, user_of
 from haru.kube.test_images import AGNHOST, image_argv, run_agnhost
@@ -26,6 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt,
     "-le": operator.le, "-gt": operator.gt, "-ge": operator.ge,
 }  # fmt: skip
+_MOST_CHANGES: Final = 100
 _TESTS: Final = ("-f", "-e", "-d", "-s", "-r", "-z", "-n")
 
 
@@ -36,6 +38,31 @@ def variables_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     told = [one for one in container.get("env") or () if not _FOREIGN.intersection(one.get("valueFrom") or ())]
     values = environment(known, {**container, "env": told}, sources.objects, sources.facts(known), given)
     return {"PATH": PATH, **{name: value.decode(errors="replace") for name, value in values.items()}}
+
+
+def run_beside(
+    pod: Obj,
+    container: Mapping[str, Any],
+    argv: Sequence[str],
+    sources: PodSources = NO_SOURCES,
+    elapsed: float = math.inf,
+) -> Ran:
+    """What a hook or a probe does in a container that has run so long; unknown if its environment can not be made."""
+    try:
+        own = ContainerShell(pod, container, sources, until=elapsed)
+        own.run_container()
+        return ContainerShell(pod, container, sources, own.files).run(argv)
+    except ConfigError:
+        return Ran(unknown=argv[0])
+
+
+def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> list[float]:
+    """When the container's own command changes files, in seconds from its start; the start among them."""
+    try:
+        ran = ContainerShell(pod, container, sources).run_container()
+    except ConfigError:
+        ran = None
+    return sorted({0.0, *(ran.changes if ran is not None else ())})[:_MOST_CHANGES]
 
 
 def memory_limit(container: Mapping[str, Any]) -> float:

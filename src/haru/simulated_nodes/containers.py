@@ -67,12 +67,12 @@ def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Scrip
     ending = podlib.ending_of(pod)
     if ending is not None:
         if ending.phase == "Succeeded" or spec.get("restartPolicy", "Always") == "Never":
-            return {} if _needs_steps(pod, _every(spec)) else None
+            return {} if _needs_steps(pod, _every(spec), sources) else None
         failure = Script((), ending.after_seconds, ending.exit_code, ending.reason, ending.message)
         return {container["name"]: failure for container in containers}
     every = _every(spec)
     scripts = {one["name"]: script for one in every if (script := _script_of(pod, one, sources)) is not None}
-    return scripts if scripts or _needs_steps(pod, every) else None
+    return scripts if scripts or _needs_steps(pod, every, sources) else None
 
 
 def _script_of(pod: Obj, container: Obj, sources: PodSources) -> Script | None:
@@ -88,9 +88,9 @@ def _every(spec: Obj) -> Sequence[Obj]:
     return [one for member in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(member) or ()]
 
 
-def _needs_steps(pod: Obj, every: Sequence[Obj]) -> bool:
+def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:
     """Whether some image cannot be pulled, some probe makes a difference, or a container changed while it ran."""
-    if any(pull_problem(pod, one) or probes.has_effect(pod, one) for one in every):
+    if any(pull_problem(pod, one) or probes.has_effect(pod, one, sources) for one in every):
         return True
     images = {one["name"]: one.get("image") or "" for one in every}
     return any(
@@ -99,15 +99,20 @@ def _needs_steps(pod: Obj, every: Sequence[Obj]) -> bool:
     )
 
 
-def advance(pod: Obj, scripts: Mapping[str, Script], runs: PodRuns, now: datetime) -> Outcome:
+def advance(
+    pod: Obj, scripts: Mapping[str, Script], runs: PodRuns, now: datetime, sources: PodSources = NO_SOURCES
+) -> Outcome:
     """Take the containers of a pod as far as they can go now."""
-    return _Advance(pod, scripts, runs, now).outcome()
+    return _Advance(pod, scripts, runs, now, sources).outcome()
 
 
 class _Advance:
     """One pass over a pod."""
 
-    def __init__(self, pod: Obj, scripts: Mapping[str, Script], runs: PodRuns, now: datetime) -> None:
+    def __init__(
+        self, pod: Obj, scripts: Mapping[str, Script], runs: PodRuns, now: datetime, sources: PodSources
+    ) -> None:
+        self._sources = sources
         self._pod, self._scripts, self._runs, self._now = pod, scripts, runs, now
         self._text = format_time(now)
         self._events: list[Event] = []
@@ -291,7 +296,9 @@ class _Advance:
         return any(one is container for one in self._ephemeral)
 
     def _health(self, container: Obj) -> probes.Health:
-        return probes.health_of(self._pod, container) if probes.has_effect(self._pod, container) else probes.WELL
+        if not probes.has_effect(self._pod, container, self._sources):
+            return probes.WELL
+        return probes.health_of(self._pod, container, self._sources)
 
     def _tell_failures(self, name: str, health: probes.Health, elapsed: float) -> None:
         since = self._runs.told.setdefault(name, elapsed)

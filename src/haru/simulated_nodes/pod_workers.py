@@ -209,7 +209,7 @@ class PodWorkers:
     ) -> float | None:
         """Take the containers of a pod with scripts on; seconds until something is due."""
         runs = self._runs.setdefault(uid_of(pod), containers.PodRuns())
-        status, events, due = containers.advance(pod, scripts, runs, self._clock())
+        status, events, due = containers.advance(pod, scripts, runs, self._clock(), await self._sources.of(pod, node))
         if status is None:
             return due
         self._events.tell(pod, events)

@@ -1,7 +1,8 @@
 """What the probes of a simulated container answer, and what follows from it, as a function of its time. Pure.
 
 An annotation says what a probe answers, as a course of `ok` and `fail`; otherwise a probe that runs a trivial command
-answers by its exit code, and any other succeeds. Nothing runs between two changes: the turning points are computed.
+answers by its exit code, on the files that the container has written by then, and any other succeeds. Nothing runs
+between two changes: the turning points are computed.
 Source: kubelet `prober` (thresholds in a row; readiness and liveness after the startup probe), as behaviour.
 """
 
@@ -12,9 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from haru.kube.container_shell import ContainerShell
+from haru.kube.container_shell import change_times, run_beside
 from haru.kube.meta import Obj
+from haru.kube.simulated_files import NO_SOURCES, PodSources
 from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
+from haru.kube.test_images import fails_after
+from haru.kube.trivial_shell import Ran
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 _ALWAYS: Final = (Entry(0.0, "ok"),)
@@ -67,20 +71,20 @@ WELL: Final = Health(readiness=(Turn(0.0, True),))
 """A container whose probes, if it has any, succeed at once."""
 
 
-def has_effect(pod: Obj, container: Mapping[str, Any]) -> bool:
+def has_effect(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> bool:
     """Whether the probes of a container make a difference."""
     if not any(field in container for field in _FIELDS.values()):
         return False
-    return health_of(pod, container) != WELL
+    return health_of(pod, container, sources) != WELL
 
 
-def health_of(pod: Obj, container: Mapping[str, Any]) -> Health:
+def health_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> Health:
     """What the probes make of a container. Raises ValueError for a malformed annotation."""
     started: float | None = 0.0
     killed: tuple[float, str] | None = None
     failures: list[Failure] = []
     if startup := container.get("startupProbe"):
-        answers = _answers(pod, container, "Startup")
+        answers = _answers(pod, container, "Startup", sources)
         turns = _turns(startup, answers, 0.0)
         first = turns[0] if turns else None
         started = first.at if first is not None and first.success else None
@@ -89,11 +93,11 @@ def health_of(pod: Obj, container: Mapping[str, Any]) -> Health:
         failures += _failures(startup, answers, "Startup", 0.0, first.at if first else math.inf)
     readiness: Sequence[Turn] = (Turn(started or 0.0, True),)
     if started is not None and (probe := container.get("readinessProbe")):
-        answers = _answers(pod, container, "Readiness")
+        answers = _answers(pod, container, "Readiness", sources)
         readiness = _turns(probe, answers, started)
         failures += _failures(probe, answers, "Readiness", started, math.inf)
     if started is not None and (probe := container.get("livenessProbe")):
-        answers = _answers(pod, container, "Liveness")
+        answers = _answers(pod, container, "Liveness", sources)
         dead = next((turn.at for turn in _turns(probe, answers, started) if not turn.success), None)
         if dead is not None:
             killed = dead, "liveness"
@@ -101,7 +105,7 @@ def health_of(pod: Obj, container: Mapping[str, Any]) -> Health:
     return Health(started, tuple(readiness), killed, tuple(sorted(failures)))
 
 
-def _answers(pod: Obj, container: Mapping[str, Any], name: str) -> Sequence[Entry]:
+def _answers(pod: Obj, container: Mapping[str, Any], name: str, sources: PodSources) -> Sequence[Entry]:
     key = f"{name.lower()}-probe"
     said = setting(pod, container["name"], key) if is_annotated(pod) else None
     if said is not None:
@@ -109,12 +113,25 @@ def _answers(pod: Obj, container: Mapping[str, Any], name: str) -> Sequence[Entr
         if not entries or any(entry.every or entry.value.split(":")[0] not in ("ok", "fail") for entry in entries):
             raise ValueError(f'annotation {key} of {DOMAIN}: "{said}": write ok or fail, for example "fail; @30 ok"')
         return entries
-    command = (container[_FIELDS[name]].get("exec") or {}).get("command")
-    if command:
-        ran = ContainerShell(pod, container).run(command)
-        if ran.ends_after is not None and ran.exit_code:
-            return (Entry(0.0, f"fail: command exited with {ran.exit_code}"),)
-    return _ALWAYS
+    probe = container[_FIELDS[name]]
+    if command := (probe.get("exec") or {}).get("command"):
+        times = change_times(pod, container, sources)
+        return tuple(_exec_answer(pod, container, command, sources, at) for at in times)
+    server = fails_after(container) if "httpGet" in probe or "grpc" in probe else None
+    return _ALWAYS if server is None else (*_ALWAYS, Entry(server[0], f"fail: {server[1]}"))
+
+
+def _exec_answer(
+    pod: Obj, container: Mapping[str, Any], command: Sequence[str], sources: PodSources, at: float
+) -> Entry:
+    """What a command answers from then on, on the files that the container has written by then."""
+    ran = run_beside(pod, container, command, sources, at)
+    fails = ran.ends_after is not None and ran.exit_code
+    return Entry(at, f"fail: {_output(ran) or f'command exited with {ran.exit_code}'}" if fails else "ok")
+
+
+def _output(ran: Ran) -> str:
+    return "\n".join(line.text for line in ran.lines)
 
 
 def _period(probe: Mapping[str, Any]) -> float:

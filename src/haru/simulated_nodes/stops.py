@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
-from haru.kube.container_shell import ContainerShell
+from haru.kube.container_shell import run_beside
 from haru.kube.meta import Obj
 from haru.simulated_nodes import pods as podlib
 
@@ -78,7 +78,7 @@ def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float
     command = (hook.get("exec") or {}).get("command")
     if not command:
         return 0.0
-    ran = ContainerShell(pod, container).run(command)
+    ran = run_beside(pod, container, command)
     if ran.ends_after is None:
         return 0.0 if ran.unknown else grace
     return ran.ends_after
