@@ -15,6 +15,7 @@ from haru.cluster_view import ChangeCounter
 from haru.dashboard import feeds as feeds_module
 from haru.dashboard.feeds import Feeds, TooManyViewers
 from haru.dashboard.patches import applied, content_of, splices
+from haru.dashboard.signin.viewer import EVERYTHING, Viewer
 from haru.serving import WRITE
 from virtual_time import run
 
@@ -75,14 +76,15 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.reads = True
-        self.may_see = True
+        self.reads, self.beats = True, 0
+        self.may_see, self.asked = True, 0
         self.gone = asyncio.Event()
 
     def write(self, chunk: bytes) -> bool:
         if self.reads:
             size, _, rest = chunk.partition(b"\r\n")
             assert rest == rest[: int(size, 16)] + b"\r\n"
+            self.beats += rest == b": \n\n\r\n"
             self.sent += [json.loads(line[6:]) for line in rest.decode().splitlines() if line.startswith("data: ")]
         return self.reads
 
@@ -95,11 +97,13 @@ class Client:
             self.sent.append("end")
 
     async def unchanged(self) -> bool:
+        self.asked += 1
         return self.may_see
 
-    def follow(self, feeds: Feeds, page: Page, key: str = "page") -> asyncio.Task[None]:
+    def follow(self, feeds: Feeds, page: Page, key: str = "page", session: str = "") -> asyncio.Task[None]:
         scope = {"extensions": {WRITE: self.write}}
-        return asyncio.create_task(feeds.follow(key, page.make, scope, self.receive, self.send, self.unchanged))
+        viewer = Viewer(EVERYTHING, unchanged=self.unchanged, session=session)
+        return asyncio.create_task(feeds.follow(key, page.make, scope, self.receive, self.send, viewer))
 
 
 def test_200_viewers_of_one_page_cost_one_rendering_for_each_change() -> None:
@@ -184,6 +188,46 @@ def test_connection_ends_once_its_viewer_may_see_something_else() -> None:
         client.may_see = False
         await asyncio.sleep(feeds_module.CHECK_SECONDS + 1)
         assert task.done() and client.sent[-2:] == [{"changed": True}, "end"]
+
+    run(scenario())
+
+
+def test_connections_of_one_person_are_checked_together_and_end_together() -> None:
+    async def scenario() -> None:
+        feeds, page, clients = Feeds(Watch()), Page(), [Client() for _ in range(3)]  # type: ignore[arg-type]
+        tasks = [each.follow(feeds, page, session=name) for each, name in zip(clients, "aab", strict=True)]
+        await asyncio.sleep(2 * feeds_module.CHECK_SECONDS + 1)
+        assert [each.asked for each in clients] == [2, 0, 2]
+        clients[0].may_see = False
+        await asyncio.sleep(feeds_module.CHECK_SECONDS + 1)
+        assert [task.done() for task in tasks] == [True, True, False]
+        # Whoever comes again is asked about again; whoever has gone is not.
+        again = Client()
+        tasks += [again.follow(feeds, page, session="a")]
+        clients[2].gone.set()
+        await asyncio.sleep(2 * feeds_module.CHECK_SECONDS + 1)
+        assert (again.asked, clients[2].asked) == (2, 3) and not tasks[3].done()
+        again.gone.set()
+        await asyncio.gather(*tasks)
+
+    run(scenario())
+
+
+def test_only_connections_on_which_nothing_is_said_get_a_heartbeat() -> None:
+    async def scenario() -> None:
+        watch, feeds = Watch(), None
+        watch = Watch()
+        feeds = Feeds(watch)  # type: ignore[arg-type]
+        quiet, lively, still, page = Client(), Client(), Page(), Page()
+        tasks = [quiet.follow(feeds, still, "still"), lively.follow(feeds, page)]
+        for number in range(9):
+            page.text = f"one\n{number}"
+            watch.changes.add()
+            await asyncio.sleep(10)
+        assert (quiet.beats, lively.beats) == (2, 0) and len(lively.sent) == 9
+        for each in (quiet, lively):
+            each.gone.set()
+        await asyncio.gather(*tasks)
 
     run(scenario())
 

@@ -168,7 +168,7 @@ class Dashboard:
         shared = self.views.of(viewer.visibility)
         key, make = (viewer.visibility, place.key), partial(self._shared, shared, place)
         try:
-            await self._feeds.follow(key, make, scope, receive, send, viewer.unchanged)
+            await self._feeds.follow(key, make, scope, receive, send, viewer)
         except TooManyViewers:
             await PlainTextResponse("too many pages are open\n", 503)(scope, receive, send)
 

@@ -10,20 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
 
 from haru.cluster_view import ClusterWatch
 from haru.dashboard.patches import content_of, splices
+from haru.dashboard.signin.viewer import Viewer
 from haru.event_loop import cancelled
 from haru.serving import WRITE
 
-PAUSE_SECONDS, SLOWEST_SECONDS, TAIL_SECONDS, HEARTBEAT_SECONDS = 0.7, 10.0, 5.0, 15.0
+PAUSE_SECONDS, SLOWEST_SECONDS, TAIL_SECONDS, LOOK_SECONDS = 0.7, 10.0, 5.0, 15.0
+"""Pages whose content does not come from the cluster alone are made again after `LOOK_SECONDS`."""
+HEARTBEAT_SECONDS = 40.0
+"""Who was told nothing for so long is sent a comment: proxies cut connections that are silent for a minute."""
 CHECK_SECONDS = 30.0
-"""How often it is asked whether a viewer may still see what it sees."""
+"""How often it is asked whether a person may still see what it sees."""
 MOST_VIEWERS = 2000
 LONGEST_SECONDS = 0.9
 """A change is shown within a second, however many look."""
@@ -48,6 +52,7 @@ class _Viewer:
         self._send, self.write = send, write
         """Writes a framed chunk, unless the client has to read first; None where the server has no such function."""
         self.up_to_date = False
+        self.told_at = _now()
 
     async def send_event(self, event: bytes) -> bool:
         """Send an event by the messages of ASGI."""
@@ -87,7 +92,6 @@ class Feed:
             await cancelled(task)
 
     async def _run(self) -> None:
-        heartbeat = time.monotonic()
         while True:
             try:
                 async with self._watch.viewing():
@@ -96,15 +100,18 @@ class Feed:
                         await self._update()
                         took = time.monotonic() - began
                         await asyncio.sleep(min(max(self._pause(), _PAUSES * took), SLOWEST_SECONDS))
-                        await self._newer(TAIL_SECONDS if self._is_tail() else HEARTBEAT_SECONDS)
-                        if time.monotonic() - heartbeat >= HEARTBEAT_SECONDS:
-                            heartbeat = time.monotonic()
-                            await self._tell(list(self._viewers), b": \n\n", keeps=True)
+                        await self._newer(TAIL_SECONDS if self._is_tail() else LOOK_SECONDS)
+                        await self._beat()
             except OSError:
                 await asyncio.sleep(PAUSE_SECONDS)  # the API server cannot be reached: browsers keep what they have
             except Exception:
                 _log.exception("a live page cannot be made")
                 await asyncio.sleep(SLOWEST_SECONDS)
+
+    async def _beat(self) -> None:
+        """Let those who were told nothing for a while know that the connection is alive."""
+        before = _now() - HEARTBEAT_SECONDS
+        await self._tell([viewer for viewer in self._viewers if viewer.told_at < before], b": \n\n", keeps=True)
 
     def _pause(self) -> float:
         """How long to wait for further changes: longer where telling all viewers costs much beside making the page."""
@@ -155,8 +162,9 @@ class Feed:
         return _event({"version": self._version, "content": "\n".join(self._lines or ())})
 
     async def _tell(self, viewers: list[_Viewer], event: bytes, keeps: bool = False) -> None:
-        chunk, began = b"%x\r\n%b\r\n" % (len(event), event), time.thread_time()
+        chunk, began, now = b"%x\r\n%b\r\n" % (len(event), event), time.thread_time(), _now()
         for viewer in viewers:
+            viewer.told_at = now
             # Most viewers cost no more than this call: 200 of them are told in a few milliseconds.
             write = viewer.write
             try:
@@ -168,8 +176,32 @@ class Feed:
         self._telling += time.thread_time() - began
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def _event(value: object) -> bytes:
     return b"data: %b\n\n" % orjson.dumps(value)
+
+
+class _Person:
+    """Asks, for all connections of somebody, whether they may go on; `changed` is done when they may not."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.connections = 0
+        self.changed = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(viewer), name="dashboard person")
+
+    async def _run(self, viewer: Viewer) -> None:
+        may = True
+        while may:
+            await asyncio.sleep(CHECK_SECONDS)
+            may = await viewer.unchanged()
+        self.changed.set_result(None)
+
+    async def end(self) -> None:
+        """Ask no more."""
+        await cancelled(self._task)
 
 
 class Feeds:
@@ -178,6 +210,7 @@ class Feeds:
     def __init__(self, watch: ClusterWatch) -> None:
         self._watch = watch
         self._feeds: dict[Hashable, Feed] = {}
+        self._people: dict[Hashable, _Person] = {}
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -191,7 +224,7 @@ class Feeds:
         scope: MutableMapping[str, Any],
         receive: Callable[[], Awaitable[Any]],
         send: Send,
-        unchanged: Callable[[], Awaitable[bool]],
+        looks: Viewer,
     ) -> None:
         """Serve one connection until its client goes, or may see something else. Raises TooManyViewers before it."""
         if sum(map(len, self._feeds.values())) >= MOST_VIEWERS:
@@ -206,16 +239,33 @@ class Feeds:
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await feed.add(viewer)
-            while not (gone.done() or stopping.done()):
-                await asyncio.wait({gone, stopping}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if not (gone.done() or stopping.done()) and not await unchanged():
-                    await feed.tell_changed(viewer)
-                    break
+            async with self._checked(looks) as changed:
+                ends: tuple[asyncio.Future[Any], ...] = (gone, stopping, changed)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if changed.done() and not (gone.done() or stopping.done()):
+                await feed.tell_changed(viewer)
         finally:
             await cancelled(gone, stopping)
             await feed.remove(viewer)
             with suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @asynccontextmanager
+    async def _checked(self, viewer: Viewer) -> AsyncIterator[asyncio.Future[None]]:
+        """Give what is done when somebody may see something else; one check for all who are the same."""
+        key = viewer.session, viewer.visibility
+        person = self._people.get(key)
+        if person is None or person.changed.done():
+            person = self._people[key] = _Person(viewer)
+        person.connections += 1
+        try:
+            yield person.changed
+        finally:
+            person.connections -= 1
+            if not person.connections:
+                if self._people.get(key) is person:
+                    del self._people[key]
+                await person.end()
 
     def _ended(self, key: Hashable) -> None:
         self._feeds.pop(key, None)

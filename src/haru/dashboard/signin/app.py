@@ -8,14 +8,17 @@ behind it are kept for seconds.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote
+
+import orjson
 
 from haru.dashboard.signin.answers import message, secured, sign_in
 from haru.dashboard.signin.attempts import Attempts
@@ -23,6 +26,7 @@ from haru.dashboard.signin.hosts import KnownHosts
 from haru.dashboard.signin.sessions import Sessions
 from haru.dashboard.signin.viewer import VIEWER, Viewer, Visibility
 from haru.dashboard.signin.visibility import VisibilityReviews
+from haru.secure_serving.authorization import user_fields
 from haru.secure_serving.component import Route
 from haru.secure_serving.http import Answer, Receive, Request, Send, send_answer, text_answer
 from haru.secure_serving.identity import Authenticator, Unauthenticated, User, bearer
@@ -45,6 +49,8 @@ class _Person:
     user: User
     session: str = ""
     sign_out: str = ""
+    key: Hashable = ""
+    """What says who it is, of which nothing can be told: equal for all requests that are signed in by the same."""
 
 
 class SignIn:
@@ -116,7 +122,7 @@ class SignIn:
         async def unchanged() -> bool:
             return await self._still_sees(request, visibility)
 
-        viewer = Viewer(visibility, person.user.name, person.sign_out, allowed, unchanged)
+        viewer = Viewer(visibility, person.user.name, person.sign_out, allowed, unchanged, person.key)
         await self._app({**request.scope, VIEWER: viewer}, request.receive, send)
         return None
 
@@ -142,12 +148,13 @@ class SignIn:
         certificate = (request.scope.get("extensions") or {}).get(CERTIFICATE)
         if certificate is not None and (front_proxy := self._front_proxy()) is not None:
             try:
-                return _Person(user_told(front_proxy, certificate, request.scope["headers"]))
+                told = user_told(front_proxy, certificate, request.scope["headers"])
+                return _Person(told, key=orjson.dumps(user_fields(told), option=orjson.OPT_SORT_KEYS))
             except Unauthenticated as error:
                 _log.info("%s: headers of a proxy are not believed: %s", request.path, error)
         if (authorization := request.header(b"authorization")) is not None:
-            user = await self._owner_of(bearer(authorization))
-            return _Person(user) if user is not None else None
+            owner = await self._owner_of(bearer(authorization))
+            return _Person(owner, key=hashlib.sha256(authorization.encode()).digest()) if owner is not None else None
         number = _cookie(request, SESSION)
         session = self._sessions.find(number) if number else None
         if session is None:
@@ -156,7 +163,7 @@ class SignIn:
         if user is None:
             self._sessions.close(number)
             return None
-        return _Person(user, number, session.sign_out)
+        return _Person(user, number, session.sign_out, number)
 
     async def _owner_of(self, token: str) -> User | None:
         """Whose a token is; None for nobody's. Raises ReviewFailed."""

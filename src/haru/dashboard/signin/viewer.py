@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 
 VIEWER = "haru.viewer"
@@ -46,6 +46,8 @@ class Viewer:
     allowed: Allowed = _always
     unchanged: Callable[[], Awaitable[bool]] = _unchanged
     """Whether the person is still signed in, and may see the same."""
+    session: Hashable = ""
+    """What its connections have in common: as long as one is signed in all are."""
 
 
 OWNER = Viewer(EVERYTHING)
