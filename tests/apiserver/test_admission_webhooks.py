@@ -374,6 +374,29 @@ async def test_subresource_review_has_its_own_body(api: Caller, hooks: WebhookSe
     assert (await api("POST", "/api/v1/namespaces/default/bindings", bind)).status == 400
 
 
+async def test_webhook_is_asked_before_connections_to_pods(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    await validating(api, hook(hooks.client("/v"), rule("pods/attach,pods/exec,pods/portforward", "CONNECT")))
+    await api.create(PODS, pod("p"))
+    for query, options in (
+        ("attach?stdin=true&tty=1&container=c", {"stdin": True, "tty": True, "container": "c"}),
+        ("exec?command=ls&command=-l&stdout=true", {"stdout": True, "command": ["ls", "-l"]}),
+        ("portforward?ports=80", {"ports": [80]}),
+    ):
+        answer = await api("POST", f"{PODS}/p/{query}")
+        assert answer.status == 400 and "does not have a host assigned" in answer.json["message"]
+        request = hooks.asked["/v"][-1]["request"]
+        kind = {"attach": "PodAttachOptions", "exec": "PodExecOptions", "portforward": "PodPortForwardOptions"}[
+            query.partition("?")[0]
+        ]
+        assert request["object"] == {"kind": kind, "apiVersion": "v1", **options}
+        assert (request["operation"], request["options"]) == ("CONNECT", None)
+        assert request["kind"] == {"group": "", "version": "v1", "kind": kind}
+    hooks.answers["/v"] = deny(message="stay out")
+    answer = await api("POST", f"{PODS}/p/attach")
+    assert answer.status == 400 and answer.json["message"].endswith("denied the request: stay out")
+
+
 async def test_webhook_runs_for_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/m"] = patch(label("seen", "1"))
     await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE", "UPDATE")))

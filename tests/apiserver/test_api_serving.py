@@ -216,5 +216,12 @@ def test_server_certificate_names_its_hosts() -> None:
     pair = certificates.server_pair(certificates.new_authority(now), ("gpu.example", "10.0.0.1", "0.0.0.0"), now)
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert {"localhost", "kubernetes.default.svc", "gpu.example"} <= set(names.get_values_for_type(x509.DNSName))
-    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "::1", "10.0.0.1"}
+    assert {"localhost", "kubernetes.default.svc.cluster.local", "gpu.example"} <= set(
+        names.get_values_for_type(x509.DNSName)
+    )
+    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {
+        "127.0.0.1",
+        "::1",
+        "10.96.0.1",
+        "10.0.0.1",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import socket
 import ssl
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from forwarding_cluster import Cluster, cluster, pod_object
 from kubelet_pieces import NODE, Authority, client_context
+from webhook_server import MUTATING, WebhookServer, configuration, hook, rule
 
 from haru.apiserver.proxy import targets
 
@@ -117,10 +119,30 @@ async def test_pod_proxy_forwards_request_without_client_credentials(tmp_path: P
         assert pod.bodies[0] == b'{"x": 1}'
         for name in (f"web:{pod.port}", f"http:web:{pod.port}", "http:web:"):
             assert await api.ask("GET", f"{PODS}/{name}/proxy/") == (200, "ok")
-        for method in ("PUT", "PATCH", "DELETE", "HEAD"):
+        for method in ("PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"):
             assert (await api.ask(method, f"{PODS}/web/proxy/m"))[0] == 200
             assert pod.heads[-1].startswith(f"{method} /m ")
-        assert (await api.ask("OPTIONS", f"{PODS}/web/proxy/m"))[0] == 405
+        # Without a slash at the end, only a page is looked for elsewhere.
+        assert await api.ask("DELETE", f"{PODS}/web/proxy?q=1") == (200, "ok")
+        assert pod.heads[-1].startswith("DELETE /?q=1 ")
+        assert (await api.ask("TRACE", f"{PODS}/web/proxy/m"))[0] == 405
+
+
+async def test_webhook_is_asked_about_proxied_request(tmp_path: Path, address: str) -> None:
+    hooks = WebhookServer(tmp_path)
+    await hooks.start()
+    async with cluster(tmp_path) as api, listening(address) as pod:
+        await place(api, "web", address, pod.port)
+        patch = base64.b64encode(b'[{"op": "replace", "path": "/path", "value": "/other"}]').decode()
+        hooks.answers["/m"] = lambda _: {"allowed": True, "patch": patch, "patchType": "JSONPatch"}
+        of_proxies = hook(hooks.client("/m"), rule("pods/proxy", "CONNECT"))
+        await api.create(MUTATING, configuration("Mutating", "m", of_proxies))
+        assert await api.ask("GET", f"{PODS}/http:web:/proxy/page") == (200, "ok")
+        assert pod.heads[-1].startswith("GET /other ")
+        request = hooks.asked["/m"][0]["request"]
+        assert (request["name"], request["subResource"]) == ("http:web:", "proxy")
+        assert request["object"] == {"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/page"}
+    await hooks.stop()
 
 
 async def test_pod_proxy_requires_proxy_permission(tmp_path: Path, address: str) -> None:

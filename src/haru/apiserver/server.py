@@ -36,6 +36,7 @@ from haru.apiserver.observability.metrics import Metrics
 from haru.apiserver.peers.proxy import PeerGone
 from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
 from haru.apiserver.peers.server import Peers
+from haru.apiserver.proxy.admission import Connection, admitted_connection
 from haru.apiserver.proxy.kubelets.connections import connect_request_of, required_rights
 from haru.apiserver.proxy.targets import proxy_request_of, required_right
 from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_of
@@ -230,11 +231,17 @@ class ApiServer:
         if (wanted := connect_request_of(request.path)) is not None:
             for asked in required_rights(request, wanted):
                 await self._requests.permit(request, asked, wanted.name)
+            wanted = await self._admitted(request, wanted)
             return await self.components.kubelet_proxy.connect(request, wanted)
         if (proxied := proxy_request_of(request.path)) is not None:
             await self._requests.permit(request, required_right(request, proxied), proxied.name)
+            proxied = await self._admitted(request, proxied)
             return await self.components.proxy.connect(request, proxied)
         return None
+
+    async def _admitted(self, request: Request, wanted: Connection) -> Connection:
+        parts, dynamic = self.components, self._configuration.dynamic
+        return await admitted_connection(dynamic, parts.objects, parts.loopback.admission, request, wanted)
 
     async def _identify(self, request: Request) -> None:
         """Authenticate the request, begin its audit events, and apply impersonation."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from haru.apiserver.auth import (
+    SERVICE_ADDRESS,
     Pair,
     PemError,
     client_pair,
@@ -102,12 +103,12 @@ def _server_files(directory: Path, authority: Pair, host: str) -> tuple[Path, Pa
     if cert.exists() and key.exists() and hosts.exists():
         pair = _usable(lambda: read_pair(cert, key), (cert, key), "nothing else is lost")
         named = hosts.read_text(errors="replace").split()
-        if host in named and is_issued_by(pair.certificate, authority.certificate):
+        if {host, SERVICE_ADDRESS} <= set(named) and is_issued_by(pair.certificate, authority.certificate):
             return cert, key
     pair = server_pair(authority, (host,), datetime.now(UTC))
     write_whole(key, pair.key)
     write_whole(cert, pair.certificate)
-    write_whole(hosts, host)
+    write_whole(hosts, f"{host} {SERVICE_ADDRESS}")
     return cert, key
 
 

@@ -1,3 +1,4 @@
+from .certificates import SERVICE_ADDRESS as SERVICE_ADDRESS
 from .certificates import Pair as Pair
 from .certificates import client_pair as client_pair
 from .certificates import kubeconfig as kubeconfig

@@ -20,8 +20,11 @@ VALID_FOR = timedelta(days=365)
 AUTHORITY_VALID_FOR = timedelta(days=3650)
 _BACKDATED = timedelta(minutes=5)
 """Clocks of clients may be a little behind."""
-SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-SERVER_ADDRESSES = ("127.0.0.1", "::1")
+SERVICE_ADDRESS = "10.96.0.1"
+"""Cluster IP of the Service `kubernetes`, by which pods reach the server."""
+SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+SERVER_NAMES = ("localhost", *SERVICE_NAMES)
+SERVER_ADDRESSES = ("127.0.0.1", "::1", SERVICE_ADDRESS)
 
 
 @dataclass(frozen=True, slots=True)

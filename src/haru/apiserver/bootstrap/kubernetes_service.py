@@ -16,6 +16,7 @@ from datetime import timedelta
 
 import orjson
 
+from haru.apiserver.auth import SERVICE_ADDRESS
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
@@ -33,7 +34,6 @@ LIFE = timedelta(seconds=100)
 """Of a mark, which is renewed twice a minute."""
 WITHDRAWAL_SECONDS = 3.0
 _LOG = logging.getLogger("haru.apiserver")
-ADDRESS = "10.96.0.1"
 
 
 def objects(servers: Sequence[Server]) -> list[Obj]:
@@ -52,7 +52,7 @@ def objects(servers: Sequence[Server]) -> list[Obj]:
             "metadata": _metadata({"component": "apiserver", "provider": "kubernetes"}),
             "spec": {
                 "type": "ClusterIP",
-                "clusterIP": ADDRESS,
+                "clusterIP": SERVICE_ADDRESS,
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
             },
         },

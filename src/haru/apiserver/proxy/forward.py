@@ -52,7 +52,7 @@ class Proxy:
         target = quote(wanted.rest or "/", safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
         if wants_upgrade(request.scope["headers"]):
             return await self._tunnel(request, place, target)
-        if not wanted.rest:
+        if not wanted.rest and request.method in ("GET", "HEAD"):
             # Relative links of the page that comes back are to lead below it.
             path = quote(request.path, safe="/:@!$&'()*+,;=-._~")
             location = f"{path}/" + (f"?{query}" if query else "")

@@ -18,6 +18,7 @@ from typing import Any
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.kubelets.client import Kubelets
+from haru.apiserver.proxy.kubelets.connections import VERBS
 from haru.apiserver.request.http import Request
 from haru.apiserver.service_endpoints import ready_endpoints, slices_of
 from haru.kube.errors import (
@@ -30,7 +31,6 @@ from haru.kube.errors import (
 Obj = Mapping[str, Any]
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/(pods|services)/([^/]+)/proxy(/.*)?", re.DOTALL)
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _BROADCAST = "255.255.255.255"
 
 
@@ -42,6 +42,11 @@ class ProxyRequest:
     namespace: str
     name: str
     rest: str
+
+    @property
+    def subresource(self) -> str:
+        """Always the one way."""
+        return "proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def proxy_request_of(path: str) -> ProxyRequest | None:
 
 def required_right(request: Request, wanted: ProxyRequest) -> Attributes:
     """What the user must be allowed. Rights to one name are to what stands in the path, scheme and port included."""
-    verb = _VERBS.get(request.method)
+    verb = VERBS.get(request.method)
     if verb is None:
         raise method_not_allowed_error("the server does not allow this method on the requested resource")
     return Attributes(verb, "", wanted.plural, "proxy", wanted.namespace, wanted.name)

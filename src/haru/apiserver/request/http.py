@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import orjson
 
@@ -88,6 +88,11 @@ class Request:
             raw = self.scope.get("query_string") or b""
             self._query = parse_qs(raw.decode("latin-1"), keep_blank_values=True) if raw else {}
         return self._query
+
+    def set_query(self, parameters: Iterable[tuple[str, str]]) -> None:
+        """Go on with other query parameters than the client's."""
+        self.scope["query_string"] = urlencode(list(parameters)).encode("latin-1")
+        self._query = None
 
     def param(self, name: str) -> str:
         """The first value of a query parameter; empty when it is absent."""

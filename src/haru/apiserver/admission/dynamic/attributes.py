@@ -15,7 +15,7 @@ from haru.apiserver.request.call import Call
 from haru.cel.admission import SMALL
 from haru.cel.libraries import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.kinds import Kind, subresources_of
+from haru.kube.kinds import Kind, subresources_of, ways_of
 from haru.kube.meta import Obj
 
 Id = TypeVar("Id")
@@ -66,7 +66,7 @@ def named(kind: Kind) -> GroupVersionName:
 
 def kind_named(kind: Kind, subresource: str) -> GroupVersionName:
     """The kind of what is sent to a resource, or to a subresource of it."""
-    for each in subresources_of(kind) if subresource else ():
+    for each in (*subresources_of(kind), *ways_of(kind)) if subresource else ():
         if each.name == subresource:
             return GroupVersionName(each.group, each.version, each.kind)
     return _named(kind.group, kind.version, kind.kind)
@@ -159,7 +159,7 @@ class Attributes:
             "operation": self.operation,
             "userInfo": user_object(self.call.request.user),
             "dryRun": self.call.dry_run,
-            "options": self.options,
+            "options": self.options or None,
         }
         if self.subresource:
             found["subResource"] = found["requestSubResource"] = self.subresource
@@ -200,7 +200,9 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 def options_of(call: Call, operation: str, more: Mapping[str, Any] | None = None) -> Obj:
-    """The options of a request as an object of meta.k8s.io/v1."""
+    """The options of a request as an object of meta.k8s.io/v1; a connection has none."""
+    if operation == "CONNECT":
+        return {}
     found: Obj = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **(more or {})}
     if call.dry_run:
         found["dryRun"] = ["All"]

@@ -91,7 +91,7 @@ class Chain:
     ) -> bool:
         """Run one pass; whether it changed the object."""
         operation, changed = attributes.operation, False
-        if self._configured.mutators and attributes.operation != "DELETE":
+        if self._configured.mutators and attributes.operation not in ("DELETE", "CONNECT"):
             with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
                 changed = await self._evaluators.mutators.mutate(
                     self._configured.mutators, attributes, policies, again=again
@@ -202,6 +202,13 @@ class Chain:
         changed = await self._change(attributes)
         await self._judge(attributes)
         return changed if changed is not None else body
+
+    async def about_connection(self, call: Call, options: Obj) -> Obj:
+        """Ask about a connection to where an object runs; the options to go on with."""
+        attributes = Attributes(self._authorizer, call, "CONNECT", call.name, options)
+        changed = await self._change(attributes)
+        await self._judge(attributes)
+        return changed if changed is not None else options
 
     async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
         """Ask about an update of a Scale; the Scale to go on with."""

@@ -97,6 +97,12 @@ class DynamicPlugins:
             await self._settle()
         return response
 
+    async def connect(self, call: Call, options: Obj) -> Obj:
+        """Ask those whom the newest configurations have about a connection; the options to go on with."""
+        await self.refresh()
+        chain = self._chain.for_call(call) if self._chain is not None else None
+        return options if chain is None else await chain.about_connection(call, options)
+
     async def refresh(self) -> None:
         """Take in what has changed."""
         if await self._followed.take_in():

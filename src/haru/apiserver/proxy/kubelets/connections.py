@@ -28,7 +28,16 @@ from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy(/.*)?", re.DOTALL)
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+    "OPTIONS": "",
+}
+"""The verb of a method; the empty one is allowed only by rules for every verb."""
 _FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 _OURS = frozenset({"host", "authorization", "content-length", "transfer-encoding", "expect", "cookie", "audit-id"})
 _HOPS = frozenset({"connection", "keep-alive", "te", "trailer", "upgrade", "proxy-authorization", "proxy-connection"})
@@ -59,7 +68,7 @@ def connect_request_of(path: str) -> ConnectRequest | None:
 
 def required_rights(request: Request, wanted: ConnectRequest) -> list[Attributes]:
     """What the user must be allowed, all of it; a way into a container also by a GET needs `create`. Raises 405."""
-    verb = _VERBS.get(request.method)
+    verb = VERBS.get(request.method)
     if verb is None or (wanted.plural == "pods" and request.method not in ("GET", "POST")):
         raise method_not_allowed_error("the server does not allow this method on the requested resource")
     verbs = ("get", "create") if wanted.plural == "pods" and verb == "get" else (verb,)
