@@ -99,6 +99,7 @@ def test_container_without_command_has_no_script() -> None:
         ("N=5; export M=6; echo $N $M", [(0, "5 6")]),
         ("echo a > /tmp/x; echo b >> /tmp/x; echo c > /dev/null; sleep 1; cat /tmp/x", [(1, "a"), (1, "b")]),
         ("echo 1 2>&1", [(0, "1")]),
+        ('X=wrong echo "$X"; A=b printenv A; echo "$A"', [(0, "v"), (0, "b"), (0, "")]),
     ],
 )
 def test_loops_over_words_variables_and_files_are_understood(text: str, lines: list[tuple[float, str]]) -> None:

@@ -287,8 +287,13 @@ class TrivialShell:
         if all(assigned):
             self.variables |= {one[1]: one[2] for one in assigned if one is not None}
             self._code = 0
-        else:
-            self._code = self.command([name, *rest])
+            return replaced
+        if assigned[0] is not None and name != "export":  # for this command alone
+            before, self.variables = self.variables, {**self.variables, assigned[0][1]: assigned[0][2]}
+            ends = self._plain(words[1:])
+            self.variables = before
+            return ends or replaced
+        self._code = self.command([name, *rest])
         return replaced
 
     def _sleep(self, words: Sequence[str]) -> int:
