@@ -263,3 +263,14 @@ def test_agnhost_liveness_fails_its_probe_after_ten_seconds() -> None:
     play = Play(container(image=image, args=["liveness"], livenessProbe=probe), terminationGracePeriodSeconds=0)
     play.until(12)
     assert play.one()["restartCount"] == 1
+
+
+def test_probe_of_a_port_that_agnhost_does_not_serve_fails() -> None:
+    image = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+    for port, ready in ((81, False), (80, True)):
+        probe = {"httpGet": {"path": "/", "port": port}}
+        play = Play(
+            container(image=image, args=["test-webserver"], readinessProbe=probe),
+            annotations={"simulated.haru.dev/log": "up"},
+        )
+        assert play.until(60) and play.one()["ready"] is ready

@@ -147,7 +147,7 @@ class _Schemas:
             "kind": {"type": "string", "description": _describe("meta", "TypeMeta", "kind")},
             "metadata": {
                 **meta,
-                "description": "The object's name, labels and whatever else every object has.",
+                "description": "Standard object's metadata: name, labels and whatever else every object has.",
             },
         }
         return {**raw, "properties": {**(raw.get("properties") or {}), **every}}

@@ -19,7 +19,10 @@ _TEST_IMAGES: Final = "/e2e-test-images/"
 _NEW_TEXT: Final = "mount-tester new file\n"
 _LOOP_SECONDS: Final = 2.0
 _DEFAULT_SECONDS: Final = 180.0
-_SERVERS: Final[Mapping[str, tuple[float, str]]] = {"liveness": (10.0, "HTTP probe failed with statuscode: 500")}
+_PORTS: Final[Mapping[str, int]] = {"liveness": 8080, "netexec": 8080, "test-webserver": 80}
+_FAILING_SERVERS: Final[Mapping[str, tuple[float, str]]] = {
+    "liveness": (10.0, "HTTP probe failed with statuscode: 500"),
+}
 
 
 def image_argv(container: Mapping[str, Any]) -> list[str]:
@@ -36,12 +39,18 @@ def image_argv(container: Mapping[str, Any]) -> list[str]:
     return args
 
 
-def fails_after(container: Mapping[str, Any]) -> tuple[float, str] | None:
-    """After how many seconds a server of the test images answers its HTTP probe with a failure, and its text."""
+def probe_failure(container: Mapping[str, Any], probe: Mapping[str, Any]) -> tuple[float, str] | None:
+    """From how many seconds on a server of `agnhost` fails a probe, and what the probe says; None if it never does."""
     given = image_argv(container)
-    if not given or given[0].rpartition("/")[2] != AGNHOST or len(given) < 2:
+    if len(given) < 2 or given[0].rpartition("/")[2] != AGNHOST or given[1] not in _PORTS:
         return None
-    return _SERVERS.get(given[1])
+    server, flags = given[1], dict(_flags(given[2:]))
+    action = probe.get("httpGet") or probe.get("tcpSocket") or {}
+    named = {one.get("name"): one["containerPort"] for one in container.get("ports") or ()}
+    port = named.get(action.get("port"), action.get("port"))
+    if isinstance(port, int) and str(port) not in (str(_PORTS[server]), flags.get("port"), flags.get("http-port")):
+        return 0.0, f"dial tcp: port {port}: connect: connection refused"
+    return _FAILING_SERVERS.get(server) if "httpGet" in probe else None
 
 
 def run_agnhost(shell: TrivialShell, files: ContainerFiles, args: Sequence[str]) -> int | None:

@@ -17,7 +17,7 @@ from haru.kube.container_shell import change_times, run_beside
 from haru.kube.meta import Obj
 from haru.kube.simulated_files import NO_SOURCES, PodSources
 from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
-from haru.kube.test_images import fails_after
+from haru.kube.test_images import probe_failure
 from haru.kube.trivial_shell import Ran
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
@@ -117,8 +117,10 @@ def _answers(pod: Obj, container: Mapping[str, Any], name: str, sources: PodSour
     if command := (probe.get("exec") or {}).get("command"):
         times = change_times(pod, container, sources)
         return tuple(_exec_answer(pod, container, command, sources, at) for at in times)
-    server = fails_after(container) if "httpGet" in probe or "grpc" in probe else None
-    return _ALWAYS if server is None else (*_ALWAYS, Entry(server[0], f"fail: {server[1]}"))
+    failing = probe_failure(container, probe)
+    if failing is None:
+        return _ALWAYS
+    return (*(_ALWAYS if failing[0] else ()), Entry(failing[0], f"fail: {failing[1]}"))
 
 
 def _exec_answer(
