@@ -20,7 +20,7 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.decision_cache import DecisionCache, NoCache
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision
@@ -152,6 +152,24 @@ def statuses(seed: int) -> Iterator[str]:
 def test_preemption_with_cache_equals_preemption_without() -> None:
     found = {status for seed in range(8) for status in statuses(seed)}
     assert found >= {"scheduled", "nominated", "unschedulable"}
+
+
+def test_equal_gangs_in_turn_are_placed_as_without_cache() -> None:
+    found = set()
+    for seed in range(20):
+        world = World(seed)
+        for _ in range(12):
+            for _ in range(world.rng.randrange(3)):
+                world.change()
+            group = pod_group("m", 3)
+            pods = [pod(f"m-{index}", group="m", claims=[("cards", "tmpl", f"m-{index}-cards")]) for index in range(3)]
+            world.put(group, *pods, *[claim(f"m-{index}-cards", 1, owner=pods[index]) for index in range(3)])
+            snapshot = world.cluster.snapshot()
+            kept = decide(snapshot, pods, group=group, options=options())
+            anew = decide(replace(snapshot, decision_cache=NoCache()), pods, group=group, options=options())
+            assert told(kept) == told(anew), seed
+            found.add(kept.status)
+    assert found == {"scheduled", "unschedulable"}
 
 
 @pytest.mark.nightly

@@ -72,6 +72,15 @@ def controller_of(obj: Mapping[str, Any]) -> Obj | None:
     return None
 
 
+def controller_uid_of(obj: Mapping[str, Any]) -> str | None:
+    """The UID of the managing controller, if there is one."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            uid: str | None = reference.get("uid")
+            return uid
+    return None
+
+
 def owner_reference(obj: Mapping[str, Any], kind: Any, controller: bool = True) -> Obj:
     """A reference to `obj` as owner; `kind` has `.api_version` and `.kind`. A controller also blocks its deletion."""
     reference: Obj = {

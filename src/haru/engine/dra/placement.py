@@ -57,7 +57,7 @@ def result_selector(chosen: Iterable[tuple[Slice, Device]], node: NodeView) -> O
     for item, device in chosen:
         placement = device.placement if device.placement is not None else item.placement
         if placement.node_name or (device.binding is not None and device.binding.binds_to_node):
-            return {"nodeSelectorTerms": [{"matchFields": [_requirement(node.name)]}]}
+            return only_on(node)
         if placement.selector is not None:
             terms = placement.selector.get("nodeSelectorTerms") or []
             if len(terms) != 1:
@@ -70,8 +70,9 @@ def result_selector(chosen: Iterable[tuple[Slice, Device]], node: NodeView) -> O
     return {"nodeSelectorTerms": [term]} if term else None
 
 
-def _requirement(name: str) -> Obj:
-    return {"key": "metadata.name", "operator": "In", "values": [name]}
+def only_on(node: NodeView) -> Obj:
+    """The node selector of an allocation that can be used on one node."""
+    return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}]}
 
 
 def _same(left: Obj, right: Obj) -> bool:

@@ -226,6 +226,8 @@ class FilterResultCache:
         if changed is None or by_rules is None:
             feasibility.forget_all()
         else:
+            if by_rules:
+                feasibility.next_results.clear()
             names = changed | by_rules | differing | feasibility.differing_nodes
             stale = sorted(names if self._all_nodes else names & self._allowed)
         feasibility.differing_nodes = differing

@@ -138,11 +138,14 @@ class NodeClassIndex:
         """Return the nodes whose answer may depend on a pool, as it was or as it is."""
         self._clock += 1
         self._stamps[name] = self._clock
-        if any(name in snapshot.everywhere or name in snapshot.troubled for snapshot in snapshots):
-            self.touched = None
-            return [number for number, place in enumerate(self._class_of) if place is not _ABSENT]
-        pools = [snapshot.pools[name] for snapshot in snapshots if name in snapshot.pools]
-        nodes = {item.placement.node_name for pool in pools for item in pool.slices}
+        nodes: set[str] = set()
+        for snapshot in snapshots:
+            if name in snapshot.everywhere or name in snapshot.troubled:
+                self.touched = None
+                return [number for number, place in enumerate(self._class_of) if place is not _ABSENT]
+            pool = snapshot.pools.get(name)
+            if pool is not None:
+                nodes.update([item.placement.node_name for item in pool.slices])
         if self.touched is not None:
             self.touched |= nodes
         return [number for node in nodes for number in self._named.get(node, ())]

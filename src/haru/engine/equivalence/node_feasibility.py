@@ -18,6 +18,8 @@ from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import ChangeCursor, Overlay
 from haru.kube.meta import Obj
 
+_MOST_NEXT_RESULTS = 1000
+
 
 class ScoreIndex:
     """Nodes by score key. Nodes whose key is `closed` do not take part."""
@@ -151,6 +153,14 @@ class FeasibleNode:
     answer: Solution | None = None
 
 
+class NextResult(NamedTuple):
+    """The result of a node of one class after it takes one more pod of the signature."""
+
+    candidate: FeasibleNode | None
+    key: ScoreKey = ()
+    refusal: Sequence[FilterFailure] = ()
+
+
 class FilterSummary(NamedTuple):
     """Sum up all refusals: one message, its reasons, the plugins, and the failures of each node."""
 
@@ -164,7 +174,8 @@ class FilterSummary(NamedTuple):
 class NodeFeasibility:
     """The results of all nodes for pods of one signature.
 
-    `devices_position`: the changes of devices that are counted in (`DeviceFeasibilityCache.position`).
+    `devices_position`: the changes of devices that are counted in (`DeviceFeasibilityCache.position`). `next_results`,
+    by class of nodes, hold as long as the scorers give equal nodes the same keys.
     """
 
     plan: FilterPlan
@@ -178,6 +189,13 @@ class NodeFeasibility:
     candidates: dict[str, FeasibleNode] = field(default_factory=dict)
     refusals: dict[str, Sequence[FilterFailure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
+    next_results: dict[Hashable, NextResult] = field(default_factory=dict)
+
+    def keep_next_result(self, node_class: Hashable, result: NextResult) -> None:
+        """Keep what the nodes of a class answer after each takes one more pod."""
+        if len(self.next_results) >= _MOST_NEXT_RESULTS:
+            self.next_results.clear()
+        self.next_results[node_class] = result
 
     def forget(self, name: str) -> None:
         """Drop the result of a node."""
@@ -188,6 +206,7 @@ class NodeFeasibility:
 
     def forget_all(self) -> None:
         """Drop all results."""
+        self.next_results.clear()
         for name in [*self.candidates, *self.refusals, *self.undecided]:
             self.forget(name)
 

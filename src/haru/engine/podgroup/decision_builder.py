@@ -115,8 +115,9 @@ def nominated(
     for outcome in outcomes:
         old = before[outcome.pod.key]
         if isinstance(outcome, Placed):
-            place = replace(placed(outcome), status="nominated")
-            old = replace(place, reasons=old.reasons, message=old.message, plugins=old.plugins)
+            old = replace(
+                placed(outcome), status="nominated", reasons=old.reasons, message=old.message, plugins=old.plugins
+            )
         members.append(old)
     return replace(refused, status="nominated", message=message, members=tuple(members), evictions=evictions)
 

@@ -1,38 +1,27 @@
 """Place equal pods one after the other and compute each new node state's filter result only once.
 
 Nodes with the same load class and the same device allocation answer the same again after each takes one more equal
-pod. So only the first of them is filtered, and the result is reused for the others. A gang of thousands then costs one
-node choice, one node update and one device allocation per member, whatever the number of nodes.
+pod. So only the first of them is filtered, and the result is reused for the others, in later decisions too. A gang of
+thousands then costs one node choice, one node update and one device allocation per member, whatever the number of
+nodes.
 Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same purpose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from haru.engine.dra.allocator.allocation import Solution, gather
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.filter_results import FilterResultCache
-from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
-from haru.engine.framework.interfaces import FilterFailure, ScoreKey
+from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
-
-
-@dataclass(frozen=True, slots=True)
-class _NextResult:
-    """Hold the filter result of a node of one class after it takes one more member."""
-
-    candidate: FeasibleNode | None
-    key: ScoreKey = ()
-    refusal: Sequence[FilterFailure] = ()
-
 
 _NO_DEMAND = DeviceDemand()
 
@@ -53,12 +42,11 @@ class PodBatch:
         self._filter_results = filter_results
         self.feasibility = feasibility
         self._first = pod
-        self._signature = filter_results.pod_key(pod)
+        self._first_owners = _owners(pod)
+        self._signature: Hashable = None
         self._specs: list[object] | None = None
         self._first_demand = _NO_DEMAND
         self._chose = False
-        self._known: dict[Hashable, _NextResult] = {}
-        self._answers: dict[int, Solution] = {}
         self._node_devices: dict[str, tuple[NodeDevices, bool]] = {}
         self._last_placement: tuple[str, Hashable] | None = None
         self._change_count = len(overlay.changes)
@@ -76,8 +64,12 @@ class PodBatch:
         if specs != self._specs:
             return False
         demand.read_as(self._first_demand)
-        same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == _owners(first)
-        return same or self._filter_results.pod_key(pod) == self._signature
+        same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == self._first_owners
+        if same:
+            return True
+        if self._signature is None:
+            self._signature = self._filter_results.pod_key(first)
+        return self._filter_results.pod_key(pod) == self._signature
 
     def update_last_node(self, demand: DeviceDemand) -> None:
         """Update the node that the last member was placed on. Raises AllocationError."""
@@ -85,14 +77,15 @@ class PodBatch:
             return
         name, node_class = self._last_placement
         self._last_placement = None
-        feasibility, known = self.feasibility, self._known.get(node_class)
+        feasibility, known = self.feasibility, self.feasibility.next_results.get(node_class)
         feasibility.summary = None
         if known is None:
             self._filter_results.refilter(feasibility, self._first, demand, name)
             if name not in feasibility.undecided:
                 candidate = feasibility.candidates.get(name)
                 key = feasibility.ranking.key_of(name)
-                self._known[node_class] = _NextResult(candidate, key or (), feasibility.refusals.get(name, ()))
+                result = NextResult(candidate, key or (), feasibility.refusals.get(name, ()))
+                feasibility.keep_next_result(node_class, result)
         elif known.candidate is not None:
             feasibility.candidates[name] = known.candidate
             feasibility.ranking.put(name, known.key)
@@ -123,17 +116,29 @@ class PodBatch:
 
     def node_class_of(self, node: NodeInfo, candidate: FeasibleNode) -> Hashable:
         """Return a key that is equal for nodes that equal pods cannot tell apart."""
-        answer_id = 0
-        if candidate.answer is not None:
-            answer_id = id(candidate.answer)
-            self._answers[answer_id] = candidate.answer  # a kept answer's id is not reused for another
-        return answer_id, self.feasibility.ranking.key_of(node.name), node.spec.kind, node.load
+        answer = _SameAnswer(candidate.answer) if candidate.answer is not None else None
+        return answer, self.feasibility.ranking.key_of(node.name), node.spec.kind, node.load
 
     def record_placement(self, name: str, node_class: Hashable) -> None:
         """Record that a member was placed on a node, with the node's class before that."""
         new = self._overlay.changes[self._change_count :]
         self._change_count = len(self._overlay.changes) if None not in new else -1
         self._last_placement = (name, node_class)
+
+
+class _SameAnswer:
+    """Compare answers of the allocator by identity."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Solution) -> None:
+        self._answer = answer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameAnswer) and other._answer is self._answer
+
+    def __hash__(self) -> int:
+        return id(self._answer)
 
 
 def _owners(pod: PodInfo) -> object:

@@ -89,6 +89,7 @@ _NOT_READ = ("hostname", "resourceClaims", "schedulingGroup")
 """Members of a spec that pods of one template may differ in, and that nothing below depends on."""
 _READ_ONCE = (
     "requests",
+    "extended_resources",
     "scoring_requests",
     "host_ports",
     "tolerations",
@@ -114,7 +115,9 @@ def _same_spec(one: PodInfo, other: PodInfo) -> bool:
     spec, others = one.spec, other.spec
     if len(spec) != len(others) or any(volume.get("ephemeral") for volume in spec.get("volumes") or ()):
         return False
-    return all(name in _NOT_READ or others.get(name) == value for name, value in spec.items())
+    if spec == others:
+        return True
+    return not [name for name, value in spec.items() if name not in _NOT_READ and others.get(name) != value]
 
 
 def _asks_for_both(container: Mapping[str, Any]) -> bool:
@@ -230,6 +233,11 @@ class PodInfo:
         """The effective request, zero amounts left out."""
         amounts = {name: amount(name, quantity) for name, quantity in pod_requests(self.obj).items()}
         return {name: value for name, value in amounts.items() if value}
+
+    @cached_property
+    def extended_resources(self) -> tuple[str, ...]:
+        """The extended resources that it requests."""
+        return tuple([name for name in self.requests if "/" in name])
 
     @cached_property
     def usage(self) -> Mapping[str, int]:
@@ -386,6 +394,8 @@ class PodInfo:
         at_one_place = self.node == other.node and not (self.claimed or other.claimed)
         if at_one_place and self.key.namespace == other.key.namespace and _same_spec(self, other):
             known.update(other._read)
+            if self.spec.get("resourceClaims") == other.spec.get("resourceClaims"):
+                known["claims"] = other.claims
 
     @cached_property
     def _read(self) -> Mapping[str, Any]:

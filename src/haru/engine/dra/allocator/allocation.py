@@ -23,7 +23,7 @@ from haru.engine.dra.diagnosis.reasons import DeviceRefusal
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim, SubRequest, decode_claims
 from haru.engine.dra.model.model import Features, NodeView
-from haru.engine.dra.placement import result_selector
+from haru.engine.dra.placement import only_on, result_selector
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.scoring.fragmentation_score import preferred
@@ -40,7 +40,7 @@ def build(
         devices["config"] = config
     allocation: Obj = {"devices": devices}
     try:
-        selector = result_selector(((site.slice_of(p.position), site.devices[p.position]) for p in picks), site.node)
+        selector = _selector(site, picks)
     except AllocationError as error:
         name = claim.name.rpartition("/")[2]
         raise AllocationError(f"create NodeSelector for claim {name}: {error}") from error
@@ -49,15 +49,17 @@ def build(
     return allocation
 
 
+def _selector(site: NodeDevices, picks: Sequence[Pick]) -> Obj | None:
+    first = picks[0].position if picks else None
+    if first is not None and site.devices[first].placement is None and site.slice_of(first).placement.node_name:
+        return only_on(site.node)  # the first device decides, as nearly always
+    return result_selector(((site.slice_of(p.position), site.devices[p.position]) for p in picks), site.node)
+
+
 def _result(site: NodeDevices, pick: Pick, new_share_id: Callable[[], str]) -> Obj:
     ask, device = pick.plan.ask, site.devices[pick.position]
-    identity = site.device_id(pick.position)
-    result: Obj = {
-        "request": ask.result_name,
-        "driver": identity.driver,
-        "pool": identity.pool,
-        "device": identity.device,
-    }
+    pool = site.pool_of(pick.position)
+    result: Obj = {"request": ask.result_name, "driver": pool.driver, "pool": pool.pool, "device": device.name}
     if ask.admin:
         result["adminAccess"] = True
     if ask.raw_tolerations:

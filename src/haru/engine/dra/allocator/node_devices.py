@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.allocator.consumable_capacity import aligned
-from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, Slice
+from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
 
@@ -41,6 +41,10 @@ class NodeDevices:
             view_of += [number] * len(view.devices)
             index_of += range(len(view.devices))
         self.devices, self.view_of, self.index_of, self.offsets = devices, view_of, index_of, offsets
+
+    def pool_of(self, position: int) -> PoolKey:
+        """Return the pool of the device at a position."""
+        return self.views[self.view_of[position]].key
 
     def device_id(self, position: int) -> DeviceId:
         """Return the identity of the device at a position."""

@@ -79,6 +79,8 @@ class ExtendedResourceDemand:
 
 def extended_resource_demand(snapshot: Snapshot, pod: PodInfo) -> ExtendedResourceDemand | None:
     """Return the pod's demand for backed extended resources; None if it requests none."""
+    if not (pod.extended_resources or snapshot.claim_index.extended):
+        return None
     backed = backed_resources(snapshot, pod)
     existing = extended_resource_claim_use(snapshot, pod)
     if existing is not None and existing.allocation is not None:
@@ -93,11 +95,10 @@ def extended_resource_demand(snapshot: Snapshot, pod: PodInfo) -> ExtendedResour
 
 def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
     """Return the pod's extended resources that a DeviceClass backs, with the name of the class."""
-    asked = [name for name in pod.requests if "/" in name]
-    if not asked:
+    if not pod.extended_resources:
         return {}
-    classes = snapshot.objects("DeviceClass")
-    found = {resource: backing_class(resource, snapshot.extended_resources, classes) for resource in asked}
+    classes, explicit = snapshot.objects("DeviceClass"), snapshot.extended_resources
+    found = {resource: backing_class(resource, explicit, classes) for resource in pod.extended_resources}
     return {resource: name for resource, name in found.items() if name and snapshot.partition.has_class(name)}
 
 

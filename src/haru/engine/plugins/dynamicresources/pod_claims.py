@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason
 from haru.engine.state.pod_info import PodClaim, PodInfo
-from haru.kube.meta import Obj, controller_of
+from haru.kube.meta import Obj, controller_uid_of
 
 MAX_RESERVED_FOR = 256
 
@@ -104,12 +104,11 @@ def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
 
 def _use(snapshot: Snapshot, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:
     path = f"{pod.key.namespace}/{name}"
-    data = {"claim": path}
     claim = snapshot.claims.get(path)
     if claim is None:
-        return Reason("ClaimMissing", f'resourceclaim.resource.k8s.io "{name}" not found', data)
-    if claim["metadata"].get("deletionTimestamp"):
-        return Reason("ClaimDeleting", f'resourceclaim "{name}" is being deleted', data)
+        return Reason("ClaimMissing", f'resourceclaim.resource.k8s.io "{name}" not found', {"claim": path})
+    if "deletionTimestamp" in claim["metadata"] and claim["metadata"]["deletionTimestamp"]:
+        return Reason("ClaimDeleting", f'resourceclaim "{name}" is being deleted', {"claim": path})
     if generated:
         foreign = _foreign(pod, claim, path, group)
         if foreign is not None:
@@ -118,7 +117,7 @@ def _use(snapshot: Snapshot, pod: PodInfo, name: str, *, generated: bool, group:
 
 
 def _foreign(pod: PodInfo, claim: Obj, path: str, group: Obj | None) -> Reason | None:
-    owner = (controller_of(claim) or {}).get("uid")
+    owner = controller_uid_of(claim)
     if owner == pod.key.uid:
         return None
     made = f"ResourceClaim {path} was not created for Pod {pod.key.path}"

@@ -28,6 +28,7 @@ from haru.kube.selectors import node_selector_matches
 PLUGIN = "DynamicResources"
 NOT_HERE = "resourceclaim not available on the node"
 _TOPIC = "device demands"
+_CLASSES_EXIST = "last claim whose classes exist"
 _MAX_PODS = 4096
 
 
@@ -193,12 +194,13 @@ def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
 
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
-    data = {"claim": use.path}
     in_flight = use.path in overlay.snapshot.claim_index.in_flight and not use.is_reserved
     if in_flight or _is_reassigned_later(overlay, use):
-        return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
+        message = f"resource claim {use.path} is in the process of being allocated"
+        return Reason("ClaimInFlight", message, {"claim": use.path})
     if allocation is None:
         return outside_class(overlay.snapshot, use) or missing_class(overlay.snapshot, use)
+    data = {"claim": use.path}
     if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
         message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
         return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
@@ -219,8 +221,12 @@ def _is_reassigned_later(overlay: Overlay, use: ClaimUse) -> bool:
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
     """Return the reason if a request names a DeviceClass that does not exist."""
-    classes = snapshot.devices.classes
+    classes, spec = snapshot.devices.classes, use.claim.get("spec")
+    last: list[object] = snapshot.decision_cache.get_or_compute(_CLASSES_EXIST, None, list)
+    if last and last[0] is classes and last[1] == spec:
+        return None
     if all(class_name in classes for class_name in _class_names(use.claim)):
+        last[:] = classes, spec
         return None
     for name, exact in exact_requests(use.claim):
         class_name = exact.get("deviceClassName") or ""
