@@ -12,6 +12,7 @@ from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_commands import run_in_container
 from haru.kube.simulated_files import PodSources, volume_problem
+from haru.kube.test_images import probe_failure
 
 Obj = dict[str, Any]
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"
@@ -222,3 +223,24 @@ def test_missing_object_of_a_volume_is_told_in_the_words_of_a_kubelet() -> None:
 )
 def test_entrypoint_tester_prints_its_words(given: Obj, printed: str) -> None:
     assert script_of(pod(), container(image=AGNHOST, **given)) == Script(((0.0, printed),), 0.0)
+
+
+def test_etc_hosts_prints_the_aliases_of_the_pod() -> None:
+    aliased = pod(hostAliases=[{"ip": "1.2.3.4", "hostnames": ["x", "y"]}])
+    assert lines(aliased, container(image=AGNHOST, args=["etc-hosts"]))[-1] == "1.2.3.4\tx\ty"
+
+
+@pytest.mark.parametrize(
+    ("args", "probe", "expected"),
+    [
+        (["liveness"], {"httpGet": {"port": 8080}}, (10.0, "HTTP probe failed with statuscode: 500")),
+        (["test-webserver"], {"httpGet": {"port": 81}}, (0.0, "dial tcp: port 81: connect: connection refused")),
+        (["netexec", "--http-port=81"], {"httpGet": {"port": 81}}, None),
+        (["netexec"], {"tcpSocket": {"port": "http"}}, None),
+        (["grpc-health-checking"], {"grpc": {"port": 2333}}, (0.0, "dial tcp: port 2333: connect: connection refused")),
+        (["grpc-health-checking"], {"grpc": {"port": 5000}}, None),
+        (["pause"], {"httpGet": {"port": 81}}, None),
+    ],
+)  # fmt: skip
+def test_server_of_agnhost_answers_probes_of_its_port(args: list[str], probe: Obj, expected: Any) -> None:
+    assert probe_failure(container(image=AGNHOST, args=args), probe) == expected

@@ -274,3 +274,10 @@ def test_probe_of_a_port_that_agnhost_does_not_serve_fails() -> None:
             annotations={"simulated.haru.dev/log": "up"},
         )
         assert play.until(60) and play.one()["ready"] is ready
+
+
+def test_pod_that_fails_in_an_init_container_is_not_initialized() -> None:
+    fails = container("second", script="exit 1")
+    play = Play(container(), initContainers=[container("first", script="exit 0"), fails], restartPolicy="Never")
+    assert play.until(5)["phase"] == "Failed"
+    assert play.condition("Initialized") == ("False", "ContainersNotInitialized")

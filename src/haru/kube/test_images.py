@@ -1,6 +1,6 @@
 """The programs of the images of Kubernetes' own tests, as far as objects and time decide what they do. Pure.
 
-`agnhost` has `pause`, `entrypoint-tester` and `mounttest`; busybox without a command is a shell that ends.
+`agnhost` has `pause`, `entrypoint-tester`, `etc-hosts` and `mounttest`; busybox without a command is a shell that ends.
 Source: kubernetes/test/images, as behaviour.
 """
 
@@ -19,7 +19,9 @@ _TEST_IMAGES: Final = "/e2e-test-images/"
 _NEW_TEXT: Final = "mount-tester new file\n"
 _LOOP_SECONDS: Final = 2.0
 _DEFAULT_SECONDS: Final = 180.0
-_PORTS: Final[Mapping[str, int]] = {"liveness": 8080, "netexec": 8080, "test-webserver": 80}
+_PORTS: Final[Mapping[str, int]] = {
+    "grpc-health-checking": 5000, "liveness": 8080, "netexec": 8080, "test-webserver": 80,
+}  # fmt: skip
 _FAILING_SERVERS: Final[Mapping[str, tuple[float, str]]] = {
     "liveness": (10.0, "HTTP probe failed with statuscode: 500"),
 }
@@ -45,7 +47,7 @@ def probe_failure(container: Mapping[str, Any], probe: Mapping[str, Any]) -> tup
     if len(given) < 2 or given[0].rpartition("/")[2] != AGNHOST or given[1] not in _PORTS:
         return None
     server, flags = given[1], dict(_flags(given[2:]))
-    action = probe.get("httpGet") or probe.get("tcpSocket") or {}
+    action = probe.get("httpGet") or probe.get("tcpSocket") or probe.get("grpc") or {}
     named = {one.get("name"): one["containerPort"] for one in container.get("ports") or ()}
     port = named.get(action.get("port"), action.get("port"))
     if isinstance(port, int) and str(port) not in (str(_PORTS[server]), flags.get("port"), flags.get("http-port")):
@@ -59,6 +61,9 @@ def run_agnhost(shell: TrivialShell, files: ContainerFiles, args: Sequence[str])
         shell.say("Paused")
     elif args[:1] == ["entrypoint-tester"]:
         shell.say(f"[{' '.join([shell.name, *args])}]")
+        return 0
+    elif args == ["etc-hosts"]:
+        shell.print_text(files["/etc/hosts"])
         return 0
     elif args[:1] == ["mounttest"]:
         return _mounttest(shell, files, dict(_flags(args[1:])))

@@ -403,7 +403,7 @@ class _Advance:
         initialized = podlib.condition(
             "Initialized", self._text, "PodCompleted" if phase == "Succeeded" else "", status=True
         )
-        if missing and not begun and not over:
+        if missing and not begun and phase != "Succeeded":
             initialized = podlib.condition(
                 "Initialized", self._text, "ContainersNotInitialized", incomplete, status=False
             )
