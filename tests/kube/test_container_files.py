@@ -157,6 +157,7 @@ def test_file_that_is_read_in_a_loop_is_told_again_and_again() -> None:
     [
         ({"securityContext": {"runAsUser": 1001, "runAsGroup": 2002}}, "id", ["uid=1001 gid=2002 groups=2002"]),
         ({"securityContext": {"runAsUser": 1001}}, "id -u", ["1001"]),
+        ({"securityContext": {"runAsUser": 1001}}, 'test $(id -u) -eq 1001 && echo "$(hostname) x"', ["p x"]),
         ({"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}}, "sysctl a.b", ["a.b = 1"]),
         ({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}]}, "cat /etc/hosts", ["1.2.3.4\tx\ty"]),
     ],

@@ -101,7 +101,7 @@ class ContainerShell(TrivialShell):
     def command(self, words: Sequence[str]) -> int:
         """Run a program; its exit code."""
         name, rest = words[0], list(words[1:])
-        shown = self._shown(name, rest)
+        shown = self.told(name, rest)
         if shown is not None:
             for line in shown:
                 self.say(line)
@@ -119,7 +119,7 @@ class ContainerShell(TrivialShell):
             return code
         return super().command(words)
 
-    def _shown(self, name: str, rest: Sequence[str]) -> list[str] | None:
+    def told(self, name: str, rest: Sequence[str]) -> list[str] | None:
         """What a program prints that tells what the container was given; None for another program."""
         if name == "printenv" and rest:
             return [self.variables[one] for one in rest if one in self.variables]

@@ -39,6 +39,7 @@ _IF: Final = re.compile(
 _ARITHMETIC: Final = re.compile(
     r"\$\(\(\s*([$\w{}]+)\s*([-+*/%])\s*([$\w{}]+)\s*\)\)|\$\(expr ([^\s()]+) ([-+/%]) ([^\s()]+)\)"
 )
+_SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
@@ -176,6 +177,10 @@ class TrivialShell:
                 raise _Stopped(OOM_KILLED)
         return self.other(words)
 
+    def told(self, name: str, rest: Sequence[str]) -> list[str] | None:
+        """What a program prints that tells what is known from the beginning; None for another program."""
+        return None
+
     def other(self, words: Sequence[str]) -> int:
         """A program that is not understood: it runs on."""
         self._ran.unknown = words[0]
@@ -203,7 +208,7 @@ class TrivialShell:
 
     def _commands(self, text: str) -> bool:
         """Run commands in turn; whether the shell has ended with one."""
-        text = _ARITHMETIC.sub(self._computed, text)
+        text = _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
         chosen = _IF.search(text)
         if chosen is None:
             return self._plain_commands(text)
@@ -225,6 +230,13 @@ class TrivialShell:
         if not first.isdecimal() or not second.isdecimal() or (words[1] in "/%" and int(second) == 0):
             return found[0]
         return str(_OPERATIONS[words[1]](int(first), int(second)))
+
+    def _substituted(self, found: re.Match[str]) -> str:
+        """The output of a command in place of it; its text, where that is not known before or is quoted."""
+        words = found[1].split()
+        shown = self.told(words[0].rpartition("/")[2], words[1:]) if words else None
+        quoted = found.string[: found.start()].count("'") % 2
+        return found[0] if shown is None or quoted else " ".join(shown)
 
     def _plain_commands(self, text: str) -> bool:
         try:
