@@ -245,3 +245,20 @@ def test_etc_hosts_prints_the_aliases_of_the_pod() -> None:
 )  # fmt: skip
 def test_server_of_agnhost_answers_probes_of_its_port(args: list[str], probe: Obj, expected: Any) -> None:
     assert probe_failure(container(image=AGNHOST, args=args), probe) == expected
+
+
+def test_container_reads_what_an_init_container_has_written_into_a_volume() -> None:
+    first = container("echo made > /work/x", volumeMounts=mounted("empty", "/work")) | {"name": "first"}
+    second = container("cat /v/x; echo more >> /v/x", volumeMounts=mounted("empty")) | {"name": "second"}
+    main = container("cat /v/x", volumeMounts=mounted("empty"))
+    of = pod(EMPTY, initContainers=[first, second])
+    assert lines(of, second) == ["made"]
+    assert lines(of, main) == ["made", "more"]
+
+
+def test_command_reads_what_another_container_has_written_into_a_volume() -> None:
+    writer = container("sleep 5; echo hello > /w/x; sleep 100", volumeMounts=mounted("empty", "/w")) | {"name": "w"}
+    main = container("sleep 1000", volumeMounts=mounted("empty"))
+    of = pod(EMPTY, containers=[writer, main])
+    assert run_in_container(of, main, ["cat", "/v/x"], SOURCES, 1).exit_code == 1
+    assert [line.text for line in run_in_container(of, main, ["cat", "/v/x"], SOURCES, 6).lines] == ["hello"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haru.kube.meta import Obj
@@ -65,6 +65,32 @@ def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     return sorted({0.0, *(ran.changes if ran is not None else ())})[:_MOST_CHANGES]
 
 
+def written_into_volumes(
+    pod: Obj, containers: Iterable[Mapping[str, Any]], sources: PodSources, until: float = math.inf
+) -> dict[str, str]:
+    """What these containers of a pod write into volumes that they share, one after the other."""
+    written: dict[str, str] = {}
+    spec = pod.get("spec") or {}
+    if not any("emptyDir" in volume for volume in spec.get("volumes") or ()):
+        return written
+    for one in containers:
+        try:
+            files = ContainerFiles(pod, one, sources, variables_of(pod, one, sources))
+            files.share(written)
+            ContainerShell(pod, one, sources, files, until).run_container()
+        except ConfigError:
+            continue
+        written |= files.volume_files()
+    return written
+
+
+def _init_containers_before(pod: Obj, container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for one in (pod.get("spec") or {}).get("initContainers") or ():
+        if one["name"] == container["name"]:
+            return
+        yield one
+
+
 def memory_limit(container: Mapping[str, Any]) -> float:
     """The memory limit of a container in bytes."""
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
@@ -88,7 +114,10 @@ class ContainerShell(TrivialShell):
         until: float = math.inf,
     ) -> None:
         variables = {**variables_of(pod, container, sources), "HOME": "/root"}
-        seen = ContainerFiles(pod, container, sources, variables) if files is None else files
+        seen = files
+        if seen is None:
+            seen = ContainerFiles(pod, container, sources, variables)
+            seen.share(written_into_volumes(pod, _init_containers_before(pod, container), sources))
         super().__init__(variables, memory_limit(container), seen, until)
         self.files = seen
         self.pod, self.container = pod, container
