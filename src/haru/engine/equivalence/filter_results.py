@@ -20,7 +20,7 @@ from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
-from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility, ScoreIndex
+from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility, ScoreIndex
 from haru.engine.equivalence.prefilter_state import PodSignature, PreFilterState, SharedPreFilterState
 from haru.engine.framework.interfaces import FilterFailure
 from haru.engine.framework.metrics_recorder import MetricsRecorder
@@ -81,12 +81,12 @@ class FilterResultCache:
         shared.catch_up(self._overlay)
         signature = shared.pod_signature(self._overlay, pod)
         later_passes = self._later_passes(pod)
-        lasting = self._all_nodes and not (pod.volume_claims or later_passes) and self._is_lasting(demand)
-        feasibility = (self._cache if lasting else self._attempt_cache).get_or_compute(
-            "nodes",
-            (pod.shape, demand.shape, signature.key),
-            lambda: self._new_feasibility(shared, signature, demand, later_passes),
-            max(1, _MAX_RESULTS // max(1, len(self._nodes))),
+        lasting = not (pod.volume_claims or later_passes) and self._is_lasting(demand)
+        key, limit = (pod.shape, demand.shape, signature.key), max(1, _MAX_RESULTS // max(1, len(self._nodes)))
+        next_results: dict[Hashable, NextResult]
+        next_results = (self._cache if lasting else self._attempt_cache).get_or_compute("next results", key, dict)
+        feasibility = (self._cache if lasting and self._all_nodes else self._attempt_cache).get_or_compute(
+            "nodes", key, lambda: self._new_feasibility(shared, signature, demand, later_passes, next_results), limit
         )
         recorder, rejected = self._recorder, feasibility.plan.rejection is not None
         if recorder is not None:
@@ -181,6 +181,7 @@ class FilterResultCache:
         signature: PodSignature,
         demand: DeviceDemand,
         later_passes: tuple[PreFilterState, ...],
+        next_results: dict[Hashable, NextResult],
     ) -> NodeFeasibility:
         # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
         needs_devices = bool(demand.uses or demand.extended)
@@ -191,7 +192,7 @@ class FilterResultCache:
             self._recorder.evaluations.update((name, "PreScore") for name in prefilter.scoring_plugins)
         ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
         plan = self._plan(signature.pod, demand, prefilter)
-        return NodeFeasibility(plan, prefilter, ranking, later_passes=later_passes)
+        return NodeFeasibility(plan, prefilter, ranking, next_results, later_passes=later_passes)
 
     def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState) -> FilterPlan:
         sole_use, late, key = prefilter.sole_use, prefilter.late_binding, (pod.shape, demand.backed)
@@ -221,13 +222,13 @@ class FilterResultCache:
         for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             by_later = prefilter.catch_up(later)
             by_rules = None if by_rules is None or by_later is None else by_rules | by_later
+        if by_rules is None or by_rules:
+            feasibility.next_results.clear()
         differing = self._overlay.differing
         stale: Sequence[str] = self._nodes
         if changed is None or by_rules is None:
             feasibility.forget_all()
         else:
-            if by_rules:
-                feasibility.next_results.clear()
             names = changed | by_rules | differing | feasibility.differing_nodes
             stale = sorted(names if self._all_nodes else names & self._allowed)
         feasibility.differing_nodes = differing

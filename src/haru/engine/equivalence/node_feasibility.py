@@ -175,12 +175,13 @@ class NodeFeasibility:
     """The results of all nodes for pods of one signature.
 
     `devices_position`: the changes of devices that are counted in (`DeviceFeasibilityCache.position`). `next_results`,
-    by class of nodes, hold as long as the scorers give equal nodes the same keys.
+    by class of nodes, hold as long as the scorers give equal nodes the same keys; attempts on other nodes share them.
     """
 
     plan: FilterPlan
     prefilter: PreFilterState
     ranking: ScoreIndex
+    next_results: dict[Hashable, NextResult]
     cursor: ChangeCursor = field(default_factory=ChangeCursor)
     later_passes: tuple[PreFilterState, ...] = ()
     differing_nodes: frozenset[str] = frozenset()
@@ -189,7 +190,6 @@ class NodeFeasibility:
     candidates: dict[str, FeasibleNode] = field(default_factory=dict)
     refusals: dict[str, Sequence[FilterFailure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
-    next_results: dict[Hashable, NextResult] = field(default_factory=dict)
 
     def keep_next_result(self, node_class: Hashable, result: NextResult) -> None:
         """Keep what the nodes of a class answer after each takes one more pod."""
@@ -205,8 +205,7 @@ class NodeFeasibility:
         self.undecided.pop(name, None)
 
     def forget_all(self) -> None:
-        """Drop all results."""
-        self.next_results.clear()
+        """Drop the results of all nodes."""
         for name in [*self.candidates, *self.refusals, *self.undecided]:
             self.forget(name)
 
