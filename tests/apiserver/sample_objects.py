@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from signing_request_objects import REQUEST
+
 from haru.kube.kinds import by_kind
 
 Obj = dict[str, Any]
@@ -240,7 +242,7 @@ SAMPLES: list[Obj] = [
         "certificates.k8s.io/v1",
         "CertificateSigningRequest",
         "a",
-        spec={"request": "eA==", "signerName": "x.y/z", "usages": ["client auth"]},
+        spec={"request": REQUEST, "signerName": "x.y/z", "usages": ["client auth"]},
     ),
     sample(
         "discovery.k8s.io/v1",

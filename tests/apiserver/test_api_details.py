@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from api_caller import MAPS, Caller, config_map
+from signing_request_objects import REQUEST
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -45,21 +46,7 @@ async def test_review_has_no_table(api: Caller) -> None:
 
 @pytest.mark.parametrize("part", ["approval", "status"])
 async def test_signing_request_takes_annotations_by_way_of_its_parts(api: Caller, part: str) -> None:
-    import base64
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
-    made = (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(name)
-        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-    )
-    request = base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
-    spec = {"request": request, "signerName": "example.com/a", "usages": ["client auth"]}
+    spec = {"request": REQUEST, "signerName": "example.com/a", "usages": ["client auth"]}
     await api.create(CSRS, {"metadata": {"name": "c"}, "spec": spec})
     patch = {"metadata": {"annotations": {"patched": part}}}
     assert (await api("PATCH", f"{CSRS}/c/{part}", patch, type=MERGE)).status == 200

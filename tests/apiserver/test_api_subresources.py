@@ -7,6 +7,7 @@ from typing import Any
 import jwt
 import pytest
 from api_caller import ADMIN, PODS, Caller, pod
+from signing_request_objects import REQUEST
 
 MERGE = "application/merge-patch+json"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -414,7 +415,7 @@ async def test_resize_changes_only_cpu_and_memory(api: Caller) -> None:
 
 async def test_signing_request_spec_is_immutable(api: Caller) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    spec = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]}
+    spec = {"request": REQUEST, "signerName": "example.com/s", "usages": ["client auth"]}
     made = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})
     forged = {**made, "spec": {**made["spec"], "username": "system:admin", "groups": ["system:masters"]}}
     assert (await api("PUT", f"{path}/r", forged)).json["spec"] == made["spec"]
@@ -424,7 +425,7 @@ async def test_signing_request_spec_is_immutable(api: Caller) -> None:
 
 async def test_signing_request_records_requester_and_approval(api: Caller) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    spec = {"request": "Zm9v", "signerName": "a.example/b", "usages": ["client auth"], "username": "forged"}
+    spec = {"request": REQUEST, "signerName": "a.example/b", "usages": ["client auth"], "username": "forged"}
     created = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})
     assert created["spec"]["username"] == "admin"
     body = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}}

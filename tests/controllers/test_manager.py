@@ -8,12 +8,12 @@ from haru.controllers.objects import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from haru.controllers.service_account import ServiceAccountController
 from haru.kube.gates import FeatureGates
 
-NEEDS_AN_AUTHORITY = "root-ca-certificate-publisher-controller"
+NEED_AN_AUTHORITY = {"certificatesigningrequest-signing-controller", "root-ca-certificate-publisher-controller"}
 
 
 async def test_all_controllers_run_with_accelerator_gates(cluster):
     manager = await cluster.start("*")
-    assert set(CONTROLLERS) - set(manager.running) == {NEEDS_AN_AUTHORITY}
+    assert set(CONTROLLERS) - set(manager.running) == NEED_AN_AUTHORITY
     assert manager.started
     assert b'running_managed_controllers{manager="haru-controllers",name="job-controller"} 1.0' in manager.metrics()
 
@@ -22,7 +22,7 @@ async def test_controllers_without_their_gate_do_not_run(cluster):
     cluster.gates = FeatureGates()
     manager = await cluster.start("*")
     gated = {"podgroup-protection-controller", "resourcepoolstatusrequest-controller", "stale-gang-controller"}
-    gated.add(NEEDS_AN_AUTHORITY)
+    gated |= NEED_AN_AUTHORITY
     assert set(CONTROLLERS) - set(manager.running) == gated
 
 

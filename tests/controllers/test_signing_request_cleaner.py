@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from signing_request_objects import REQUEST
 
 from haru.controllers.signing_request_cleaner import SIGNING_REQUESTS, due_times
 from haru.kube.names import format_time
@@ -41,11 +37,7 @@ def test_request_is_due_an_hour_after_its_answer_or_a_day_after_it_was_made(
 
 
 async def test_denied_request_is_deleted_and_a_new_one_stays(cluster: Any) -> None:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
-    key = ec.generate_private_key(ec.SECP256R1())
-    signed = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    pem = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
-    spec = {"request": pem, "signerName": "example.com/a", "usages": ["client auth"]}
+    spec = {"request": REQUEST, "signerName": "example.com/a", "usages": ["client auth"]}
     for name in ("old", "new"):
         await cluster.create(SIGNING_REQUESTS, {"metadata": {"name": name}, "spec": spec})
     old = await cluster.get(SIGNING_REQUESTS, "old")

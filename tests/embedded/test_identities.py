@@ -39,7 +39,9 @@ def test_only_admin_user_is_in_system_masters_and_names_are_unique() -> None:
     others = [*map(controller_user, CONTROLLERS), node_user("n")]
     assert not any("system:masters" in groups for _, groups in others)
     names = [user for user, _ in USERS.values()] + [user for user, _ in others]
-    assert len(set(names)) == len(names), "each has its own"
+    shared = {name for name in names if names.count(name) > 1}
+    # In 1.36 the three controllers of signing requests have one account.
+    assert shared == {"system:serviceaccount:kube-system:certificate-controller"}, "each other has its own"
 
 
 BEYOND = {"haru:gang-jobs"}

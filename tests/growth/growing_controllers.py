@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from haru.client.informer import Informer, SharedInformers, object_key
 from haru.client.server_version import AS_WRITTEN
 from haru.clock import Clock
 from haru.controllers.base import Context, Controller
+from haru.controllers.certificate_authority import ClusterSigning
 from haru.controllers.manager import CONTROLLERS
 from haru.controllers.objects import PODS
 from haru.event_loop import cancelled
@@ -175,6 +177,7 @@ MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "persistentvolumeclaims": _volume_claim,
     "resourcepoolstatusrequests": _spec(driver="gpu.example.com"),
     "leases": lambda kind, n: named(kind, n, metadata={"name": f"node-{n}", "namespace": "kube-node-lease"}, spec={}),
+    "certificatesigningrequests": _spec(request="", signerName="kubernetes.io/kube-apiserver-client-kubelet"),
     "namespaces": lambda kind, n: named(kind, n, spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"}),
     "clusterroles": lambda kind, n: named(kind, n, rules=[]),
 }
@@ -280,9 +283,9 @@ class GrowingController:
         self.client = Answers()
         self.informers = SharedInformers(self.client)
         self.client.informers = self.informers
-        context = Context(
-            self.client, self.informers, GATES, clock.now, options={"root-ca": "pem"}, monotonic=clock.monotonic
-        )
+        signing = ClusterSigning(Path("ca.crt"), Path("ca.key"))
+        options = {"root-ca": "pem", "cluster-signing": signing}
+        context = Context(self.client, self.informers, GATES, clock.now, options=options, monotonic=clock.monotonic)
         self.controller: Controller = CONTROLLERS[name](context)
 
     def fill(self) -> None:

@@ -6,10 +6,11 @@ On a server other than Haru's, only the controllers listed by --controllers run:
 from __future__ import annotations
 
 import argparse
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import Component, add_component_arguments, parse_gates, run_component
+from haru.cli.component import Component, add_component_arguments, parse_gates, run_component, seconds
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CA of the API server's certificate, published to all namespaces as kube-root-ca.crt for pods "
         "(default: that of the kubeconfig)",
     )
+    for name, what in (("cert", "certificate"), ("key", "key")):
+        parser.add_argument(
+            f"--cluster-signing-{name}-file",
+            type=Path,
+            metavar="FILE",
+            help=f"{what} of the authority that signs CertificateSigningRequests (default: they are not signed)",
+        )
+    parser.add_argument(
+        "--cluster-signing-duration",
+        type=seconds,
+        default="8760h",
+        metavar="DURATION",
+        help="how long the certificates are valid at most (default: 8760h)",
+    )
     add_stale_gang_arguments(parser)
 
 
@@ -65,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
     listed = None if options.controllers is None else options.controllers.split(",")
     _check(listed)
     authority, settings = _authority(options.root_ca_file), {"stale-gang": _stale_policy(options)}
+    settings["cluster-signing"] = _cluster_signing(options)
     running: list[ControllerManager] = []
 
     async def prepare(client: ApiClient) -> None:
@@ -124,6 +140,23 @@ def _authority(file: Path | None) -> str:
         raise UsageError(f"--root-ca-file: {file}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"--root-ca-file: {file}: holds no certificate in PEM: {error}") from error
+
+
+def _cluster_signing(options: argparse.Namespace) -> object:
+    """The authority that signs requests; None without one."""
+    certificate, key = options.cluster_signing_cert_file, options.cluster_signing_key_file
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("--cluster-signing-cert-file and --cluster-signing-key-file: give both, or none")
+    from haru.controllers.certificate_authority import ClusterSigning, SigningError
+
+    signing = ClusterSigning(certificate, key, timedelta(seconds=options.cluster_signing_duration))
+    try:
+        signing.authority()
+    except SigningError as error:
+        raise UsageError(f"--cluster-signing-cert-file, --cluster-signing-key-file: {error}") from error
+    return signing
 
 
 def _stale_policy(options: argparse.Namespace) -> object:

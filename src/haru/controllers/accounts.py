@@ -20,7 +20,9 @@ from haru.kube.names import parse_time
 NAMESPACE = "kube-system"
 # Names that 1.36 gave the accounts before the controllers had theirs.
 _OLDER: Mapping[str, str] = {
+    "certificatesigningrequest-approving-controller": "certificate-controller",
     "certificatesigningrequest-cleaner-controller": "certificate-controller",
+    "certificatesigningrequest-signing-controller": "certificate-controller",
     "daemonset-controller": "daemon-set-controller",
     "endpoints-controller": "endpoint-controller",
     "endpointslice-mirroring-controller": "endpointslicemirroring-controller",

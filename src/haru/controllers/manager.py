@@ -44,7 +44,9 @@ from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.resource_quota import ResourceQuotaController
 from haru.controllers.root_ca import RootCaController
 from haru.controllers.service_account import ServiceAccountController
+from haru.controllers.signing_request_approver import SigningRequestApproverController
 from haru.controllers.signing_request_cleaner import SigningRequestCleanerController
+from haru.controllers.signing_request_signer import SigningRequestSignerController
 from haru.controllers.slices import kept_part
 from haru.controllers.stale_gang import StaleGangController
 from haru.controllers.stateful_set import StatefulSetController
@@ -86,7 +88,9 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ResourceQuotaController,
         RootCaController,
         ServiceAccountController,
+        SigningRequestApproverController,
         SigningRequestCleanerController,
+        SigningRequestSignerController,
         StaleGangController,
         StatefulSetController,
         TaintEvictionController,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from haru.controllers.certificate_authority import ClusterSigning
 from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
 from haru.controllers.stale_gang_rules import StalePolicy, default_policy
 from haru.embedded.errors import OptionError
@@ -25,12 +26,17 @@ class ControllersPart(Tasks):
         """Start them; they are ready with their first lists."""
         if not self._names:
             return
+        pki = setting.directory / "pki"
         manager = ControllerManager(
             setting.clients.component("controllers"),
             self._gates,
             self._names,
             clock=setting.clock,
-            options={"stale-gang": self._stale_gang, "root-ca": setting.authority},
+            options={
+                "stale-gang": self._stale_gang,
+                "root-ca": setting.authority,
+                "cluster-signing": ClusterSigning(pki / "ca.crt", pki / "ca.key"),
+            },
             clients=setting.clients.controller,
         )
         self._run("controllers", manager.run())

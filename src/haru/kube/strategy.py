@@ -19,6 +19,7 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.signing_requests import with_condition_times, with_kept_answers
 from haru.kube.validation.common import same
 
 _RESOURCE = "resource.k8s.io"
@@ -115,6 +116,8 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
         prepared = _with_kept_pod_status(prepared, old)
     if (kind.group, kind.kind) == ("", "PersistentVolume"):
         prepared = _with_phase_time(prepared, old, now)
+    if (kind.group, kind.kind) == _SIGNING:
+        prepared = with_condition_times(with_kept_answers(prepared, old), old, now)
     return drop_disabled_fields(prepared, old, kind, gates)
 
 

@@ -30,8 +30,10 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj
+from haru.kube.signing_requests import with_condition_times
 from haru.kube.validation.core import validate_namespace
 from haru.kube.validation.metadata import validate_metadata_update
+from haru.kube.validation.signing_requests import validate_signing_request_approval
 
 
 async def finalize(call: Call) -> Response:
@@ -66,18 +68,14 @@ async def patch_approval(call: Call) -> Response:
 async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Metadata and conditions; what is set without times gets the present one."""
     await call.admission.validate_subresource(call, wanted, live)
-    conditions = []
-    for condition in (wanted.get("status") or {}).get("conditions") or ():
-        stamped = dict(condition)
-        stamped.setdefault("status", "True")
-        for name in ("lastUpdateTime", "lastTransitionTime"):
-            stamped[name] = stamped.get(name) or call.now
-        conditions.append(stamped)
-    status = {**(live.get("status") or {}), "conditions": conditions}
-    metadata = keep_server_metadata(call, wanted, live)
-    if errors := validate_metadata_update(metadata, live["metadata"]):
+    timed = with_condition_times(wanted, live, call.now)
+    status = {**(live.get("status") or {}), "conditions": (timed.get("status") or {}).get("conditions") or []}
+    new = {**live, "metadata": keep_server_metadata(call, wanted, live), "status": status}
+    errors = validate_metadata_update(new["metadata"], live["metadata"])
+    errors += validate_signing_request_approval(new, live)
+    if errors:
         raise call.invalid(call.name, errors)
-    return {**live, "metadata": metadata, "status": status}
+    return new
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -32,6 +32,7 @@ from haru.kube.validation import (
     registrations,
     scheduling,
     services,
+    signing_requests,
     slices,
     storage,
     workload_status,
@@ -74,6 +75,7 @@ _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
 _ADMISSION = "admissionregistration.k8s.io"
+_SIGNING = ("certificates.k8s.io", "CertificateSigningRequest")
 _NETWORKING, _STORAGE, _FLOW = "networking.k8s.io", "storage.k8s.io", "flowcontrol.apiserver.k8s.io"
 _API_SERVICE = ("apiregistration.k8s.io", "APIService")
 
@@ -113,6 +115,7 @@ CREATE: Mapping[tuple[str, str], Create] = {
     (_RBAC, "ClusterRoleBinding"): _alone(policies.validate_role_binding),
     ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
+    _SIGNING: _alone(signing_requests.validate_signing_request),
     ("autoscaling", "HorizontalPodAutoscaler"): _with_rules(autoscalers.validate_autoscaler),
     ("", "PersistentVolume"): _alone(persistent_volumes.validate_persistent_volume),
     ("", "Endpoints"): _alone(endpoints.validate_endpoints),
@@ -177,6 +180,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     (_RBAC, "ClusterRoleBinding"): _pair(policies.validate_role_binding_update),
     ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
+    _SIGNING: _pair(signing_requests.validate_signing_request_update),
     ("autoscaling", "HorizontalPodAutoscaler"): lambda new, old, kind, rules: autoscalers.validate_autoscaler_update(
         new, old, rules
     ),
@@ -208,6 +212,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
 STATUS: Mapping[tuple[str, str], Status] = {
     _API_SERVICE: api_services.validate_api_service_status,
     _DEFINITION: definitions.validate_definition_status,
+    _SIGNING: signing_requests.validate_signing_request_status,
     (RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
     (RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
     (RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
