@@ -52,6 +52,10 @@ if can_install; then
   if ! command -v nft >/dev/null 2>&1 || ! command -v ip >/dev/null 2>&1; then
     install_package nftables iproute2 || echo "nftables could not be installed: the tests of haru proxy skip" >&2
   fi
+  if ! command -v iptables >/dev/null 2>&1 || [ ! -e /usr/lib/cni/ptp ]; then
+    install_package iptables containernetworking-plugins ||
+      echo "containernetworking-plugins could not be installed: the nightly tests of two nodes skip" >&2
+  fi
   # A dynamic busybox does not run where there is nothing else.
   dpkg -s busybox-static >/dev/null 2>&1 || install_package busybox-static ||
     echo "busybox-static could not be installed: the tests of real nodes skip" >&2

@@ -12,10 +12,11 @@ import pytest
 from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
 from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
+from haru.node.agent.options import DnsOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
-from haru.node.podworker.sandboxes import dns_of
+from haru.node.podworker.dns import dns_of
 from haru.node.probes.schedule import ProbeState, target_port
 from haru.proto import cri_pb2 as cri
 
@@ -185,12 +186,29 @@ def test_user_namespace_mappings_are_passed_to_runtime() -> None:
         assert (options.userns_options.mode, list(options.userns_options.uids)) == (cri.POD, [users])
 
 
+CLUSTER = ["n.svc.cluster.local", "svc.cluster.local", "cluster.local"]
+RESOLV = """
+nameserver 192.0.2.53
+search ignored
+search example.org. . cluster.local
+options edns0 timeout:1
+options timeout:2
+"""
+HOST = (["192.0.2.53"], ["example.org", "cluster.local"], ["edns0", "timeout:2"])
+
+
 @pytest.mark.parametrize(
     ("spec", "servers", "searches", "options"),
     [
-        ({}, ["10.96.0.10"], ["n.svc.cluster.local", "svc.cluster.local", "cluster.local"], ["ndots:5"]),
-        ({"dnsPolicy": "Default"}, ["192.0.2.53"], ["example.org"], ["edns0"]),
-        ({"hostNetwork": True}, ["192.0.2.53"], ["example.org"], ["edns0"]),
+        ({}, ["10.96.0.10"], [*CLUSTER, "example.org"], ["ndots:5"]),
+        ({"dnsPolicy": "Default"}, *HOST),
+        ({"hostNetwork": True}, *HOST),
+        (
+            {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+            ["10.96.0.10"],
+            [*CLUSTER, "example.org"],
+            ["ndots:5"],
+        ),
         (
             {
                 "dnsPolicy": "None",
@@ -201,20 +219,48 @@ def test_user_namespace_mappings_are_passed_to_runtime() -> None:
             ["ndots:2"],
         ),
         (
-            {"dnsConfig": {"searches": ["x"], "options": [{"name": "ndots", "value": "1"}]}},
-            ["10.96.0.10"],
-            ["n.svc.cluster.local", "svc.cluster.local", "cluster.local", "x"],
-            ["ndots:1"],
+            {
+                "dnsConfig": {
+                    "nameservers": ["10.96.0.10", "1.1.1.1"],
+                    "searches": ["x", "cluster.local"],
+                    "options": [{"name": "ndots", "value": "1"}, {"name": "edns0"}],
+                }
+            },
+            ["10.96.0.10", "1.1.1.1"],
+            [*CLUSTER, "example.org", "x"],
+            ["ndots:1", "edns0"],
         ),
     ],
-)
+)  # fmt: skip
 def test_dns_config_of_pod(
     tmp_path: Path, spec: Obj, servers: list[str], searches: list[str], options: list[str]
 ) -> None:
-    resolv = tmp_path / "resolv.conf"
-    resolv.write_text("nameserver 192.0.2.53\nsearch example.org\noptions edns0\n")
-    found = dns_of(pod(**spec), ["10.96.0.10"], "cluster.local", resolv)
-    assert (found.servers, found.searches, found.options) == (servers, searches, options)
+    file = tmp_path / "resolv.conf"
+    file.write_text(RESOLV)
+    found, notes = dns_of(pod(**spec), DnsOptions(["10.96.0.10"], "cluster.local", file))
+    assert (found.servers, found.searches, found.options, notes) == (servers, searches, options, [])
+
+
+def test_dns_without_cluster_servers_is_the_machines_with_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_text(RESOLV)
+    found, [(reason, message)] = dns_of(pod(), DnsOptions(resolv_conf=file))
+    assert (found.servers, found.searches, found.options) == HOST
+    assert reason == "MissingClusterDNS" and 'Falling back to "Default" policy.' in message
+    # --resolv-conf "" leaves pods without DNS rather than with the runtime's own choice.
+    found, _ = dns_of(pod(dnsPolicy="Default"), DnsOptions(["10.96.0.10"], resolv_conf=None))
+    assert (found.servers, found.searches) == (["127.0.0.1"], ["."])
+
+
+def test_dns_beyond_the_limits_is_cut_with_an_event() -> None:
+    long = [f"{number}.{'x' * 100}" for number in range(40)]
+    own = {"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3"], "searches": ["y" * 254, *long]}
+    found, notes = dns_of(pod(dnsConfig=own), DnsOptions(["10.96.0.10"], resolv_conf=None))
+    assert found.servers == ["10.96.0.10", "1.1.1.1", "2.2.2.2"]
+    assert list(found.searches) == [*CLUSTER, *long[:19]] and len(" ".join(found.searches)) <= 2048
+    assert [reason for reason, _ in notes] == ["DNSConfigForming"] * 2
+    assert notes[0][1].endswith("the applied nameserver line is: 10.96.0.10 1.1.1.1 2.2.2.2")
+    assert notes[1][1].startswith("Search Line limits were exceeded, some search paths have been omitted")
 
 
 # -- images -----------------------------------------------------------------------------------------------------------

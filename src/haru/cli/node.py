@@ -90,6 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="cluster.local",
         help="DNS domain of the cluster (default cluster.local)",
     )
+    parser.add_argument(
+        "--resolv-conf",
+        default="/etc/resolv.conf",
+        metavar="FILE",
+        help='DNS of this machine, for pods with dnsPolicy Default ("": none; default /etc/resolv.conf)',
+    )
     parser.add_argument("--cgroup-root", metavar="GROUP", default="/", help="parent cgroup of kubepods (default /)")
     parser.add_argument(
         "--cgroup-driver",
@@ -220,7 +226,11 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
         ),
         max_pods=flags.max_pods,
         reserved=_quantities(flags.system_reserved, "--system-reserved"),
-        dns=DnsOptions(tuple(filter(None, flags.cluster_dns.split(","))), flags.cluster_domain),
+        dns=DnsOptions(
+            tuple(_address(text, "--cluster-dns") for text in flags.cluster_dns.split(",") if text),
+            flags.cluster_domain,
+            Path(flags.resolv_conf) if flags.resolv_conf else None,
+        ),
         cgroups=CgroupOptions(
             root=flags.cgroup_root,
             driver=flags.cgroup_driver,
@@ -234,13 +244,13 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
     )
 
 
-def _address(text: str) -> str:
+def _address(text: str, flag: str = "--node-ip") -> str:
     import ipaddress
 
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise UsageError(f'--node-ip: Invalid value: "{text}": write an IP address') from None
+        raise UsageError(f'{flag}: Invalid value: "{text}": write an IP address') from None
 
 
 def _pairs(text: str, flag: str) -> dict[str, str]:

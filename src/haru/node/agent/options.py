@@ -40,6 +40,8 @@ class DnsOptions:
 
     servers: Sequence[str] = ()
     domain: str = "cluster.local"
+    resolv_conf: Path | None = Path("/etc/resolv.conf")
+    """Of this machine, for pods with dnsPolicy Default; None: they have no DNS."""
 
 
 @dataclass(frozen=True, slots=True)

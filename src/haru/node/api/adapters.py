@@ -201,6 +201,7 @@ def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
         "enableDebugFlagsHandler": server.flags_handler,
         "clusterDomain": node.dns.domain,
         "clusterDNS": list(node.dns.servers),
+        "resolvConf": str(node.dns.resolv_conf or ""),
         "cgroupRoot": node.cgroups.root,
         "cgroupsPerQOS": node.cgroups.per_qos,
         "cgroupDriver": node.cgroups.driver,
