@@ -262,3 +262,10 @@ def test_command_reads_what_another_container_has_written_into_a_volume() -> Non
     of = pod(EMPTY, containers=[writer, main])
     assert run_in_container(of, main, ["cat", "/v/x"], SOURCES, 1).exit_code == 1
     assert [line.text for line in run_in_container(of, main, ["cat", "/v/x"], SOURCES, 6).lines] == ["hello"]
+
+
+def test_logs_generator_prints_its_lines_over_its_time() -> None:
+    of = container(image=AGNHOST, args=["logs-generator", "--log-lines-total", "4", "--run-duration", "10s"])
+    found = script_of(pod(), of) or RUNS_ON
+    assert (found.ends_after, [at for at, _ in found.lines]) == (10, [0, 2.5, 5, 7.5])
+    assert "/api/v1/namespaces" in found.lines[0][1]

@@ -1,20 +1,23 @@
 """The programs of the images of Kubernetes' own tests, as far as objects and time decide what they do. Pure.
 
-`agnhost` has `pause`, `entrypoint-tester`, `etc-hosts` and `mounttest`; busybox without a command is a shell that ends.
+`agnhost` has `pause`, `entrypoint-tester`, `etc-hosts`, `logs-generator` and `mounttest`; busybox without a command is
+a shell that ends.
 Source: kubernetes/test/images, as behaviour.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haru.kube.simulated_files import ContainerFiles
 from haru.kube.trivial_shell import TrivialShell
 
 AGNHOST: Final = "agnhost"
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?)([sm])")
 _TEST_IMAGES: Final = "/e2e-test-images/"
 _NEW_TEXT: Final = "mount-tester new file\n"
 _LOOP_SECONDS: Final = 2.0
@@ -65,14 +68,32 @@ def run_agnhost(shell: TrivialShell, files: ContainerFiles, args: Sequence[str])
     elif args == ["etc-hosts"]:
         shell.print_text(files["/etc/hosts"])
         return 0
+    elif args[:1] == ["logs-generator"]:
+        return _generate_logs(shell, dict(_flags(args[1:])))
     elif args[:1] == ["mounttest"]:
         return _mounttest(shell, files, dict(_flags(args[1:])))
     return None
 
 
-def _flags(args: Sequence[str]) -> Sequence[tuple[str, str]]:
-    pairs = [one.lstrip("-").partition("=") for one in args]
-    return [(name, value) for name, _, value in pairs]
+def _flags(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for one, following in zip(args, (*args[1:], "-"), strict=False):
+        name, separator, value = one.partition("=")
+        if name.startswith("-"):
+            yield name.lstrip("-"), value if separator or following.startswith("-") else following
+
+
+def _generate_logs(shell: TrivialShell, flags: Mapping[str, str]) -> int | None:
+    """Print so many lines of made-up requests, evenly over the time."""
+    duration = _DURATION.fullmatch(flags.get("run-duration", "1m"))
+    total = flags.get("log-lines-total", "10")
+    if duration is None or not total.isdecimal() or not int(total):
+        return None
+    seconds = float(duration[1]) * (60 if duration[2] == "m" else 1)
+    for number in range(int(total)):
+        verb = ("GET", "PUT", "POST")[number % 3]
+        shell.say(f"{number} {verb} /api/v1/namespaces/default/pods/{number:x} {200 + number * 7 % 300}")
+        shell.last(seconds / int(total))
+    return 0
 
 
 def _mounttest(shell: TrivialShell, files: ContainerFiles, flags: Mapping[str, str]) -> int:
