@@ -21,6 +21,8 @@ STRATEGIC = "application/strategic-merge-patch+json"
 LISTS_OF_THE_SERVER = {"Node", "ResourceSlice"}
 # StorageObjectInUseProtection adds a finalizer; a merge patch, which replaces the list, takes it away again.
 PROTECTED = {"PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass"}
+# The first write after the creation stores the phase, as in 1.36.
+COMPLETED = {"PersistentVolumeClaim"}
 # A PUT that leaves out what the server filled in wants it gone, which is refused (Job) or gives a new time (rule).
 FILLED_IN = {"Job", "DeviceTaintRule"}
 # What type checking finds is written to the status after the answer, as a controller would do it.
@@ -45,6 +47,8 @@ async def test_repeated_apply_and_update_change_nothing(api: Caller, obj: Obj) -
     url = f"{path_of(obj)}/{obj['metadata']['name']}?fieldManager=m"
     first = await api("PATCH", url, obj, type=APPLY)
     assert first.status == 201, first.body
+    if obj["kind"] in COMPLETED:
+        first = await api("PATCH", url, obj, type=APPLY)
     api.clock.advance(minutes=1)
     for _ in range(2):
         again = await api("PATCH", url, obj, type=APPLY)

@@ -209,3 +209,32 @@ async def test_patch_may_change_to_another_version(api: Caller) -> None:
     ):
         refused = await api("PATCH", f"{path}/b", odd, type="application/merge-patch+json")
         assert refused.status == status, refused.body
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cpu", "conflict"),
+    [
+        (2, "1", ""),
+        (None, "1", ".spec.replicas"),
+        (2, "1000m", '.spec.template.spec.containers[name="main"].resources.limits.cpu'),
+        (2, "none", '.spec.template.spec.containers[name="main"].resources.limits.cpu'),
+        (2, None, '.spec.template.spec.containers[name="main"].resources.limits.cpu'),
+    ],
+)
+async def test_configuration_conflicts_as_it_was_sent(
+    api: Caller, replicas: int | None, cpu: str | None, conflict: str
+) -> None:
+    def body(replicas: int | None, cpu: str | None) -> Any:
+        container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": cpu}}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+
+    path = "/apis/apps/v1/namespaces/default/deployments/d"
+    assert (await api("PATCH", f"{path}?fieldManager=one", body(2, "1000m"), type=APPLY)).status == 201
+    answer = await api("PATCH", f"{path}?fieldManager=two", body(replicas, cpu), type=APPLY)
+    if not conflict:
+        assert answer.status == 200, answer.body
+        return
+    assert answer.status == 409
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == [conflict]

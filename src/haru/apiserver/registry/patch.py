@@ -6,6 +6,7 @@ Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 
@@ -131,7 +132,8 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
     force = call.request.flag("force")
 
     def merged(live: Obj | None) -> Obj:
-        return server_side_apply(live, applied, managed_write(call), force=force)
+        obj = server_side_apply(live, applied, managed_write(call), force=force)
+        return strict_decode(obj, kind, live)[0]
 
     async def make(live: Obj) -> Obj:
         return merged(live)
@@ -157,7 +159,10 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
 
 
 def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
-    """The applied configuration: an object of the kind with the path's name."""
+    """The applied configuration as it was sent: an object of the kind with the path's name.
+
+    Nulls and texts that are no quantities stay in it: they conflict with what others hold before anybody reads them.
+    """
     wish = bodies.strictness(call.request)
     value, repeated = _json_or_yaml(data, wish)
     if not value.get("apiVersion") or not value.get("kind"):
@@ -176,10 +181,12 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
         raise bodies.strict_error(kind, repeated)
     if repeated and wish == "Warn":
         call.request.warnings.extend(repeated)
-    obj, unknown = strict_decode(value, kind)
+    unknown: list[str] = []
+    with suppress(StatusError):  # of what cannot be read, once it is known that it does not conflict
+        _, unknown = strict_decode(value, kind)
     if unknown:
         raise _undeclared(call, kind, unknown)
-    return obj
+    return value
 
 
 def _undeclared(call: Call, kind: Kind, unknown: list[str]) -> StatusError:

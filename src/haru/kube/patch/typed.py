@@ -157,7 +157,9 @@ def item_element(shape: Shape, item: Any) -> str:
             if type(value) is str:
                 return _named_item(name, value)
         for key, default in shape.keys:
-            value = item.get(key, default)
+            value = item.get(key)
+            if value is None:
+                value = default
             if value is not None:
                 keys[key] = value
     if not keys:
@@ -340,9 +342,11 @@ def _items_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
-    """The live value with the applied one laid over it, as server-side apply does."""
-    if applied is None or live is None:
-        return live if applied is None else applied
+    """The live value with the applied one laid over it, as server-side apply does. A null is no value of parts."""
+    if live is None:
+        return applied
+    if applied is None:
+        return live if live and _is_merged(_deduced(shape, live), live) else None
     shape = _deduced(shape, live, applied) if shape.style == "any" else shape
     if shape.style in ("keyed", "set"):
         both = isinstance(live, list) and isinstance(applied, list)
