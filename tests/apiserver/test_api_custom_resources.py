@@ -285,6 +285,14 @@ async def test_freed_short_name_is_served(api: Caller) -> None:
     assert await served() == short
 
 
+RULED = {
+    "type": "object",
+    "default": {},
+    "properties": {"a": {"type": "integer", "default": 3}},
+    "x-kubernetes-validations": [{"rule": "self.a < 10", "message": "m"}],
+}
+
+
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
@@ -372,6 +380,26 @@ async def test_freed_short_name_is_served(api: Caller) -> None:
             'Unsupported value: "Magic": supported values: "None", "Webhook"',
         ),
         (definition(group="ml.k8s.io"), "protected groups must have approval annotation"),
+        (definition(conversion={"strategy": ""}), "spec.conversion.strategy: Required value"),
+        (
+            with_schema({"type": "object", "maxProperties": 0}, subresources={"status": {}}),
+            "fields are allowed at the root if the status subresource is enabled",
+        ),
+        (
+            with_schema({"type": "object", "properties": {"a": {"type": "integer", "maximum": 2**63, "default": 3}}}),
+            'properties[a].default: Invalid value: "": Maximum boundary value must be of type integer (default format)',
+        ),
+        (
+            with_schema({"type": "object", "properties": {"spec": RULED}}),
+            'properties[spec].default: Invalid value: "object": no such key: a evaluating rule: m',
+        ),
+        (
+            with_schema(
+                {"type": "object", "properties": {"a": {"type": "string", "patternProperties": {"x": {}}}}},
+                selectableFields=[{"jsonPath": ".a"}],
+            ),
+            "OpenAPIV3Schema 'patternProperties' is not supported",
+        ),
     ],
 )
 async def test_invalid_definition_is_refused(api: Caller, obj: dict[str, Any], message: str) -> None:
@@ -516,3 +544,18 @@ async def test_changed_schema_takes_effect_immediately(api: Caller) -> None:
     ]
     assert schema["properties"]["spec"]["properties"]["extra"] == {"type": "string"}
     assert schema["properties"]["metadata"]["allOf"][0]["$ref"].endswith("ObjectMeta")
+
+
+async def test_conditions_of_accepted_names_are_not_restored(api: Caller) -> None:
+    await api.create(DEFINITIONS, definition())
+    patch = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+    await api("PATCH", f"{DEFINITIONS}/{NAME}/status", patch, type="application/merge-patch+json")
+    conditions = (await api.get(f"{DEFINITIONS}/{NAME}"))["status"]["conditions"]
+    assert [(each["type"], each.get("reason")) for each in conditions] == [("Established", None)]
+
+
+async def test_definition_without_status_keeps_its_stored_version(api: Caller) -> None:
+    await api.create(DEFINITIONS, definition())
+    live = await api.get(f"{DEFINITIONS}/{NAME}")
+    answer = await api("PUT", f"{DEFINITIONS}/{NAME}/status?dryRun=All", {**live, "status": None})
+    assert answer.json["status"] == {**answer.json["status"], "storedVersions": ["v1"]}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kube_cases import ALL, DEFAULT, NOW, Obj, claim, controller, device, group, kind_of, pod, resource, slice_of
 
 from haru.kube.defaulting import apply_defaults
-from haru.kube.defaulting.pods import image_pull_policy
+from haru.kube.defaulting.images import image_pull_policy
 
 
 def filled(obj: Obj, **changes: Any) -> Obj:
@@ -59,6 +59,14 @@ def test_pod_gets_all_defaults() -> None:
         ("app@sha256:" + "0" * 64, "IfNotPresent"),
         ("app:latest@sha256:" + "0" * 64, "Always"),
         ("Not/An/Image", "IfNotPresent"),
+        ("../x", "IfNotPresent"),
+        ("x" * 247, "Always"),
+        ("x" * 248, "IfNotPresent"),
+        ("f" * 64, "IfNotPresent"),
+        ("example.com/" + "f" * 64, "Always"),
+        ("[::1]:5000/app", "Always"),
+        ("-x.example.com/app", "IfNotPresent"),
+        ("app:latest@sha256:" + "0" * 32, "IfNotPresent"),
         ("", "IfNotPresent"),
     ],
 )

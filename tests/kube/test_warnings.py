@@ -302,6 +302,34 @@ def test_fields_of_other_kinds_give_warnings(group_version: str, kind: str, body
 
 
 @pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ({"format": "date-time", "type": "string"}, []),
+        ({"format": "int32", "type": "integer"}, []),
+        ({"format": "int32", "type": "string"}, ["int32"]),
+        ({"format": "uri", "type": "object"}, ["uri"]),
+        ({"x-kubernetes-int-or-string": True, "format": "odd"}, ["odd"]),
+        ({"items": {"format": "odd", "type": "number"}, "allOf": [{"format": "even"}]}, ["even", "odd"]),
+    ],
+)
+def test_unknown_formats_of_a_definition_give_warnings_when_they_are_new(schema: Obj, names: list[str]) -> None:
+    kind = known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    version = {"schema": {"openAPIV3Schema": {"properties": {"a": schema}}}}
+    obj = {"metadata": {"name": "a"}, "spec": {"versions": [version]}}
+    said = [f'unrecognized format "{name}"' for name in names]
+    assert sorted(warnings_on_create(obj, kind)) == said
+    assert sorted(warnings_on_update(obj, {"metadata": {}, "spec": {}}, kind)) == said
+    assert warnings_on_update(obj, obj, kind) == []
+
+
+def test_capitals_in_the_driver_of_a_slice_give_a_warning() -> None:
+    kind = known_kind("resource.k8s.io/v1", "ResourceSlice")
+    obj = {"metadata": {"name": "a", "generation": 1}, "spec": {"driver": "D.example.com"}}
+    said = ['spec.driver: driver names should be lowercase; "D.example.com" contains uppercase characters']
+    assert warnings_on_create(obj, kind) == warnings_on_update(obj, obj, kind) == said
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         configured("/".join("a" * 200_000), *(f"d/{number}" for number in range(20_000))),

@@ -15,12 +15,13 @@ from haru.kube.custom import definitions
 from haru.kube.data import rows
 from haru.kube.defaulting.workloads import TEMPLATE_GENERATION
 from haru.kube.disabled import drop_disabled_fields
+from haru.kube.equality import same_member, same_members
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.schema import Field, type_of
 from haru.kube.signing_requests import with_condition_times, with_kept_answers
-from haru.kube.validation.common import same
 
 _RESOURCE = "resource.k8s.io"
 # Metadata that a write to /status does not change.
@@ -68,7 +69,7 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
     if (kind.group, kind.kind) == (definitions.GROUP, "CustomResourceDefinition"):
         new = _with_stored_versions(new)
     if (kind.group, kind.kind) == ("apps", "DaemonSet"):
-        same_template = same((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
+        same_template = same_members(new.get("spec") or {}, old.get("spec") or {}, "template", "apps.v1.DaemonSetSpec")
         new = _with_template_generation(new, _template_generation(old) + (not same_template))
     if kind.kind == "Namespace":
         new = _with_namespace_finalizers(new, old)
@@ -174,13 +175,15 @@ def next_generation(new: Obj, old: Obj, kind: Kind) -> int | None:
         names |= {"status"}
     before = old["metadata"]
     counted = [name for name in ("labels", "annotations") if f"generation-of-{name}" in rules]
-    if any(not same(new.get(name), old.get(name)) for name in names) or any(
+    fields = type_of(kind).fields if kind.custom is None else _NO_FIELDS
+    if any(not same_member(new.get(name), old.get(name), fields.get(name)) for name in names) or any(
         (new["metadata"].get(name) or {}) != (before.get(name) or {}) for name in counted
     ):
         return int(before.get("generation") or 0) + 1
     return None
 
 
+_NO_FIELDS: Mapping[str, Field] = {}
 _RULES = {("" if group == "core" else group, kind): rules for group, kind, *rules in rows("write_rules")}
 
 

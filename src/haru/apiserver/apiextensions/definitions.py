@@ -26,6 +26,7 @@ from haru.kube.custom.definitions import (
     is_established,
 )
 from haru.kube.custom.types import custom_kinds, storage_kind_of
+from haru.kube.equality import same_json
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.meta import Obj, set_condition
 from haru.storage import Compacted, Record, StoreError, Watch
@@ -105,10 +106,14 @@ class Definitions:
     async def _settle(self) -> None:
         """Give every definition its status, and serve what is established."""
         for key in sorted(self._definitions, key=lambda key: self._definitions[key]["metadata"]["creationTimestamp"]):
-            definition = self._definitions[key]
-            wanted = self._status(definition)
-            if wanted != definition.get("status"):
-                definition = self._definitions[key] = await self._write_status(definition)
+            definition = self._definitions.get(key)
+            if definition is None:
+                continue  # gone while another one was written
+            if self._status(definition) != definition.get("status"):
+                written = await self._write_status(definition)
+                if self._definitions.get(key) is definition:
+                    self._definitions[key] = written
+                definition = written
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean(definition)
         self._serve()
@@ -160,21 +165,31 @@ class Definitions:
     # --- status
 
     def _status(self, definition: Obj) -> Obj:
-        """The status that a definition should have, beside what is already there."""
-        accepted, (reason, message) = accepted_names(definition, self._names_beside(definition))
+        """The status that a definition should have, beside what is already there.
+
+        Once all names are accepted nobody looks at these conditions again, as in 1.36.
+        """
+        status: Obj = definition.get("status") or {}
+        conditions = list(status.get("conditions") or ())
+        accepted, refusal = status.get("acceptedNames") or {}, ("", "")
+        if not same_json(definition["spec"]["names"], accepted):
+            accepted, refusal = accepted_names(definition, self._names_beside(definition))
+            conditions = self._named(conditions, refusal, definition)
+        if definition["metadata"].get("deletionTimestamp"):
+            going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+            conditions = self._set(conditions, "Terminating", *going)
+        return {**status, "acceptedNames": accepted, "conditions": conditions}
+
+    def _named(self, conditions: list[Obj], refusal: tuple[str, str], definition: Obj) -> list[Obj]:
+        """The conditions that say whether the names of a definition are its own."""
+        reason, message = refusal
         named = ("True", "NoConflicts", "no conflicts found")
         established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
         if reason:
             named = ("False", reason, message)
             if not is_established(definition):
                 established = ("False", "NotAccepted", "not all names are accepted")
-        conditions = list((definition.get("status") or {}).get("conditions") or ())
-        conditions = self._set(conditions, "NamesAccepted", *named)
-        conditions = self._set(conditions, "Established", *established)
-        if definition["metadata"].get("deletionTimestamp"):
-            going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-            conditions = self._set(conditions, "Terminating", *going)
-        return {**(definition.get("status") or {}), "acceptedNames": accepted, "conditions": conditions}
+        return self._set(self._set(conditions, "NamesAccepted", *named), "Established", *established)
 
     def _names_beside(self, definition: Obj) -> list[Obj]:
         """The names that are taken in the definition's group: by other definitions, and by what is built in."""

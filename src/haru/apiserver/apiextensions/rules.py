@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
@@ -72,5 +74,23 @@ def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         # What is stored is not judged again: by whatever it was accepted, it must be possible to let it go.
         if schema is not None and before.get(version["name"]) != schema:
-            found += rule_problems(parse(schema), schema_path(versions, index))
+            place = schema_path(versions, index)
+            found += rule_problems(parse(schema), place) or _default_errors(schema, place)
+    return found
+
+
+def _default_errors(schema: Obj, path: str) -> list[FieldError]:
+    """Which rules the defaults of a schema break, each without the defaults below it."""
+    from haru.cel.object_rules import ObjectRules
+
+    found: list[FieldError] = []
+    if (value := schema.get("default")) is not None:
+        for error in ObjectRules(parse(schema)).check(value, None):
+            below = "" if error.field == "<nil>" else f".{error.field}"
+            found.append(replace(error, field=f"{path}.default{below}"))
+    items = schema.get("items")
+    if isinstance(items, dict):
+        found += _default_errors(items, f"{path}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        found += _default_errors(inner or {}, f"{path}.properties[{name}]")
     return found

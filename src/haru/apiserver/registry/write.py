@@ -23,6 +23,7 @@ from haru.apiserver.encoding.objects import encode, noted, replaced
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
 from haru.kube.defaulting import apply_defaults, is_completed_by_reading, stays_complete
+from haru.kube.equality import same_json
 from haru.kube.errors import (
     already_exists_error,
     bad_request_error,
@@ -437,7 +438,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
 def _unchanged(new: Obj, live: Obj) -> bool:
     """Equal but for when whose fields were set last, and for the difference of no owners and an empty list of them."""
     if new == live:
-        return True
+        return same_json(new, live)
     left, right = new["metadata"], live["metadata"]
     return (
         {**left, "managedFields": None} == {**right, "managedFields": None}

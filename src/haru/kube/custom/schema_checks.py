@@ -36,6 +36,11 @@ _WITH_STATUS = frozenset(
     )
 )
 
+_POINTERS = frozenset(
+    ("maxProperties", "minProperties", "x-kubernetes-map-type", "x-kubernetes-list-type", "$ref", "not")
+)
+"""Members that are there with any value."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -69,7 +74,7 @@ def _root(raw: Raw, path: str) -> Iterator[FieldError]:
             why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
             yield invalid(f"{path}.type", kind, why)
             return
-        if name not in _WITH_STATUS and value not in (None, "", False):
+        if name not in _WITH_STATUS and (value not in (None, "", False) or (name in _POINTERS and value is not None)):
             why = f"only {sorted(_WITH_STATUS)} fields are allowed at the root if the status subresource is enabled"
             yield invalid(path, "", why)
             return

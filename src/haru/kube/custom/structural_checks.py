@@ -8,6 +8,7 @@ Source: KEP 2332 and the validation of apiextensions.k8s.io/v1, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from haru.kube import names
@@ -230,8 +231,8 @@ def _default(raw: Raw, path: str) -> Iterator[FieldError]:
     value, schema = raw["default"], parse({**raw, "default": None})
     if unknown_members(value, schema):
         yield invalid(path, value, "must not have unknown fields")
-    found = list(_resources(value, schema, path))
-    yield from found or judge(value, schema, path)
+    found = list(_resources(value, schema, path)) or judge(value, schema, path)
+    yield from (replace(error, field=path) if error.field == "<nil>" else error for error in found)
 
 
 def _resources(value: Any, schema: Structural, path: str) -> Iterator[FieldError]:

@@ -19,6 +19,8 @@ from haru.kube.errors import FieldError, duplicate, invalid, not_supported, requ
 from haru.kube.meta import Obj
 from haru.kube.patterns import compile_pattern
 
+_INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+_NOWHERE = "<nil>"
 _ABSENT = object()
 """What a value was before, where there was none or nobody can tell which it was."""
 
@@ -45,7 +47,7 @@ def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: boo
     if wrong is not None:
         yield wrong
     # Keywords are for values of one type each: those of a value of the wrong type are judged as well.
-    yield from validate_keywords(value, schema.checks, path)
+    yield from validate_keywords(value, schema.checks, path, schema.type)
     if wrong is not None:
         return
     if isinstance(value, dict):
@@ -104,7 +106,7 @@ def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
 # --- keywords
 
 
-def validate_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def validate_keywords(value: Any, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
     """Validate a value by its keywords; those for values of another type do not apply."""
     if not checks:
         return
@@ -114,6 +116,7 @@ def validate_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Itera
     if isinstance(value, bool):
         return
     if isinstance(value, int | float):
+        yield from _bounds(checks, path, kind)
         yield from _number(value, checks, path)
     elif isinstance(value, str):
         yield from _text(value, checks, path)
@@ -125,6 +128,22 @@ def validate_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Itera
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+_BOUNDS = {"multipleOf": "MultipleOf", "maximum": "Maximum boundary", "minimum": "Minimum boundary"}
+
+
+def _bounds(checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
+    """A bound is told as a number of 64 bits, and must be of the type that it bounds."""
+    for name, words in _BOUNDS.items():
+        bound, form = checks.get(name), checks.get("format") or ""
+        if bound is None or kind != "integer":
+            continue
+        limits = _INT32 if form == "int32" else _INT64
+        if not float(bound).is_integer() or int(float(bound)) not in limits:
+            of = f"format {form}" if form else "default format"
+            detail = f"{words} value must be of type integer ({of}) in {path}"
+            yield invalid(_NOWHERE, "", detail)
 
 
 def _number(value: int | float, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -194,7 +213,7 @@ def _object(value: Obj, checks: Mapping[str, Any], path: str) -> Iterator[FieldE
 
 def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     # What no keyword alone is to blame for has no place; its text names one.
-    place = "<nil>"
+    place = _NOWHERE
     for alternative in checks.get("allOf") or ():
         found = judge(value, alternative, path)
         if found:

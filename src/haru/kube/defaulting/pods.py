@@ -6,22 +6,19 @@ a controller's stored template does not change with them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from haru.kube.cloning import clone
 from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
+from haru.kube.defaulting.images import image_pull_policy
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 from haru.kube.resources import pod_requests
 
 _FILE_MODE = 0o644
-_PATH_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 # What a volume source of each type gets; what is nested in some is in `_VOLUME_PARTS`.
 _VOLUME_SOURCES: Mapping[str, Mapping[str, Any]] = {
     "secret": {"defaultMode": _FILE_MODE},
@@ -106,30 +103,6 @@ def containers(spec: Obj) -> Iterator[Obj]:
     """Every container of a pod spec: init, regular, ephemeral."""
     for name in _CONTAINERS:
         yield from items(spec, name)
-
-
-@lru_cache(maxsize=1024)
-def image_pull_policy(image: str) -> str:
-    """Always for the tag `latest`, named or implied; a malformed reference counts as pinned."""
-    name, _, digest = image.partition("@")
-    slash = name.rfind("/")
-    colon = name.rfind(":")
-    tag = ""
-    if colon > slash:
-        name, tag = name[:colon], name[colon + 1 :]
-        if not _TAG.fullmatch(tag):
-            return "IfNotPresent"
-    if not _is_repository(name):
-        return "IfNotPresent"
-    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
-
-
-def _is_repository(name: str) -> bool:
-    parts = name.split("/")
-    first = parts[0]
-    if len(parts) > 1 and (first == "localhost" or "." in first or ":" in first or first.lower() != first):
-        parts = parts[1:]  # a registry's host, which has rules of its own
-    return all(_PATH_COMPONENT.fullmatch(part) for part in parts)
 
 
 def _container(container: Obj) -> None:

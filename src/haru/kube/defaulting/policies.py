@@ -113,7 +113,11 @@ def _custom_resource_definition(definition: Obj, gates: FeatureGates) -> None:
     names = section(spec, "names")
     if names.get("kind"):
         fill(names, singular=str(names["kind"]).lower(), listKind=f"{names['kind']}List")
-    fill(section(spec, "conversion"), strategy="None")
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    stored = [version.get("name") or "" for version in items(spec, "versions") if version.get("storage")]
+    if stored and not (part(definition, "status") or {}).get("storedVersions"):
+        section(definition, "status")["storedVersions"] = stored[:1]
     service = part(spec, "conversion", "webhook", "clientConfig", "service")
     if service is not None:
         fill_unset(service, port=443)

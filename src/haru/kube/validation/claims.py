@@ -12,7 +12,7 @@ from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     bounded,
     bounded_set,
-    immutable,
+    immutable_member,
     indexed,
     items,
     label_name,
@@ -45,7 +45,7 @@ def validate_claim(claim: Obj, rules: Rules) -> list[FieldError]:
 
 def validate_claim_update(new: Obj, old: Obj) -> list[FieldError]:
     """A claim's spec is immutable as a whole; nothing else about it need be said."""
-    return immutable("spec", new.get("spec"), old.get("spec"))
+    return immutable_member("", "spec", new, old, "resource.v1.ResourceClaim")
 
 
 def validate_claim_template(template: Obj, rules: Rules) -> list[FieldError]:
@@ -62,7 +62,9 @@ def validate_claim_template(template: Obj, rules: Rules) -> list[FieldError]:
 
 def validate_claim_template_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A template when it replaces a stored one: judged as a new one, and its spec is immutable."""
-    return validate_claim_template(new, rules) + immutable("spec", new.get("spec"), old.get("spec"))
+    return validate_claim_template(new, rules) + immutable_member(
+        "", "spec", new, old, "resource.v1.ResourceClaimTemplate"
+    )
 
 
 def request_names(claim_spec: Obj) -> RequestNames:

@@ -10,7 +10,7 @@ from haru.kube.validation.common import (
     bounded_set,
     driver_name,
     each_message,
-    immutable,
+    immutable_member,
     items,
     label_name,
     not_negative,
@@ -105,7 +105,7 @@ def validate_pool_status_request(request: Obj) -> list[FieldError]:
 
 def validate_pool_status_request_update(new: Obj, old: Obj) -> list[FieldError]:
     """Its spec is immutable."""
-    return immutable("spec", new.get("spec"), old.get("spec"))
+    return immutable_member("", "spec", new, old, "resource.v1alpha3.ResourcePoolStatusRequest")
 
 
 def validate_pool_status(new: Obj, old: Obj) -> list[FieldError]:
@@ -113,7 +113,7 @@ def validate_pool_status(new: Obj, old: Obj) -> list[FieldError]:
     status, before = new.get("status"), old.get("status")
     conditions = items(status, "conditions")
     if before is not None:
-        found = immutable("status", status, before)
+        found = immutable_member("", "status", new, old, "resource.v1alpha3.ResourcePoolStatusRequest")
     else:
         found = validate_conditions("status.conditions", conditions)
     if status is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from haru.kube import names
+from haru.kube.equality import same_members
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
 from haru.kube.meta import Obj
 
@@ -72,6 +73,12 @@ def driver_name(field: str, value: str) -> list[FieldError]:
 def immutable(field: str, new: Any, old: Any) -> list[FieldError]:
     """The value may not have changed; absent, null and empty are the same."""
     return [] if same(new, old) else [invalid(field, new, IMMUTABLE)]
+
+
+def immutable_member(prefix: str, name: str, new: Obj, old: Obj, type_name: str) -> list[FieldError]:
+    """A member of two objects of a type (`core.v1.PodSpec`) may not have changed."""
+    same_as_before = same_members(new, old, name, type_name)
+    return [] if same_as_before else [invalid(f"{prefix}.{name}" if prefix else name, new.get(name), IMMUTABLE)]
 
 
 def same(new: Any, old: Any) -> bool:

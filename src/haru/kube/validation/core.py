@@ -16,7 +16,6 @@ from haru.kube.validation.common import (
     same,
 )
 from haru.kube.validation.metadata import STANDARD_FINALIZERS
-from haru.kube.validation.volume_claim_specs import validate_volume_claim_spec
 
 MAX_DATA_BYTES = 1024 * 1024
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -116,23 +115,3 @@ def validate_config_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 # --- volume claims ----------------------------------------------------------------------------------------------------
-
-
-def validate_volume_claim(claim: Obj) -> list[FieldError]:
-    """A PersistentVolumeClaim."""
-    return validate_volume_claim_spec("spec", part(claim, "spec"))
-
-
-def validate_volume_claim_update(new: Obj, old: Obj) -> list[FieldError]:
-    """A claim's spec stays, but for the volume that it is bound to, its size and its attributes class."""
-    spec, before = part(new, "spec"), part(old, "spec")
-    free = {"resources", "volumeAttributesClassName"}
-    if not before.get("volumeName"):
-        free.add("volumeName")
-    if before.get("storageClassName") is None:
-        free.add("storageClassName")
-    fixed = (spec.keys() | before.keys()) - free
-    if all(same(spec.get(name), before.get(name)) for name in fixed):
-        return []
-    why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    return [forbidden("spec", why)]

@@ -12,6 +12,7 @@ from haru.kube import names
 from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
 from haru.kube.custom.field_paths import field_at
 from haru.kube.custom.schema_checks import check_schema
+from haru.kube.custom.structural_checks import why_not_structural
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, same
@@ -134,6 +135,9 @@ def _versions(versions: Sequence[Obj], stored: Mapping[str, Obj | None], before:
         place, has_schema = ("spec", True) if "selectableFields" in shared else (path, "schema" not in shared)
         if "selectableFields" not in shared or not index:
             keeps = _keeps_too_many(version, before)
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            if has_schema and version.get("selectableFields") and (why := why_not_structural(schema)):
+                yield invalid(f"{path}.schema.openAPIV3Schema", "", why)
             yield from _selectable(version, f"{place}.selectableFields", has_schema=has_schema, too_many_before=keeps)
     if len({version.get("name") for version in versions}) < len(versions):
         yield invalid("spec.versions", OMITTED, "must contain unique version names")

@@ -7,22 +7,24 @@ from collections.abc import Sequence
 
 from haru.kube import names
 from haru.kube.cron_schedule import ScheduleError, parse_schedule
+from haru.kube.equality import same_objects
 from haru.kube.errors import FieldError, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
 from haru.kube.validation.common import (
     immutable,
+    immutable_member,
     items,
     not_negative,
     one_of,
     part,
-    same,
 )
 from haru.kube.validation.job_policies import validate_job_policies
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
 
+_SPEC, _TEMPLATE = "batch.v1.JobSpec", "core.v1.PodTemplateSpec"
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 _MAX_SCHEDULED_NAME = 52
 _FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
@@ -92,7 +94,7 @@ def validate_job_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     generated = _GENERATED if all(label in known for label, _ in _GENERATED[2:]) else _GENERATED[:2]
     found = validate_job(new, rules, generated) + _completions_update(spec, before)
     for name in _FIXED:
-        found += immutable(f"spec.{name}", spec.get(name), before.get(name))
+        found += immutable_member("spec", name, spec, before, _SPEC)
     return found + _template_update(spec, before, part(old, "status"), rules)
 
 
@@ -109,7 +111,7 @@ def _completions_update(spec: Obj, before: Obj) -> list[FieldError]:
 def _template_update(spec: Obj, before: Obj, status: Obj, rules: Rules) -> list[FieldError]:
     """The template is fixed, but for what may be steered while a suspended job has no pods (KEP 2926, 5440)."""
     template, previous = part(spec, "template"), part(before, "template")
-    if same(template, previous):
+    if same_objects(template, previous, _TEMPLATE):
         return []
     suspended, never_ran = bool(before.get("suspend")), not status.get("startTime")
     waits = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in items(status, "conditions"))
@@ -120,8 +122,8 @@ def _template_update(spec: Obj, before: Obj, status: Obj, rules: Rules) -> list[
     if steerable:
         previous = _with_directives(previous, template)
     if stopped and rules.gates.enabled("MutablePodResourcesForSuspendedJobs"):
-        return immutable("spec.template.spec", template.get("spec"), _with_resources(previous, template)["spec"])
-    return immutable("spec.template", template, previous)
+        return immutable_member("spec.template", "spec", template, _with_resources(previous, template), _TEMPLATE)
+    return immutable_member("spec", "template", {"template": template}, {"template": previous}, _SPEC)
 
 
 def _with_directives(previous: Obj, template: Obj) -> Obj:

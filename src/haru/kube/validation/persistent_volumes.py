@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from posixpath import normpath
 
+from haru.kube.equality import same_members
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
@@ -14,7 +15,6 @@ from haru.kube.validation.common import (
     part,
     required_label,
     required_subdomain,
-    same,
     subdomain,
 )
 from haru.kube.validation.resources import quantity
@@ -23,6 +23,7 @@ from haru.kube.validation.volume_claim_specs import ACCESS_MODES, VOLUME_MODES
 from haru.kube.validation.volume_plugins import missing, validate_plugin_source
 
 _RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_SPEC = "core.v1.PersistentVolumeSpec"
 SOURCES = (
     *(
         "hostPath",
@@ -181,15 +182,14 @@ def validate_persistent_volume_update(new: Obj, old: Obj) -> list[FieldError]:
     """A volume stays where it is; a secret for its growth may be added."""
     spec, before = part(new, "spec"), part(old, "spec")
     found = validate_persistent_volume(new)
-    ours, theirs = ({kind: each.get(kind) for kind in SOURCES} for each in (spec, before))
-    secret = "controllerExpandSecretRef"
+    ours, secret = spec, "controllerExpandSecretRef"
     if before.get("csi") is not None and before["csi"].get(secret) is None and spec.get("csi") is not None:
-        ours["csi"] = {name: value for name, value in spec["csi"].items() if name != secret}
-    if not same(ours, theirs):
+        ours = {**spec, "csi": {name: value for name, value in spec["csi"].items() if name != secret}}
+    if not all(same_members(ours, before, kind, _SPEC) for kind in SOURCES):
         why = "spec.persistentvolumesource is immutable after creation"
         found.append(forbidden("spec.persistentvolumesource", why))
     found += immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
-    if before.get("nodeAffinity") is not None and not same(spec.get("nodeAffinity"), before["nodeAffinity"]):
+    if before.get("nodeAffinity") is not None and not same_members(spec, before, "nodeAffinity", _SPEC):
         why = "field is immutable, except for updating from beta label to GA"
         found.append(invalid("nodeAffinity", spec.get("nodeAffinity"), why))
     name = "volumeAttributesClassName"

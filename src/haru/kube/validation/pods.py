@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from haru.kube.equality import same_members, same_objects
 from haru.kube.errors import FieldError, forbidden, invalid
 from haru.kube.meta import Obj
 from haru.kube.validation.affinity import validate_tolerations
@@ -17,6 +18,7 @@ from haru.kube.validation.pod_annotations import (
 from haru.kube.validation.pod_specs import validate_pod_spec
 from haru.kube.validation.types import Rules
 
+_SPEC = "core.v1.PodSpec"
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -78,14 +80,14 @@ def validate_pod_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
         return found
     found += _only_added_tolerations(items(spec, "tolerations"), items(before, "tolerations"))
     found += _only_removed_gates(items(spec, "schedulingGates"), items(before, "schedulingGates"))
-    if same(spec, before):
+    if same_objects(spec, before, _SPEC):
         return found
     rest = _without_updatable(spec, before)
     if items(before, "schedulingGates"):
         errors, rest = _gated(rest, before)
         found += errors
-    if not same(rest, before):
-        changed = sorted(name for name in rest.keys() | before.keys() if not same(rest.get(name), before.get(name)))
+    changed = sorted(name for name in rest.keys() | before.keys() if not same_members(rest, before, name, _SPEC))
+    if changed:
         listed = ", ".join(f"spec.{name}" for name in changed)
         why = f"pod updates may not change fields other than {_UPDATABLE}\n changed: {listed}"
         found.append(forbidden("spec", why))

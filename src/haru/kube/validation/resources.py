@@ -94,9 +94,19 @@ def quantity(field: str, name: str, value: Any) -> tuple[Quantity | None, list[F
     except ValueError as problem:
         return None, [invalid(field, value, str(problem))]
     found = [invalid(field, str(parsed), _NOT_NEGATIVE)] if parsed < Quantity(0) else []
-    if (name in COUNTED or names.is_extended_resource_name(name)) and parsed.milli() % _MILLI:
+    if (name in COUNTED or names.is_extended_resource_name(name)) and _milli(parsed) % _MILLI:
         found.append(invalid(field, str(parsed), "must be an integer"))
     return parsed, found
+
+
+def _milli(amount: Quantity) -> int:
+    """Thousandths of an amount in 64 bits, as Go has them: of one that is too large they are the rest."""
+    units = amount.value() if amount.is_integer() else 0
+    return _as_int64(_as_int64(units) * _MILLI) if units else amount.milli()
+
+
+def _as_int64(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _huge_pages(field: str, name: str, amount: Quantity | None) -> list[FieldError]:

@@ -10,6 +10,7 @@ from haru.kube.validation.common import (
     bounded,
     bounded_set,
     immutable,
+    immutable_member,
     items,
     label_key,
     one_of,
@@ -30,6 +31,7 @@ MAX_GROUP_CLAIMS = 4
 MAX_TOPOLOGY_CONSTRAINTS = 1
 HIGHEST_USER_PRIORITY = 1_000_000_000
 LOWEST_PRIORITY = -(2**31)
+_WORKLOAD_SPEC, _GROUP_SPEC = "scheduling.v1alpha2.WorkloadSpec", "scheduling.v1alpha2.PodGroupSpec"
 _SYSTEM_PREFIX = "system-"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _DISRUPTION_MODES = ("Pod", "PodGroup")
@@ -91,9 +93,9 @@ def validate_workload(workload: Obj, rules: Rules) -> list[FieldError]:
 def validate_workload_update(new: Obj, old: Obj) -> list[FieldError]:
     """A workload's reference and templates are fixed."""
     spec, before = part(new, "spec"), part(old, "spec")
-    found = immutable("spec.controllerRef", spec.get("controllerRef"), before.get("controllerRef"))
+    found = immutable_member("spec", "controllerRef", spec, before, _WORKLOAD_SPEC)
     templates = items(spec, "podGroupTemplates")
-    changed = immutable("spec.podGroupTemplates", templates, before.get("podGroupTemplates"))
+    changed = immutable_member("spec", "podGroupTemplates", spec, before, _WORKLOAD_SPEC)
     if changed:
         changed += _too_many("spec.podGroupTemplates", templates, MAX_TEMPLATES)
         changed += [] if templates else [required("spec.podGroupTemplates")]
@@ -128,7 +130,7 @@ def validate_pod_group_update(new: Obj, old: Obj) -> list[FieldError]:
     spec, before = part(new, "spec"), part(old, "spec")
     found: list[FieldError] = []
     for name in sorted(spec.keys() | before.keys()):
-        changed = immutable(f"spec.{name}", spec.get(name), before.get(name))
+        changed = immutable_member("spec", name, spec, before, _GROUP_SPEC)
         if changed and name == "resourceClaims":
             changed += _too_many("spec.resourceClaims", items(spec, name), MAX_GROUP_CLAIMS)
         found += changed

@@ -18,6 +18,7 @@ from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     driver_name,
     immutable,
+    immutable_member,
     items,
     label_key,
     not_negative,
@@ -275,4 +276,4 @@ def _attachment_status(status: Obj) -> list[FieldError]:
 
 def validate_attachment_update(new: Obj, old: Obj) -> list[FieldError]:
     """An attachment stays what it is."""
-    return validate_attachment(new) + immutable("spec", new.get("spec"), old.get("spec"))
+    return validate_attachment(new) + immutable_member("", "spec", new, old, "storage.v1.VolumeAttachment")

@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 from haru.kube import names
+from haru.kube.equality import same_members
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.selectors import label_selector_from
-from haru.kube.validation.common import immutable, indexed, items, label_name, not_negative, part, same
+from haru.kube.validation.common import immutable_member, indexed, items, label_name, not_negative, part
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
@@ -172,7 +173,7 @@ def _rolling_daemons(field: str, rolling: Obj) -> list[FieldError]:
 
 def validate_selector_unchanged(new: Obj, old: Obj) -> list[FieldError]:
     """Deployments, replica sets and daemon sets keep their selector."""
-    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
+    return immutable_member("spec", "selector", part(new, "spec"), part(old, "spec"), "apps.v1.DeploymentSpec")
 
 
 def validate_stateful_set_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
@@ -180,7 +181,7 @@ def validate_stateful_set_update(new: Obj, old: Obj, rules: Rules) -> list[Field
     spec, before = part(new, "spec"), part(old, "spec")
     found = _stateful_set(spec, rules)
     fixed = (spec.keys() | before.keys()) - _STATEFUL_FIELDS
-    if all(same(spec.get(name), before.get(name)) for name in fixed):
+    if all(same_members(spec, before, name, "apps.v1.StatefulSetSpec") for name in fixed):
         return found
     why = f"updates to statefulset spec for fields other than {_STATEFUL_UPDATABLE} are forbidden"
     return [*found, forbidden("spec", why)]

@@ -7,6 +7,7 @@ Source: the warnings of the kinds' strategies in 1.36, as behaviour (KEP-1693).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -14,6 +15,7 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_label
 from haru.kube.warnings.claims import driver_warnings, volume_claim_warnings, volume_warnings
+from haru.kube.warnings.definitions import definition_warnings
 from haru.kube.warnings.nodes import runtime_class_warnings
 from haru.kube.warnings.pods import pod_warnings
 from haru.kube.warnings.secrets import secret_warnings
@@ -36,9 +38,10 @@ def warnings_on_create(obj: Obj, kind: Kind) -> list[str]:
 def warnings_on_update(new: Obj, old: Obj, kind: Kind) -> list[str]:
     """List the warnings about an object whose spec has changed."""
     found = _CHANGED.get((kind.group, kind.kind))
-    if found is None or _same_spec(new, old):
+    if found is None or ((kind.group, kind.kind) not in _EVERY_TIME and _same_spec(new, old)):
         return []
-    return list(islice(found(new), _LIMIT))
+    known = set(found(old)) if found is definition_warnings else set()
+    return list(islice((warning for warning in found(new) if warning not in known), _LIMIT))
 
 
 def _same_spec(new: Obj, old: Obj) -> bool:
@@ -102,6 +105,16 @@ def _volume_claim(obj: Obj) -> Iterator[str]:
     return volume_claim_warnings(obj.get("spec") or {}, "spec")
 
 
+def _slice(obj: Obj) -> Iterator[str]:
+    driver = (obj.get("spec") or {}).get("driver") or ""
+    if driver != driver.lower():
+        yield f"spec.driver: driver names should be lowercase; {_quoted(driver)} contains uppercase characters"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _named(rest: Callable[[Obj], Iterator[str]]) -> Callable[[Obj], Iterator[str]]:
     def found(obj: Obj) -> Iterator[str]:
         yield from _hostname(obj)
@@ -119,6 +132,8 @@ _CHANGED: _Warnings = {
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _template,
     ("", "PersistentVolumeClaim"): _volume_claim,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definition_warnings,
+    ("resource.k8s.io", "ResourceSlice"): _slice,
     ("apps", "DaemonSet"): _template,
     ("apps", "Deployment"): _template,
     ("apps", "ReplicaSet"): _template,
@@ -126,6 +141,7 @@ _CHANGED: _Warnings = {
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
 }
+_EVERY_TIME = {("resource.k8s.io", "ResourceSlice")}
 _IN_NAMES = {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "ReplicaSet")} | {
     ("batch", "CronJob"),
     ("batch", "Job"),
