@@ -37,7 +37,7 @@ LEASE = ("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s
 # What differs from run to run in a message: names of namespaces and of pods, suffixes, numbers.
 _VARIABLE = (
     (r"churn-\d+", "NAMESPACE"),
-    (r"\b(d|g|cj|ds|s|j|rc)-[a-z0-9-]+", r"\1-X"),
+    (r"\b(d|g|cj|ds|s|j|rc)-[a-z0-9-]+(\.[0-9a-f]+)?", r"\1-X"),
     (r"[0-9a-f]{8}-[0-9a-f-]{27}", "UID"),
 )
 _MESSAGE = re.compile(r"^[EF]\d{4} [\d:.]+ +\d+ (\S+?):\d+\] (.*)")
