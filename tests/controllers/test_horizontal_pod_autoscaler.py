@@ -348,6 +348,47 @@ def test_metrics_of_pods_objects_and_the_outside_scale_a_workload(
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("served", "kind", "items", "why"),
+    [
+        ([], "Thing", {}, "no custom metrics API (custom.metrics.k8s.io) registered"),
+        (
+            ["custom.metrics.k8s.io"],
+            "Thing",
+            {},
+            'unable to map kind Thing to resource: no matches for kind "Thing" in group ""',
+        ),
+        (
+            ["custom.metrics.k8s.io"],
+            "Service",
+            {"a": "1", "b": "2"},
+            "the custom metrics API server returned 2 results when we asked for exactly one",
+        ),
+        (
+            ["custom.metrics.k8s.io"],
+            "Service",
+            None,
+            "the server could not find the requested resource (get services.custom.metrics.k8s.io front)",
+        ),
+    ],
+)
+def test_metric_of_an_object_that_cannot_be_read_says_why(
+    served: list[str], kind: str, items: dict[str, str] | None, why: str
+) -> None:
+    async def scenario(it: Autoscaled) -> None:
+        await it.deploy(2)
+        metric = {"metric": QUEUE, "target": VALUE, "describedObject": {**SERVICE, "kind": kind}}
+        await it.autoscale({"type": "Object", "object": metric})
+        it.metrics.served = served
+        if items is not None:
+            it.metrics.values = {"namespaces/ns/services/front/depth": items}
+        await it.look()
+        told = f"unable to get metric depth: unable to fetch metrics from custom metrics API: {why} on {kind} ns/front"
+        assert (await it.events())["FailedGetObjectMetric"] == told
+
+    play(scenario)
+
+
 def test_one_container_of_each_pod_can_be_followed() -> None:
     async def scenario(it: Autoscaled) -> None:
         await it.deploy(1)
@@ -372,7 +413,7 @@ def test_two_autoscalers_of_the_same_pods_scale_nothing() -> None:
         await it.look(3)
         reasons = {await it.reason("ScalingActive", name) for name in ("one", "two")}
         assert "False AmbiguousSelector" in reasons
-        text = "pods by selector app=web are controlled by multiple HPAs: [{one ns} {two ns}]"
+        text = "pods by selector app=web are controlled by multiple HPAs: [ns/one ns/two]"
         assert (await it.events())["AmbiguousSelector"] == text
         await it.cluster.client.delete(AUTOSCALERS, "two", "ns")
         await it.look(2)

@@ -85,8 +85,8 @@ class MetricsReader:
     async def of_pods(self, metric: str, namespace: str, pods: str, selector: str) -> dict[str, Sample]:
         """What a custom metric says of each of some pods."""
         query = [("labelSelector", pods), ("metricLabelSelector", selector)]
-        path = f"namespaces/{namespace}/pods/*/{metric}"
-        items = await self._custom(path, query, f"get pods.{CUSTOM_METRICS} *")
+        path = f"{await self._custom_metrics()}/namespaces/{namespace}/pods/*/{metric}"
+        items = await self._items("custom", path, query, f"get pods.{CUSTOM_METRICS} *")
         return {
             item["describedObject"]["name"]: Sample(
                 parse_quantity(item["value"]).milli(),
@@ -98,14 +98,18 @@ class MetricsReader:
 
     async def of_object(self, metric: str, namespace: str, reference: Obj, selector: str) -> int:
         """What a custom metric says of one object, or of the namespace itself."""
+        root = f"{await self._custom_metrics()}/namespaces/{namespace}"
         group = str(reference.get("apiVersion") or "").rpartition("/")[0]
         if not group and reference["kind"] == "Namespace":
-            path, asked = f"namespaces/{namespace}/metrics/{metric}", f"get metrics.{CUSTOM_METRICS} {metric}"
+            path, asked = f"{root}/metrics/{metric}", f"get metrics.{CUSTOM_METRICS} {metric}"
         else:
             resource = await self._resource(group, reference["kind"])
-            path = f"namespaces/{namespace}/{resource}/{reference['name']}/{metric}"
+            path = f"{root}/{resource}/{reference['name']}/{metric}"
             asked = f"get {resource}.{CUSTOM_METRICS} {reference['name']}"
-        items = await self._custom(path, [("metricLabelSelector", selector)], asked, one=True)
+        items = await self._items("custom", path, [("metricLabelSelector", selector)], asked, empty=True)
+        if len(items) != 1:
+            why = f"the custom metrics API server returned {len(items)} results when we asked for exactly one"
+            raise _unread("custom", why)
         return parse_quantity(items[0]["value"]).milli()
 
     async def of_outside(self, metric: str, namespace: str, selector: str) -> int:
@@ -121,12 +125,11 @@ class MetricsReader:
             (found, *_) = await self._resources.of_kind(group, kind)
         except (UncountableError, StatusError, OSError) as error:
             why = f"unable to map kind {kind}{'.' * bool(group)}{group} to resource: {error}"
-            raise UncountableError(f"unable to fetch metrics from custom metrics API: {why}") from error
+            raise _unread("custom", why) from error
         return found.group_resource
 
-    async def _custom(
-        self, path: str, query: Sequence[tuple[str, str]], asked: str, *, one: bool = False
-    ) -> Sequence[Obj]:
+    async def _custom_metrics(self) -> str:
+        """The path of the version of custom metrics to read."""
         try:
             served = await self._resources.versions(CUSTOM_METRICS)
         except (StatusError, OSError) as error:
@@ -136,11 +139,7 @@ class MetricsReader:
         version = next((version for version in served if version in _CUSTOM_VERSIONS), None)
         if version is None:
             raise _unread("custom", "no known available metric versions found")
-        items = await self._items("custom", f"/apis/{CUSTOM_METRICS}/{version}/{path}", query, asked, empty=one)
-        if one and len(items) != 1:
-            why = f"the custom metrics API server returned {len(items)} results when we asked for exactly one"
-            raise _unread("custom", why)
-        return items
+        return f"/apis/{CUSTOM_METRICS}/{version}"
 
     async def _items(
         self, api: str, path: str, query: Sequence[tuple[str, str]], asked: str, *, empty: bool = False

@@ -341,7 +341,7 @@ class HorizontalPodAutoscalerController(Controller):
         labels = {tuple(sorted(labels_of(pod).items())): labels_of(pod) for pod in pods}.values()
         others = sorted(one for one, given in known.items() if any(map(given.matches, labels)))
         if len(others) > 1:
-            listed = " ".join(f"{{{one} {namespace}}}" for one in others)
+            listed = " ".join(f"{namespace}/{one}" for one in others)
             why = f"pods by selector {text} are controlled by multiple HPAs: [{listed}]"
             raise self._unselected(look, "AmbiguousSelector", "AmbiguousSelector", why, why)
         return pods
