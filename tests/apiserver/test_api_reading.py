@@ -113,6 +113,18 @@ async def test_expired_continue_token_gives_410_with_new_token(api: Caller) -> N
     assert names(rest) == ["m2", "m3", "m4", "m9"]
 
 
+async def test_pages_of_a_list_that_began_long_ago_are_expired(api: Caller) -> None:
+    await fill(api)
+    first = await api.get(f"{MAPS}?limit=2")
+    api.clock.advance(seconds=290)
+    second = await api.get(f"{MAPS}?limit=2&continue={first['metadata']['continue']}")
+    api.clock.advance(seconds=20)
+    answer = await api("GET", f"{MAPS}?limit=2&continue={second['metadata']['continue']}")
+    assert (answer.status, answer.json["reason"]) == (410, "Expired")
+    third = await api.get(f"{MAPS}?limit=1&continue={answer.json['metadata']['continue']}")
+    assert names(third) == ["m4"] and "continue" not in third["metadata"]
+
+
 async def test_lists_at_given_resource_version(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     created = await api.create(MAPS, config_map("m0"))
     revision = created["metadata"]["resourceVersion"]
