@@ -113,6 +113,31 @@ async def test_list_is_converted_in_one_webhook_call_and_cached(api: Caller, hoo
     assert (await api.get(OLD))["items"] == []
 
 
+async def test_each_version_is_selected_by_its_own_fields(api: Caller, hooks: WebhookServer) -> None:
+    made = described(hooks.client("/c"))
+    for version, path in zip(made["spec"]["versions"], (".spec.replicas", ".spec.size"), strict=True):
+        version["selectableFields"] = [{"jsonPath": path}]
+    await api.create(DEFINITIONS, made)
+    for name, size in (("a", 2), ("b", 3), ("c", 2)):
+        await api.create(OLD, training(name, replicas=size))
+    for url, field in ((OLD, "spec.replicas"), (NEW, "spec.size")):
+        listed = await api.get(f"{url}?fieldSelector={field}%3D2")
+        assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "c"]
+    refused = await api("GET", f"{NEW}?fieldSelector=spec.replicas%3D2")
+    assert (refused.status, refused.json["message"]) == (400, "field label not supported: spec.replicas")
+    stream = await api.stream(f"{NEW}?watch=1&resourceVersion=0&fieldSelector=spec.size%3D3")
+    await api("PATCH", f"{OLD}/a", {"spec": {"replicas": 3}}, type=MERGE)
+    await api("PATCH", f"{OLD}/b", {"spec": {"replicas": 4}}, type=MERGE)
+    events = [await stream.next(30) for _ in range(3)]
+    assert [(each["type"], each["object"]["metadata"]["name"], each["object"]["spec"]["size"]) for each in events] == [
+        ("ADDED", "b", 3),
+        ("ADDED", "a", 3),
+        ("DELETED", "b", 3),
+    ]
+    assert (await api("DELETE", f"{NEW}?fieldSelector=spec.size%3D3")).status == 200
+    assert [item["metadata"]["name"] for item in (await api.get(OLD))["items"]] == ["b", "c"]
+
+
 async def test_watch_delivers_objects_in_its_version(api: Caller, hooks: WebhookServer) -> None:
     await api.create(DEFINITIONS, described(hooks.client("/c")))
     await api.create(OLD, training("a", replicas=2))

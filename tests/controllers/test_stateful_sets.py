@@ -123,6 +123,31 @@ async def test_rolling_update_stops_at_partition(cluster):
     await cluster.eventually(one_revision)
 
 
+async def test_scale_down_waits_for_pods_that_are_not_ready(cluster):
+    await cluster.create(STATEFUL_SETS, stateful_set(3))
+    await cluster.start("statefulset-controller")
+    await cluster.play(Kubelet(cluster.client).run())
+    await status_is(cluster, readyReplicas=3)
+
+    async def set_ready(number, ready):
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body = {"status": {"conditions": [condition]}}
+        await cluster.client.patch(PODS, f"db-{number}", body, "ns", type="strategic", subresource="status")
+
+    async def all_remain():
+        return await names(cluster) == ["db-0", "db-1", "db-2"]
+
+    for number in range(3):
+        await set_ready(number, "False")
+    await status_is(cluster, readyReplicas=0)
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 0}}, "ns")
+    await cluster.always(all_remain)
+    for number in (2, 1):
+        await set_ready(number, "True")
+    # The last one that is not ready goes nevertheless: nobody is left to wait for.
+    await status_is(cluster, replicas=0)
+
+
 async def test_parallel_policy_and_start_ordinal_create_all_pods_at_once(cluster):
     body = stateful_set(3, podManagementPolicy="Parallel", ordinals={"start": 5})
     await cluster.create(STATEFUL_SETS, body)

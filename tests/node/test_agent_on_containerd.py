@@ -294,6 +294,18 @@ def test_pod_without_enough_node_resources_is_rejected(machine: Machine) -> None
     machine.delete("large")
 
 
+def test_pod_with_occupied_host_port_or_other_system_is_rejected(machine: Machine) -> None:
+    port = {"containerPort": 80, "hostPort": 18_080}
+    machine.create("first", [container("main", "exec sleep 1000", ports=[port])])
+    machine.until_ready("first")
+    machine.create("second", [container("main", "true", ports=[port])])
+    assert machine.until_phase("second", "Failed")["status"]["reason"] == "NodePorts"
+    machine.create("foreign", [container("main", "true")], os={"name": "windows"})
+    assert machine.until_phase("foreign", "Failed")["status"]["reason"] == "PodOSNotSupported"
+    for name in ("first", "second", "foreign"):
+        machine.delete(name)
+
+
 def test_killed_agent_restarts_no_container_and_loses_no_pod(machine: Machine) -> None:
     probe = {"exec": {"command": ["true"]}}
     machine.create("stays", [container("main", "echo started; exec sleep 1000")])

@@ -17,6 +17,7 @@ from haru.node.cgroups.amounts import Amounts
 from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
 from haru.node.podworker.dns import dns_of
+from haru.node.podworker.host_names import hosts_text
 from haru.node.probes.schedule import ProbeState, target_port
 from haru.proto import cri_pb2 as cri
 
@@ -175,6 +176,26 @@ def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, por
     options = config.linux.security_context.namespace_options
     assert options.network == network
     assert config.metadata.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "kernel", "names"),
+    [
+        ({}, "p", "p"),
+        ({"hostname": "h"}, "h", "h"),
+        ({"hostname": "h", "subdomain": "s"}, "h", "h.s.ns.svc.x.test\th"),
+        ({"subdomain": "s", "setHostnameAsFQDN": True}, "p.s.ns.svc.x.test", "p.s.ns.svc.x.test\tp"),
+        ({"subdomain": "s", "hostnameOverride": "o.test"}, "o.test", "o.test"),
+        ({"hostname": "a" * 62 + "-b"}, "a" * 62, "a" * 62),
+    ],
+)
+def test_pod_has_host_name_and_domain(spec: dict[str, Any], kernel: str, names: str) -> None:
+    whole = pod({"name": "c"}, **spec)
+    whole["metadata"]["namespace"] = "ns"
+    assert sandbox_config(whole, 0, SandboxInputs("/logs", domain="x.test")).hostname == kernel
+    lines = hosts_text(whole, ["10.0.0.1", "fd00::1"], "x.test").splitlines()
+    assert lines[-2:] == [f"10.0.0.1\t{names}", f"fd00::1\t{names}"]
+    assert "127.0.0.1\tlocalhost" in lines
 
 
 def test_user_namespace_mappings_are_passed_to_runtime() -> None:

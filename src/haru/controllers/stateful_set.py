@@ -127,17 +127,23 @@ class StatefulSetController(PodOwnerController):
         return True
 
     async def _shrink(self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj]) -> bool:
-        """Remove surplus pods, the highest ordinal first; return whether there is none left."""
+        """Remove surplus pods, the highest ordinal first; return whether there is none left.
+
+        A pod that is not available stays until it is, unless all below it are: whoever repairs it may need its peers.
+        """
         parallel = _is_parallel(stateful_set)
         surplus = [pod for name, pod in by_name.items() if name not in wanted]
         surplus.sort(key=lambda pod: -ordinal_of(stateful_set, pod))
         if not surplus:
             return True
+        unwell = [pod for pod in surplus if is_being_deleted(pod) or not self._is_available(stateful_set, pod)]
         for pod in surplus:
             if is_being_deleted(pod):
                 if not parallel:
                     return False
                 continue
+            if not parallel and pod in unwell and pod is not unwell[-1]:
+                return False
             await self._release_claims(stateful_set, pod)
             await self._delete(stateful_set, pod)
             if not parallel:

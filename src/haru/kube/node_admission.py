@@ -49,14 +49,20 @@ def placement_problem(pod: Obj, others: Sequence[Obj], node: Obj) -> tuple[str, 
     spec = pod.get("spec") or {}
     if not _matches(spec, node):
         return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    wanted = list(_host_ports(spec))
-    if wanted:
-        taken = [port for other in others for port in _host_ports(other.get("spec") or {})]
-        if any(_conflict(one, other) for one in wanted for other in taken):
-            return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    if problem := port_problem(pod, others):
+        return problem
     for taint in (node.get("spec") or {}).get("taints") or ():
         if taint.get("effect") == "NoExecute" and not tolerates(spec.get("tolerations"), taint):
             return _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def port_problem(pod: Obj, others: Sequence[Obj]) -> tuple[str, str] | None:
+    """(reason, message) if another pod has a host port that the pod wants."""
+    wanted = list(_host_ports(pod.get("spec") or {}))
+    taken = [port for other in others for port in _host_ports(other.get("spec") or {})] if wanted else []
+    if any(_conflict(one, other) for one in wanted for other in taken):
+        return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 
 

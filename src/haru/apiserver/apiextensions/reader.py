@@ -214,17 +214,29 @@ async def in_version(records: Sequence[Record], resource: Resource) -> Sequence[
     return records if reader is None else await reader.records(records, resource.kind)
 
 
-async def events_in_version(events: Sequence[Event], resource: Resource) -> Sequence[Event]:
-    """Events as a watch of a resource shows them."""
+async def events_in_version(events: Sequence[Event], resource: Resource, *, before: bool) -> Sequence[Event]:
+    """Events as a watch of a resource shows them; `before`: with what was there before, too."""
     if reader_of(resource.kind) is None or not events:
         return events
-    records = [record for event in events if (record := event.new or event.old) is not None]
-    shown = await in_version(records, resource)
-    if shown is records:
+    sides = [side for event in events for side in _sides(event, before)]
+    shown = await in_version(sides, resource)
+    if shown is sides:
         return events
-    found = []
-    for event, record in zip(events, shown, strict=True):
-        new, old = (record, event.old) if event.new is not None else (None, record)
-        same = record is (event.new or event.old)
-        found.append(event if same else Event(event.key, event.revision, old, new))
+    rest, found = iter(shown), []
+    for event in events:
+        new, old = event.new, event.old
+        given = _sides(event, before)
+        made = [next(rest) for _ in given]
+        if all(one is other for one, other in zip(given, made, strict=True)):
+            found.append(event)
+            continue
+        if new is not None:
+            new = made.pop(0)
+        found.append(Event(event.key, event.revision, made[0] if made else old, new))
     return found
+
+
+def _sides(event: Event, before: bool) -> list[Record]:
+    """The records of an event that are looked at: the new one, and the old one without a new one or `before`."""
+    sides = [event.new] if event.new is not None else []
+    return [*sides, event.old] if event.old is not None and (before or not sides) else sides

@@ -219,9 +219,12 @@ def noted(obj: Obj, size: int, revision: int) -> Note:
 
 
 class Selection:
-    """A label and a field selector together, applied to records in their stored form."""
+    """A label and a field selector together, applied to records in their stored form.
 
-    __slots__ = ("_kind", "_labels", "_requirements", "everything")
+    `reads_version`: fields of a custom resource, which are read in the version of the request.
+    """
+
+    __slots__ = ("_kind", "_labels", "_requirements", "everything", "reads_version")
 
     def __init__(self, kind: Kind, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
         self._kind = kind
@@ -229,6 +232,9 @@ class Selection:
         requirements = fields.requirements if fields is not None else ()
         self._requirements = [(_stored_path(path), op, wanted) for path, op, wanted in requirements]
         self.everything = labels is None and not self._requirements
+        self.reads_version = kind.custom is not None and any(
+            not path.startswith("metadata.") for path, _, _ in requirements
+        )
 
     def matches(self, record: Record) -> bool:
         """Whether the record's object is selected."""

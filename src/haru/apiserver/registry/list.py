@@ -27,6 +27,7 @@ from haru.apiserver.encoding.rendering import (
     table_of,
     versioned,
 )
+from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube.errors import (
@@ -70,7 +71,14 @@ def selection_of(call: Call) -> Selection:
         selectable_path(kind, path)
     if call.verb == "watch" and call.name:
         fields = _named(call.name, fields)
-    return Selection(call.resource.stored, labels, fields)
+    # The versions of a custom resource have selectable fields of their own.
+    return Selection(kind if kind.custom is not None else call.resource.stored, labels, fields)
+
+
+async def selected(records: Sequence[Record], selection: Selection, resource: Resource) -> list[Record]:
+    """The records whose objects, as they are shown, are selected. Raises StatusError."""
+    shown = await in_version(records, resource) if selection.reads_version else records
+    return [record for record, seen in zip(records, shown, strict=True) if selection.matches(seen)]
 
 
 def _named(name: str, fields: FieldSelector | None) -> FieldSelector:
@@ -201,7 +209,7 @@ async def _collect(call: Call, selection: Selection, revision: int, after: str, 
         page = await store.range(prefix, after=after, revision=max(revision, 0))
     except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
         raise _expired(call, after) from None
-    chosen = [record for record in page.records if selection.matches(record)]
+    chosen = await selected(page.records, selection, call.resource)
     if limit and len(chosen) > limit:
         return _list_page(Page(chosen[:limit], page.revision, len(chosen) - limit), None, began)
     return ListPage(chosen, page.revision)

@@ -18,7 +18,7 @@ from haru.apiserver.apiextensions.reader import events_in_version, in_version
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent, with_revision
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
-from haru.apiserver.registry.list import revision_of, selection_of, wait_for_revision
+from haru.apiserver.registry.list import revision_of, selected, selection_of, wait_for_revision
 from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
 from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_websocket
 from haru.apiserver.request.call import Call
@@ -199,7 +199,7 @@ class WatchStream:
             while not self._watch.closed:
                 now = loop.time()
                 pending = [event for event in self._watch.pending() if event.revision > self._after]
-                events = await events_in_version(pending, self._resource)
+                events = await events_in_version(pending, self._resource, before=self._selection.reads_version)
                 if events:
                     await outlet.changes(events)
                 if now >= next_bookmark or now >= deadline:
@@ -300,7 +300,7 @@ class WatchHandler:
             await wait_for_revision(call, revision)
         if wants_initial or (not revision and "sendInitialEvents" not in request.query):
             page = await store.range(prefix)
-            initial = [record for record in page.records if selection.matches(record)]
+            initial = await selected(page.records, selection, call.resource)
             since = page.revision
         else:
             # A watch from a revision that is yet to come begins with it, as in 1.36.

@@ -19,7 +19,7 @@ from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
-from haru.kube.node_admission import admission_problem
+from haru.kube.node_admission import admission_problem, os_problem, port_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager
@@ -195,14 +195,17 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
-        return self._no_room(pod)
+        return os_problem(pod) or self._no_room(pod) or port_problem(pod, self._others(pod))
 
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""
         assert self.context is not None
-        others = [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]
         amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
-        return admission_problem(pod, [self.context.allocations.allocated(other) for other in others], amounts)
+        others = [self.context.allocations.allocated(other) for other in self._others(pod)]
+        return admission_problem(pod, others, amounts)
+
+    def _others(self, pod: Obj) -> list[Obj]:
+        return [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]
 
     def _active(self) -> list[Obj]:
         """Pods here that have not ended."""

@@ -14,6 +14,7 @@ from typing import Any
 from haru.kube.meta import Obj, annotations_of, labels_of
 from haru.node.cgroups.amounts import Amounts
 from haru.node.podworker import observed as names
+from haru.node.podworker.host_names import kernel_name
 from haru.node.podworker.plan import container_hash, uses_host_network
 from haru.proto import cri_pb2 as cri
 
@@ -65,6 +66,8 @@ class SandboxInputs:
     cgroup_parent: str = ""
     dns: cri.DNSConfig | None = None
     users: cri.IDMapping | None = None
+    domain: str = "cluster.local"
+    """The cluster's DNS domain."""
 
 
 def sandbox_config(pod: Obj, attempt: int, inputs: SandboxInputs) -> cri.PodSandboxConfig:
@@ -81,12 +84,11 @@ def sandbox_config(pod: Obj, attempt: int, inputs: SandboxInputs) -> cri.PodSand
         seccomp=_profile(context.get("seccompProfile") or {"type": "RuntimeDefault"}),
         supplemental_groups_policy=_POLICIES.get(context.get("supplementalGroupsPolicy", "")),
     )
-    hostname = "" if uses_host_network(pod) else (spec.get("hostname") or meta["name"])[:63].rstrip("-.")
     return cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(
             name=meta["name"], uid=meta["uid"], namespace=meta["namespace"], attempt=attempt
         ),
-        hostname=hostname,
+        hostname="" if uses_host_network(pod) else kernel_name(pod, inputs.domain),
         log_directory=inputs.log_directory,
         dns_config=inputs.dns,
         port_mappings=_ports(pod),

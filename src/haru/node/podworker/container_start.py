@@ -21,6 +21,7 @@ from haru.node.agent.images import ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
+from haru.node.podworker.host_names import hosts_text
 from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
@@ -188,7 +189,7 @@ class ContainerStarter:
         own = volumes.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
         if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):
-            hosts = _hosts_file(own / "etc-hosts", pod, facts)
+            hosts = _hosts_file(own / "etc-hosts", pod, facts, self._context.options.dns.domain)
             mounts.append(cri.Mount(container_path="/etc/hosts", host_path=str(hosts)))
         # Each start has a file of its own for its last words.
         path = container.get("terminationMessagePath") or "/dev/termination-log"
@@ -205,23 +206,13 @@ class ContainerStarter:
         self._context.recorder.event(pod, kind, reason, message)
 
 
-def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts) -> Path:
+def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts, domain: str) -> Path:
     """Write the pod's /etc/hosts with its own name and its hostAliases."""
-    meta, spec = pod["metadata"], pod["spec"]
+    spec = pod["spec"]
     if uses_host_network(pod):
         lines = ["# Kubernetes-managed hosts file (host network).", Path("/etc/hosts").read_text().rstrip("\n")]
     else:
-        hostname = spec.get("hostname") or meta["name"]
-        lines = [
-            "# Kubernetes-managed hosts file.",
-            "127.0.0.1\tlocalhost",
-            "::1\tlocalhost ip6-localhost ip6-loopback",
-            "fe00::0\tip6-localnet",
-            "fe00::0\tip6-mcastprefix",
-            "fe00::1\tip6-allnodes",
-            "fe00::2\tip6-allrouters",
-        ]
-        lines += [f"{ip}\t{hostname}" for ip in facts.pod_ips]
+        lines = [hosts_text(pod, facts.pod_ips, domain)]
     if spec.get("hostAliases"):
         lines += ["", "# Entries added by HostAliases."]
         lines += ["\t".join([alias["ip"], *alias.get("hostnames", ())]) for alias in spec["hostAliases"]]

@@ -38,6 +38,7 @@ class Sandboxes:
             log_directory=log_directory(str(options.logs), pod),
             cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups.per_qos else "",
             users=cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None,
+            domain=options.dns.domain,
             dns=dns,
         )
         return sandbox_config(pod, attempt, inputs)
