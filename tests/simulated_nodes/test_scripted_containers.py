@@ -281,3 +281,23 @@ def test_pod_that_fails_in_an_init_container_is_not_initialized() -> None:
     play = Play(container(), initContainers=[container("first", script="exit 0"), fails], restartPolicy="Never")
     assert play.until(5)["phase"] == "Failed"
     assert play.condition("Initialized") == ("False", "ContainersNotInitialized")
+
+
+def test_container_whose_post_start_hook_fails_is_killed_and_restarted() -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "sleep 2; exit 1"]}}}
+    play = Play(container(lifecycle=hook), terminationGracePeriodSeconds=0)
+    play.until(1)
+    assert not play.one()["ready"]
+    play.until(3)
+    assert play.one()["restartCount"] == 1
+    assert play.told("FailedPostStartHook") == ["PostStartHook failed"]
+
+
+def test_container_is_ready_once_its_post_start_hook_has_ended() -> None:
+    endless = {"postStart": {"exec": {"command": ["sleep", "infinity"]}}}
+    assert not Play(container(lifecycle=endless)).one()["ready"]
+    play = Play(container(lifecycle={"postStart": {"sleep": {"seconds": 5}}}))
+    play.until(4)
+    assert not play.one()["ready"]
+    play.until(5)
+    assert play.one()["ready"] and play.one()["restartCount"] == 0

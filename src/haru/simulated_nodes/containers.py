@@ -89,7 +89,7 @@ def _every(spec: Obj) -> Sequence[Obj]:
 
 
 def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:
-    """Whether some image cannot be pulled, some probe makes a difference, or a container changed while it ran."""
+    """Whether some image cannot be pulled, a probe or hook makes a difference, or a container changed while it ran."""
     if any(pull_problem(pod, one) or probes.has_effect(pod, one, sources) for one in every):
         return True
     images = {one["name"]: one.get("image") or "" for one in every}
@@ -263,7 +263,7 @@ class _Advance:
             script = Script((), killed[0] + stop.after, stop.exit_code)
             end = script.ends_after
             if end is not None and elapsed >= end:
-                self._say("Normal", "Killing", f"Container {name} failed {killed[1]} probe, will be restarted")
+                self._tell_kill(name, killed[1])
         if end is not None and elapsed >= end:
             self._end(container, script, began)
             return True
@@ -306,6 +306,13 @@ class _Advance:
             if since < failure.at <= elapsed:
                 self._say("Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
         self._runs.told[name] = max(since, elapsed)
+
+    def _tell_kill(self, name: str, cause: str) -> None:
+        if cause == probes.POST_START:
+            self._say("Warning", "FailedPostStartHook", "PostStartHook failed")
+            self._say("Normal", "Killing", "FailedPostStartHook")
+        else:
+            self._say("Normal", "Killing", f"Container {name} failed {cause} probe, will be restarted")
 
     def _grace(self) -> float:
         seconds = self._pod["spec"].get("terminationGracePeriodSeconds")

@@ -21,6 +21,7 @@ from haru.kube.test_images import probe_failure
 from haru.kube.trivial_shell import Ran
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
+POST_START: Final = "postStart"
 _ALWAYS: Final = (Entry(0.0, "ok"),)
 
 
@@ -47,7 +48,7 @@ class Health:
     """When it counts as started; None if it never does."""
     readiness: tuple[Turn, ...] = ()
     killed: tuple[float, str] | None = None
-    """When it is killed, and for which probe."""
+    """When it is killed, and for which probe or hook."""
     failures: tuple[Failure, ...] = ()
 
     def at(self, seconds: float) -> tuple[bool, bool]:
@@ -72,25 +73,29 @@ WELL: Final = Health(readiness=(Turn(0.0, True),))
 
 
 def has_effect(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> bool:
-    """Whether the probes of a container make a difference."""
-    if not any(field in container for field in _FIELDS.values()):
+    """Whether the probes of a container, or its first hook, make a difference."""
+    hooks = container.get("lifecycle") or {}
+    if POST_START not in hooks and not any(field in container for field in _FIELDS.values()):
         return False
     return health_of(pod, container, sources) != WELL
 
 
 def health_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> Health:
     """What the probes make of a container. Raises ValueError for a malformed annotation."""
-    started: float | None = 0.0
+    hook = _post_start(pod, container, sources)
+    if not hook.success or hook.at == math.inf:
+        return Health(None, killed=None if hook.success else (hook.at, POST_START))
+    started: float | None = hook.at
     killed: tuple[float, str] | None = None
     failures: list[Failure] = []
     if startup := container.get("startupProbe"):
         answers = _answers(pod, container, "Startup", sources)
-        turns = _turns(startup, answers, 0.0)
+        turns = _turns(startup, answers, hook.at)
         first = turns[0] if turns else None
         started = first.at if first is not None and first.success else None
         if first is not None and not first.success:
             killed = first.at, "startup"
-        failures += _failures(startup, answers, "Startup", 0.0, first.at if first else math.inf)
+        failures += _failures(startup, answers, "Startup", hook.at, first.at if first else math.inf)
     readiness: Sequence[Turn] = (Turn(started or 0.0, True),)
     if started is not None and (probe := container.get("readinessProbe")):
         answers = _answers(pod, container, "Readiness", sources)
@@ -103,6 +108,18 @@ def health_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_S
             killed = dead, "liveness"
         failures += _failures(probe, answers, "Liveness", started, dead if dead is not None else math.inf)
     return Health(started, tuple(readiness), killed, tuple(sorted(failures)))
+
+
+def _post_start(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Turn:
+    """When the hook `postStart` has ended, and whether well; one that is not understood takes no time."""
+    hook = (container.get("lifecycle") or {}).get("postStart") or {}
+    if "sleep" in hook:
+        return Turn(float(hook["sleep"].get("seconds") or 0), True)
+    command = (hook.get("exec") or {}).get("command")
+    ran = run_beside(pod, container, command, sources, 0.0) if command else None
+    if ran is None or ran.unknown:
+        return Turn(0.0, True)
+    return Turn(math.inf, True) if ran.ends_after is None else Turn(ran.ends_after, ran.exit_code == 0)
 
 
 def _answers(pod: Obj, container: Mapping[str, Any], name: str, sources: PodSources) -> Sequence[Entry]:
