@@ -25,8 +25,8 @@ PROTECTED = {"PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass
 COMPLETED = {"PersistentVolumeClaim"}
 # A PUT that leaves out what the server filled in wants it gone, which is refused (Job) or gives a new time (rule).
 FILLED_IN = {"Job", "DeviceTaintRule"}
-# What type checking finds is written to the status after the answer, as a controller would do it.
-FOLLOWED_UP = {"ValidatingAdmissionPolicy"}
+# What the server finds out is written to the status after the answer, as a controller would do it.
+FOLLOWED_UP = {"ValidatingAdmissionPolicy", "FlowSchema"}
 
 
 def samples() -> list[Any]:

@@ -17,6 +17,7 @@ from haru.apiserver.bootstrap import objects as bootstrap_objects
 from haru.apiserver.bootstrap.kubernetes_service import withdraw
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.encryption.reload import Reloader
+from haru.apiserver.flow_schemas import FlowSchemaStatus
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.observability.metrics import Metrics
 from haru.apiserver.peers.server import Peers
@@ -107,6 +108,7 @@ class Components:
         self.auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
         reloader = self._reloader(config)
         self.background = Background(self.loopback, self.address, self.handlers.lists, reloader)
+        self.flow_schemas = FlowSchemaStatus(self.loopback)
         self.metrics.more += [dynamic.counts.lines, pod_security.lines, account_tokens.metrics.lines]
         if self.peers is not None:
             self.metrics.more.append(self.peers.counts.lines)
@@ -131,11 +133,13 @@ class Components:
         await bootstrap_objects.ensure(self.loopback, self.objects.gates)
         await self.configuration.start(self._limits)
         self.background.start()
+        self.flow_schemas.start()
 
     async def stop(self) -> None:
         """End all streams and stop the server's own work."""
         self.streams.stop()
         await self.configuration.stop()
+        await self.flow_schemas.stop()
         await self.background.stop()
         await withdraw(self.loopback, self.address)
         await self.kubelet_proxy.close()

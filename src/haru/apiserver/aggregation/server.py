@@ -137,8 +137,8 @@ class Aggregator:
                 _LOG.exception("the APIServices could not be brought up to date")
                 await asyncio.sleep(CHECK_SECONDS)
                 continue
-            await self._changes.wait(seconds)
             await asyncio.sleep(SETTLE_SECONDS)
+            await self._changes.wait(seconds)
 
     async def _look(self) -> float:
         """Look at remote APIServices; Services and endpoints are followed only while there are any."""

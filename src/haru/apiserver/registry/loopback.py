@@ -6,6 +6,7 @@ from copy import deepcopy
 
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.patch import apply
 from haru.apiserver.registry.write import Change, Outcome, change, create
 from haru.apiserver.request.call import BuiltInAdmission, Call
 from haru.apiserver.request.http import Message, Request
@@ -21,12 +22,11 @@ class Loopback:
     def __init__(self, objects: ObjectStore, admission: BuiltInAdmission) -> None:
         self.objects, self.admission = objects, admission
 
-    def call(self, obj: Obj, verb: str, *, named: bool = True) -> Call:
+    def call(self, obj: Obj, verb: str, *, named: bool = True, query: bytes = b"") -> Call:
         """Return a call for the resource of an object; `named`: for the object itself."""
         resource = self.objects.served.of_kind(obj["apiVersion"], obj["kind"])
-        request = Request(
-            {"type": "http", "method": "POST", "path": "/", "headers": []}, _receive_nothing, _send_nowhere
-        )
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": query}
+        request = Request(scope, _receive_nothing, _send_nowhere)
         request.user = _SELF
         metadata = obj["metadata"]
         call = Call(self.objects, self.admission, request, resource, metadata.get("namespace", ""), verb=verb)
@@ -52,6 +52,12 @@ class Loopback:
         call = self.call(obj, "update")
         call.subresource = subresource
         return await change(call, make)
+
+    async def apply(self, configuration: Obj, manager: str, subresource: str) -> Outcome:
+        """Apply a configuration by force, in the name of a field manager."""
+        call = self.call(configuration, "patch", query=b"force=true")
+        call.subresource, call.manager = subresource, manager
+        return await apply(call, configuration)
 
 
 async def _receive_nothing() -> Message:
