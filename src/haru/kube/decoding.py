@@ -189,7 +189,7 @@ _CHECKS: dict[str, Check] = {
     "time": _is_time,
     "microTime": _is_micro_time,
     "json": lambda v: v is not None,
-    "fieldsV1": lambda v: type(v) is dict,
+    "fieldsV1": lambda v: v is not None,
     "stringList": _is_string_list,
 }
 _checkers: dict[str, _Checker] = {}

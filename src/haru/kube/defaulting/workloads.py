@@ -39,7 +39,7 @@ def _stateful_set(stateful_set: Obj, gates: FeatureGates) -> None:
         fill_unset(rolling, partition=0)
     fill(section(spec, "persistentVolumeClaimRetentionPolicy"), whenDeleted="Retain", whenScaled="Retain")
     for claim in items(spec, "volumeClaimTemplates"):
-        fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
+        claim.update(apiVersion="v1", kind="PersistentVolumeClaim")  # whatever it was called
         fill_unset(section(claim, "spec"), volumeMode="Filesystem")
         fill(section(claim, "status"), phase="Pending")
     fill_template(section(spec, "template"))

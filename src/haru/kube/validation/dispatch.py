@@ -22,6 +22,7 @@ from haru.kube.validation import (
     ingresses,
     job_status,
     jobs,
+    leases,
     limits,
     nodes,
     persistent_volumes,
@@ -31,6 +32,7 @@ from haru.kube.validation import (
     registration_policies,
     registrations,
     scheduling,
+    service_networks,
     services,
     signing_requests,
     slices,
@@ -75,6 +77,7 @@ RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
+_LEASES = "coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _SIGNING = ("certificates.k8s.io", "CertificateSigningRequest")
 _NETWORKING, _STORAGE, _FLOW = "networking.k8s.io", "storage.k8s.io", "flowcontrol.apiserver.k8s.io"
@@ -115,7 +118,10 @@ CREATE: Mapping[tuple[str, str], Create] = {
     (_RBAC, "RoleBinding"): _alone(policies.validate_role_binding),
     (_RBAC, "ClusterRoleBinding"): _alone(policies.validate_role_binding),
     ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
-    ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
+    (_LEASES, "Lease"): _alone(leases.validate_lease),
+    (_LEASES, "LeaseCandidate"): _alone(leases.validate_lease_candidate),
+    (_NETWORKING, "ServiceCIDR"): _alone(service_networks.validate_service_cidr),
+    (_NETWORKING, "IPAddress"): _alone(service_networks.validate_ip_address),
     _SIGNING: _alone(signing_requests.validate_signing_request),
     ("autoscaling", "HorizontalPodAutoscaler"): _with_rules(autoscalers.validate_autoscaler),
     ("", "PersistentVolume"): _alone(persistent_volumes.validate_persistent_volume),
@@ -180,7 +186,10 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     (_RBAC, "RoleBinding"): _pair(policies.validate_role_binding_update),
     (_RBAC, "ClusterRoleBinding"): _pair(policies.validate_role_binding_update),
     ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
-    ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
+    (_LEASES, "Lease"): _again(leases.validate_lease),
+    (_LEASES, "LeaseCandidate"): _pair(leases.validate_lease_candidate_update),
+    (_NETWORKING, "ServiceCIDR"): _pair(service_networks.validate_service_cidr_update),
+    (_NETWORKING, "IPAddress"): _pair(service_networks.validate_ip_address_update),
     _SIGNING: _pair(signing_requests.validate_signing_request_update),
     ("autoscaling", "HorizontalPodAutoscaler"): lambda new, old, kind, rules: autoscalers.validate_autoscaler_update(
         new, old, rules

@@ -1,88 +1,97 @@
-"""Events of both APIs: core/v1 takes what old clients write, events.k8s.io/v1 asks for who, what and when (KEP 383)."""
+"""Events of both APIs: core/v1 takes what old clients write, events.k8s.io/v1 asks for who, what and when (KEP 383).
+
+Both are one kind in Kubernetes: findings have the names of core/v1, but for who reports.
+Source: the validation of core Events, as behaviour.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from haru.kube.equality import same_members
 from haru.kube.errors import FieldError, invalid, required
 from haru.kube.meta import Obj
-from haru.kube.validation.common import immutable, label_key, part
+from haru.kube.validation.common import IMMUTABLE, label_key, part
 
+_TYPE = "core.v1.Event"
 _MAX_TEXT = 128
 _MAX_NOTE = 1024
-_CORE_NAMES = {"regarding": "involvedObject", "note": "message", "reportingController": "reportingComponent"}
+_IN_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "reportingController": "reportingComponent",
+}
 _SERIES_ONLY = (
-    "action",
-    "deprecatedCount",
-    "deprecatedFirstTimestamp",
-    "deprecatedLastTimestamp",
-    "deprecatedSource",
-    "eventTime",
-    "note",
-    "reason",
-    "regarding",
-    "related",
-    "reportingController",
-    "reportingInstance",
-    "type",
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type"),
+    *("eventTime", "action", "related", "reportingComponent", "reportingInstance"),
 )
 
 
 def validate_core_event(event: Obj) -> list[FieldError]:
     """A core/v1 Event; only one with an eventTime is held to the newer rules."""
-    if event.get("eventTime"):
-        return _namespaces(event, "involvedObject", ("default", "kube-system")) + _who_and_what(event, _CORE_NAMES)
-    about = part(event, "involvedObject").get("namespace") or ""
-    if about and about != _namespace(event):
-        return [_mismatch("involvedObject", about)]
-    return _namespaces(event, "involvedObject", ("default",))
+    return _legacy(event, "reportingComponent")
 
 
 def validate_event(event: Obj) -> list[FieldError]:
     """An events.k8s.io/v1 Event when it is created."""
-    found = _namespaces(event, "regarding", ("default", "kube-system"))
+    event = _as_core(event)
+    found = _legacy(event, "reportingController") + _series(event)
     found += [] if event.get("eventTime") else [required("eventTime")]
-    found += _who_and_what(event, {})
     if event.get("type") not in ("Normal", "Warning"):
-        found.append(invalid("type", event.get("type") or "", "has invalid value: " + str(event.get("type") or "")))
-    for name in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount"):
-        if event.get(name):
-            found.append(invalid(name, event[name], "needs to be unset"))
-    return found
+        found.append(invalid("type", "", "has invalid value: " + str(event.get("type") or "")))
+    unset = {name: event.get(name) for name in ("firstTimestamp", "lastTimestamp", "count")}
+    unset["source"] = any(part(event, "source").get(name) for name in ("component", "host"))
+    return found + [invalid(name, "", "needs to be unset") for name, value in unset.items() if value]
 
 
 def validate_event_update(new: Obj, old: Obj) -> list[FieldError]:
     """An events.k8s.io/v1 Event changes its series only."""
-    found: list[FieldError] = []
+    new, old = _as_core(new), _as_core(old)
+    found = _legacy(new, "reportingController")
+    if not same_members(new, old, "series", _TYPE):
+        found += _series(new)
     for name in _SERIES_ONLY:
-        found += immutable(name, new.get(name), old.get(name))
+        if not same_members(new, old, name, _TYPE):
+            shown = "reportingController" if name == "reportingComponent" else name
+            found.append(invalid(shown, new.get(name), IMMUTABLE))
     return found
 
 
-def _namespace(event: Obj) -> str:
-    return part(event, "metadata").get("namespace") or ""
+def _as_core(event: Obj) -> Obj:
+    return {_IN_CORE.get(name, name): value for name, value in event.items()}
 
 
-def _namespaces(event: Obj, subject: str, homes: tuple[str, ...]) -> list[FieldError]:
-    """Events about cluster-scoped objects live in one of a few namespaces."""
-    about = part(event, subject).get("namespace") or ""
-    return [] if about or _namespace(event) in homes else [_mismatch(subject, about)]
+def _legacy(event: Obj, controller: str) -> list[FieldError]:
+    """What every Event is held to; `controller`: what the API calls who reports."""
+    namespace = part(event, "metadata").get("namespace") or ""
+    about = part(event, "involvedObject").get("namespace") or ""
+    is_new = bool(event.get("eventTime"))
+    homes = ("default", "kube-system") if is_new else ("default",)
+    strays = (not about and namespace not in homes) or bool(about and not is_new and about != namespace)
+    found = [invalid("involvedObject.namespace", about, "does not match event.namespace")] if strays else []
+    return found + _who_and_what(event, controller) if is_new else found
 
 
-def _mismatch(subject: str, about: str) -> FieldError:
-    return invalid(f"{subject}.namespace", about, "does not match event.namespace")
-
-
-def _who_and_what(event: Obj, renamed: Mapping[str, str]) -> list[FieldError]:
-    controller = renamed.get("reportingController", "reportingController")
-    found = label_key(controller, event[controller]) if event.get(controller) else [required(controller)]
+def _who_and_what(event: Obj, controller: str) -> list[FieldError]:
+    who = event.get("reportingComponent") or ""
+    found = [] if who else [required(controller)]
+    found += label_key(controller, who)
     for name in ("reportingInstance", "action", "reason"):
         text = event.get(name) or ""
         if not text:
             found.append(required(name))
         if len(text.encode()) > _MAX_TEXT:
             found.append(invalid(name, "", f"can have at most {_MAX_TEXT} characters"))
-    note = renamed.get("note", "note")
-    if len((event.get(note) or "").encode()) > _MAX_NOTE:
-        found.append(invalid(note, "", f"can have at most {_MAX_NOTE} characters"))
+    if len((event.get("message") or "").encode()) > _MAX_NOTE:
+        found.append(invalid("message", "", f"can have at most {_MAX_NOTE} characters"))
     return found
+
+
+def _series(event: Obj) -> list[FieldError]:
+    series = event.get("series")
+    if series is None:
+        return []
+    found = [] if (series.get("count") or 0) >= 2 else [invalid("series.count", "", "should be at least 2")]
+    return found if series.get("lastObservedTime") else [*found, required("series.lastObservedTime")]

@@ -16,6 +16,7 @@ from haru.kube.validation.common import each_message, immutable, not_negative
 
 NameCheck = Callable[[str], list[str]]
 
+_MAX_MANAGER, _MAX_SUBRESOURCE = 128, 256
 MAX_ANNOTATIONS_BYTES = 256 * 1024
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _OTHER_FINALIZERS: frozenset[str | tuple[str, str]] = frozenset(
@@ -189,7 +190,24 @@ def validate_metadata_again(metadata: Obj, kind: Kind) -> list[FieldError]:
     if base := metadata.get("generateName"):
         again = (kind.group, kind.kind) in _JUDGED_AGAIN
         found += _validate_base(base, name_check(kind) if again else names.is_path_segment_name, "metadata")
+    found += _validate_managers(metadata.get("managedFields") or ())
     return found + _validate_finalizers(metadata.get("finalizers") or (), "metadata.finalizers")
+
+
+def _validate_managers(entries: Sequence[Obj]) -> list[FieldError]:
+    """Who owns fields; entries that make no sense, or own none, are dropped."""
+    found: list[FieldError] = []
+    for index, entry in enumerate(entries):
+        if not entry.get("fieldsV1") or not isinstance(entry["fieldsV1"], dict):
+            continue
+        place, manager = f"metadata.managedFields[{index}]", str(entry.get("manager") or "")
+        if len(manager.encode()) > _MAX_MANAGER:
+            found.append(too_long(f"{place}.manager", _MAX_MANAGER))
+        if not manager.isprintable():
+            found.append(invalid(f"{place}.manager", manager, "should only contain printable characters"))
+        if len(str(entry.get("subresource") or "")) > _MAX_SUBRESOURCE:
+            found.append(too_long(f"{place}.subresource", _MAX_SUBRESOURCE))
+    return found
 
 
 def validate_kind_finalizers(metadata: Obj, kind: Kind) -> list[FieldError]:

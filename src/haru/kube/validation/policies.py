@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from haru.kube import names
-from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.validation.affinity import validate_tolerations
 from haru.kube.validation.common import (
     each_message,
     immutable,
     items,
-    label_key,
-    one_of,
     part,
     path_segment,
-    positive,
 )
 from haru.kube.validation.metadata import validate_labels
 from haru.kube.validation.resources import validate_requirements
@@ -122,25 +119,6 @@ def validate_disruption_budget(budget: Obj) -> list[FieldError]:
     return found + validate_label_selector("spec.selector", spec.get("selector"))
 
 
-def validate_lease(lease: Obj) -> list[FieldError]:
-    """A Lease."""
-    spec = part(lease, "spec")
-    found = positive("spec.leaseDurationSeconds", spec.get("leaseDurationSeconds"))
-    transitions = spec.get("leaseTransitions")
-    if transitions is not None and transitions < 0:
-        found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-    if (strategy := spec.get("strategy")) is not None:
-        found += _lease_strategy("spec.strategy", strategy)
-    if spec.get("preferredHolder") and not strategy:
-        found.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
-    return found
-
-
-def _lease_strategy(field: str, strategy: str) -> list[FieldError]:
-    """A strategy of coordinated leader election: Kubernetes' own, or a name with a domain before it."""
-    return label_key(field, strategy) if "/" in strategy else one_of(field, strategy, ("OldestEmulationVersion",))
-
-
 def validate_runtime_class(runtime: Obj) -> list[FieldError]:
     """A RuntimeClass (node.k8s.io/v1): its handler, and which pods it has where."""
     handler, scheduling = runtime.get("handler") or "", runtime.get("scheduling") or {}
@@ -162,4 +140,5 @@ def validate_runtime_class(runtime: Obj) -> list[FieldError]:
 
 def validate_runtime_class_update(new: Obj, old: Obj) -> list[FieldError]:
     """A class keeps its handler."""
-    return immutable("handler", new.get("handler"), old.get("handler"))
+    found = [] if new.get("handler") else [required("handler")]
+    return found + immutable("handler", new.get("handler"), old.get("handler"))

@@ -56,7 +56,11 @@ def validate_storage_class(storage_class: Obj) -> list[FieldError]:
 def validate_storage_class_update(new: Obj, old: Obj) -> list[FieldError]:
     """A StorageClass stays what it is, but for its mount options, topologies and growth."""
     fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-    return [error for name in fixed for error in immutable(name, new.get(name), old.get(name))]
+    found = [] if new.get("provisioner") else [required("provisioner")]
+    for name, values in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
+        if new.get(name) is not None and new[name] not in values:
+            found.append(not_supported(name, new[name], values))
+    return found + [error for name in fixed for error in immutable(name, new.get(name), old.get(name))]
 
 
 def _driver(field: str, name: str) -> list[FieldError]:
@@ -226,7 +230,7 @@ def validate_storage_capacity(capacity: Obj) -> list[FieldError]:
 
 def validate_storage_capacity_update(new: Obj, old: Obj) -> list[FieldError]:
     """A capacity stays that of its class and its nodes."""
-    return [
+    return validate_label_selector("nodeTopology", new.get("nodeTopology")) + [
         invalid(name, new.get(name), "field is immutable")
         for name in ("nodeTopology", "storageClassName")
         if immutable(name, new.get(name), old.get(name))
