@@ -12,6 +12,7 @@ import pytest
 from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, Record, SqliteStore, Store, StoreError
 from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 from haru.storage.history import SECONDS_PER_WATCHER
+from haru.storage.memory import MemoryStore
 
 
 @pytest.fixture(params=["memory", "file", "etcd"])
@@ -181,6 +182,20 @@ async def test_old_revisions_are_readable_until_compaction(store: Store) -> None
         await at(last + 1_000)
     with pytest.raises(FutureRevision):
         store.watch("k/", last + 1_000)
+
+
+async def test_pages_of_a_revision_end_after_five_to_ten_minutes_of_writes() -> None:
+    now = [0.0]
+    store = MemoryStore(clock=lambda: now[0])
+    revisions = []
+    for minute in (0, 4, 6, 9, 12):
+        now[0] = minute * 60.0
+        revisions.append(await put(store, f"k/{minute}"))
+    watch = store.watch("k/", revisions[0])
+    with pytest.raises(Compacted):
+        await store.range("k/", revision=revisions[1])
+    assert len((await store.range("k/", revision=revisions[2])).records) == 3
+    assert len(watch.pending()) == 4
 
 
 async def test_watch_starts_after_revision_with_old_and_new_values(store: Store) -> None:

@@ -11,8 +11,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from haru.storage.history import Bucket, LogWatch, Tally, bucket_of
-from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision, Page, Put, Record, StoreError
+from haru.storage.history import Bucket, LogWatch, PastPages, Tally, bucket_of
+from haru.storage.interface import (
+    Compacted,
+    CompareFailed,
+    Delete,
+    Event,
+    FutureRevision,
+    Page,
+    Put,
+    Record,
+    StoreError,
+)
 
 PLAIN_BYTES = 4 * 1024 * 1024
 """Of large values that were written last, kept as they are beside their compressed form."""
@@ -29,6 +39,7 @@ class MemoryStore:
         self._revision = 1  # published; a store that has never been written to is at 1, as etcd is
         self._assigned = 1  # handed to staged changes
         self._compacted = 0
+        self._past_pages = PastPages()
         self._staged: dict[str, Event] = {}
         self._watches: set[LogWatch] = set()
         self._plain: deque[Record] = deque()
@@ -57,6 +68,8 @@ class MemoryStore:
         """Records under `prefix` in key order."""
         bucket = self._bucket(bucket_of(prefix))
         if revision:
+            if revision < self._past_pages.oldest:
+                raise Compacted(revision, self._past_pages.oldest)
             return bucket.page_at(prefix, after, limit, revision, self._revision)
         return bucket.page(prefix, after, limit, self._revision)
 
@@ -161,6 +174,7 @@ class MemoryStore:
             if event.new is not None and event.new.plain_size:
                 self._keep_plain(event.new)
         self._revision = max(self._revision, events[-1].revision)
+        self._past_pages.note(self._revision, at)
         for bucket in touched:
             bucket.wake()
 
