@@ -123,8 +123,8 @@ class Machine:
         return made
 
 
-def slice_of(name: str, *pods: Pod) -> Obj:
-    ready = {"nodeName": "here", "conditions": {"ready": True}}
+def slice_of(name: str, *pods: Pod, node: str = "here") -> Obj:
+    ready = {"nodeName": node, "conditions": {"ready": True}}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -166,6 +166,43 @@ def test_node_port_keeps_client_at_one_endpoint_with_affinity(machine: Machine) 
     url = f"http://10.214.1.1:{made['spec']['ports'][0]['nodePort']}/"
     until("the node port answers", lambda: one.fetch(url) in (one.name, two.name), 30)
     assert len({one.fetch(url) for _ in range(12)}) == 1
+
+
+def test_clients_keep_their_endpoints_over_a_restart(machine: Machine) -> None:
+    names, clients = {pod.name for pod in machine.pods}, (machine.node, *machine.pods)
+    made = machine.serve("kept", *machine.pods, sessionAffinity="ClientIP")
+    url = f"http://{made['spec']['clusterIP']}/"
+    until("the Service answers", lambda: machine.node.fetch(url) in names, 30)
+    before = [client.fetch(url) for client in clients]
+    machine.stop_proxy()
+    machine.proxy = machine.start()
+    assert [client.fetch(url) for client in clients] == before
+
+
+def test_port_that_a_service_does_not_have_is_refused(machine: Machine) -> None:
+    address = machine.serve("ports", machine.pods[0])["spec"]["clusterIP"]
+    until("the Service answers", lambda: machine.pods[1].fetch(f"http://{address}/") == machine.pods[0].name, 30)
+    for client in (machine.node, machine.pods[1]):
+        assert REFUSED in client.fetch(f"http://{address}:81/")
+
+
+def test_policy_local_drops_what_others_send_and_leads_the_node_to_all(machine: Machine) -> None:
+    one, two = machine.pods
+    made = machine.serve("policy", one, type="NodePort", externalTrafficPolicy="Local")
+    url = f"http://10.214.1.1:{made['spec']['ports'][0]['nodePort']}/"
+    until("the node's endpoint serves", lambda: two.fetch(url) == one.name, 30)
+    machine.up.api.update(slice_of("policy", one, node="elsewhere"))
+    until("others' packets are dropped", lambda: "timed out" in two.fetch(url), 30)
+    assert machine.node.fetch(url) == one.name
+
+
+def test_source_ranges_of_load_balancer_keep_others_out(machine: Machine) -> None:
+    one, two = machine.pods
+    machine.serve("balanced", one, type="LoadBalancer", loadBalancerSourceRanges=[f"{two.address}/32"])
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.77", "ipMode": "VIP"}]}}}
+    machine.up.api.patch("services", "balanced", status, "default", sub="status")
+    until("it serves whom it names", lambda: two.fetch("http://192.0.2.77/") == one.name, 30)
+    assert "timed out" in one.fetch("http://192.0.2.77/")
 
 
 def test_rules_outlive_the_proxy_until_cleanup(machine: Machine) -> None:

@@ -54,10 +54,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _clean_up() -> int:
-    from haru.service_proxy.proxy import NftError, clean_up
+    from haru.service_proxy.nftables import NftError, remove_tables
 
     try:
-        await clean_up()
+        await remove_tables()
     except NftError as error:
         print(f"haru proxy: {error}", file=sys.stderr)
         return 2

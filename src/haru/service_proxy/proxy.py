@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
-from haru.client.informer import Informer, strip_managed_fields
-from haru.errors import HaruError
+from haru.client.informer import Informer, Selection, strip_managed_fields
 from haru.event_loop import cancelled
 from haru.kube.kinds import known_kind
-from haru.service_proxy.ruleset import ProxyOptions, Ruleset, full_transaction, removal, ruleset, transaction
-from haru.service_proxy.services import service_ports
+from haru.kube.meta import Obj
+from haru.service_proxy.change_tracker import FAMILIES, ChangeTracker
+from haru.service_proxy.nftables import NftError, names_in_table, run_nft
+from haru.service_proxy.ruleset import ProxyOptions, base_rules
+from haru.service_proxy.services import Place, place_of
+from haru.service_proxy.table import Table
 
 _log = logging.getLogger(__name__)
 SERVICES = known_kind("v1", "Service")
 SLICES = known_kind("discovery.k8s.io/v1", "EndpointSlice")
-FAMILIES = (4, 6)
-_NFT_SECONDS = 60.0
-
-
-class NftError(HaruError):
-    """nftables refused a transaction, or could not be run."""
+NODES = known_kind("v1", "Node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +42,46 @@ class ServiceProxy:
 
     def __init__(self, client: ApiClient, options: ServiceProxyOptions) -> None:
         self._options = options
+        own = Selection(field_selector=f"metadata.name={options.node}")
         self._services = Informer(client, SERVICES, transform=strip_managed_fields)
         self._slices = Informer(client, SLICES, transform=strip_managed_fields)
+        self._nodes = Informer(client, NODES, own, transform=strip_managed_fields)
+        self._tracker = ChangeTracker()
+        self._place = Place(options.node)
         self._changed = asyncio.Event()
-        self._applied: dict[int, Ruleset] = {}
+        self._tables: dict[str, Table] = {}
+        self._keeps_tables = True
+        """Whether a full sync keeps what stands in the tables of clients' affinities."""
         self.ready = asyncio.Event()
         """Set once the rules were written for the first time."""
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. The rules stay: connections go on while the proxy is restarted."""
 
-        def note(*_: object) -> None:
-            self._changed.set()
+        def follow(informer: Informer, note: Callable[[Obj | None, Obj | None], None]) -> None:
+            def noted(old: Obj | None, new: Obj | None) -> None:
+                note(old, new)
+                self._changed.set()
 
-        for informer in (self._services, self._slices):
-            informer.add_handler(note, note, note)
-        tasks = [asyncio.create_task(informer.run()) for informer in (self._services, self._slices)]
+            informer.add_handler(lambda new: noted(None, new), noted, lambda old: noted(old, None))
+
+        follow(self._services, self._tracker.note_service)
+        follow(self._slices, self._tracker.note_slice)
+        follow(self._nodes, self._note_node)
+        informers = (self._services, self._slices, self._nodes)
+        tasks = [asyncio.create_task(informer.run()) for informer in informers]
         try:
-            for informer in (self._services, self._slices):
+            for informer in informers:
                 await informer.wait_synced()
             await self._follow()
         finally:
             await cancelled(*tasks)
+
+    def _note_node(self, _: Obj | None, new: Obj | None) -> None:
+        place = place_of(self._options.node, new)
+        if place != self._place:
+            self._place = place
+            self._tracker.note_all()
 
     async def _follow(self) -> None:
         loop, backoff = asyncio.get_running_loop(), Backoff()
@@ -72,13 +89,14 @@ class ServiceProxy:
         while True:
             self._changed.clear()
             if loop.time() - renewed >= self._options.full_sync_seconds:
-                self._applied.clear()
+                self._tables.clear()
                 renewed = loop.time()
             try:
                 await self.sync()
             except NftError as error:
                 _log.warning("%s", error)
-                self._applied.clear()
+                self._tables.clear()
+                self._keeps_tables = False
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
@@ -92,47 +110,21 @@ class ServiceProxy:
 
     async def sync(self) -> None:
         """Write what has changed since the last time, both families in one transaction. Raises `NftError`."""
-        services, slices = list(self._services.store.values()), list(self._slices.store.values())
-        wanted = {
-            family: ruleset(service_ports(services, slices, self._options.node, family), family, self._options.rules)
-            for family in FAMILIES
-        }
-        known = self._applied
-        text = "".join(
-            transaction(known[family], new) if family in known else full_transaction(new)
-            for family, new in wanted.items()
-        )
-        if text:
-            await run_nft(text)
-        self._applied = wanted
+        if not self._tables:
+            await self._sync_all()
+            return
+        now = asyncio.get_running_loop().time()
+        await run_nft([line for table in self._tables.values() for line in table.delete_rested(now)])
+        rules = self._tracker.rules(self._tracker.take(), self._place, self._options.rules)
+        lines = [line for family, table in self._tables.items() for line in table.update(rules[family], now)]
+        await run_nft(lines)
 
-
-async def clean_up() -> None:
-    """Remove the rules of both families. Raises `NftError`."""
-    await run_nft("".join(removal(family) for family in ("ip", "ip6")))
-
-
-async def run_nft(text: str) -> None:
-    """Have nftables carry out commands, all or none. Raises `NftError`."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "nft",
-            "-f",
-            "-",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        raise NftError(
-            f"nft: {error.strerror}: install nftables (Debian's package nftables), and run as root"
-        ) from error
-    try:
-        async with asyncio.timeout(_NFT_SECONDS):
-            _, said = await process.communicate(text.encode())
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise NftError(f"nft: no answer within {_NFT_SECONDS:g} s") from None
-    if process.returncode:
-        raise NftError(f"nft: {said.decode(errors='replace').strip()[:1000]}")
+    async def _sync_all(self) -> None:
+        rules = self._tracker.rules(self._tracker.everything(), self._place, self._options.rules)
+        tables, lines = {}, list[str]()
+        for family in FAMILIES:
+            left = await names_in_table(family) if self._keeps_tables else None
+            tables[family] = Table(family, base_rules(family, self._options.rules))
+            lines += tables[family].create(rules[family], left)
+        await run_nft(lines)
+        self._tables, self._keeps_tables = tables, True

@@ -1,27 +1,32 @@
-"""The rules of nftables for the ports of Services, and the transaction from one set of rules to another.
+"""The rules of nftables: those of every table, and those of one Service.
 
-Pure. One table per address family: a map from address, protocol and port to the chain of a Service port, which picks
-an endpoint at random; the chain of an endpoint rewrites the destination. Ports without endpoints are refused or
-dropped before they leave the node. Source: the nftables mode of kube-proxy (KEP-3866), as behaviour.
+Pure. One table per address family: a map leads from address, protocol and port to the chain of a traffic policy, whose
+one rule rewrites the destination to an endpoint that it picks at random; with session affinity each endpoint has a
+chain and a set of its clients. Ports without endpoints are refused or dropped where packets would leave the node.
+Source: the nftables mode of kube-proxy (KEP-3866), as behaviour.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from haru.service_proxy.services import Endpoint, ServicePort
 
 TABLE: Final = "haru-service-proxy"
-_MARK: Final = "0x4000"
+MARK: Final = "0x4000"
 """The bit of packets whose source is rewritten, too; kube-proxy's."""
 _SERVICES: Final = "service-ips"
 _NODE_PORTS: Final = "service-nodeports"
 _REFUSED: Final = "no-endpoint-services"
 _REFUSED_NODE_PORTS: Final = "no-endpoint-nodeports"
+_FIREWALL: Final = "firewall-ips"
+_CLUSTER_IPS: Final = "cluster-ips"
+_HAIRPINS: Final = "hairpin-connections"
+_MARKED: Final = f"meta mark set meta mark | {MARK}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,177 +37,182 @@ class ProxyOptions:
     """Of pods; what comes to a cluster IP from elsewhere has its source rewritten."""
     masquerade_all: bool = False
 
+    def pods_of(self, family: str) -> str:
+        """The addresses of pods in a family, if they are known."""
+        version = 4 if family == "ip" else 6
+        known = self.cluster_cidr and ipaddress.ip_network(self.cluster_cidr).version == version
+        return self.cluster_cidr if known else ""
+
+
+@dataclass(slots=True)
+class Rules:
+    """Elements of maps and sets with their verdict (sets: none), chains with their rules, sets with their type."""
+
+    elements: dict[tuple[str, str], str] = field(default_factory=dict)
+    chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sets: dict[str, str] = field(default_factory=dict)
+
 
 @dataclass(frozen=True, slots=True)
-class Ruleset:
-    """One table: maps and sets by name with their type, their elements, and chains with their rules."""
+class BaseRules:
+    """What a table holds for all Services: maps and sets with their type, chains, and those at hooks of the kernel."""
 
-    family: str
-    """ip or ip6."""
-    maps: Mapping[str, str] = field(default_factory=dict)
-    elements: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    hooks: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str]
+    chains: Mapping[str, tuple[str, ...]]
+    hooks: Mapping[str, str]
     """Of base chains: type, hook and priority."""
 
 
-def ruleset(ports: Sequence[ServicePort], family: int, options: ProxyOptions | None = None) -> Ruleset:
-    """The rules for all ports of one family (4 or 6)."""
-    made = _Builder("ip" if family == 4 else "ip6", options or ProxyOptions())
+def base_rules(family: str, options: ProxyOptions) -> BaseRules:
+    """The rules of a table of one family (ip or ip6) without Services."""
+    address = _address_type(family)
+    place, port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
+    types = {_SERVICES: place, _REFUSED: place, _FIREWALL: place, _NODE_PORTS: port, _REFUSED_NODE_PORTS: port}
+    containers = {name: f"map {{ type {type_} : verdict; }}" for name, type_ in types.items()}
+    containers[_CLUSTER_IPS] = f"set {{ type {address}; }}"
+    containers[_HAIRPINS] = f"set {{ type {address} . {address} . inet_proto . inet_service; }}"
+    to_address = f"{family} daddr . meta l4proto . th dport vmap @"
+    loopback = "ip daddr != 127.0.0.0/8" if family == "ip" else "ip6 daddr != ::1"
+    to_node = f"fib daddr type local {loopback} meta l4proto . th dport vmap @"
+    hairpin = f"ct status dnat {family} saddr . {family} daddr . meta l4proto . th dport @{_HAIRPINS}"
+    unserved = ("ct state new jump refused", f"ct state new {family} daddr @{_CLUSTER_IPS} reject")
+    chains = {
+        "reject-chain": ("reject",),
+        "services": (
+            *_source_rules(family, options),
+            f"{to_address}{_SERVICES}",
+            f"{to_node}{_NODE_PORTS}",
+        ),
+        "refused": (f"{to_address}{_REFUSED}",),
+        "nat-prerouting": ("jump services",),
+        "nat-output": ("jump services",),
+        "nat-postrouting": (
+            f"meta mark & {MARK} != 0 meta mark set meta mark ^ {MARK} masquerade fully-random",
+            f"{hairpin} masquerade fully-random",
+        ),
+        "firewall-prerouting": (f"ct state new {to_address}{_FIREWALL}",),
+        "firewall-output": (f"ct state new {to_address}{_FIREWALL}",),
+        "filter-input": (f"ct state new {to_node}{_REFUSED_NODE_PORTS}", "ct state new jump refused"),
+        "filter-forward": unserved,
+        "filter-output": unserved,
+    }
+    hooks = {
+        "nat-prerouting": "type nat hook prerouting priority -100",
+        "nat-output": "type nat hook output priority -100",
+        "nat-postrouting": "type nat hook postrouting priority 100",
+        "firewall-prerouting": "type filter hook prerouting priority -110",
+        "firewall-output": "type filter hook output priority -110",
+        **{f"filter-{hook}": f"type filter hook {hook} priority 0" for hook in ("input", "forward", "output")},
+    }
+    return BaseRules(containers, chains, hooks)
+
+
+def _source_rules(family: str, options: ProxyOptions) -> tuple[str, ...]:
+    to_cluster = f"{family} daddr @{_CLUSTER_IPS}"
+    if options.masquerade_all:
+        return (f"{to_cluster} {_MARKED}",)
+    if cidr := options.pods_of(family):
+        return (f"{to_cluster} {family} saddr != {cidr} {_MARKED}",)
+    return ()
+
+
+def service_rules(ports: Iterable[ServicePort], family: str, options: ProxyOptions) -> Rules:
+    """The rules of one Service, by its ports in a family (ip or ip6)."""
+    made = _Builder(family, options)
     for port in ports:
         made.add(port)
-    return made.whole()
+    return made.rules
 
 
 class _Builder:
     def __init__(self, family: str, options: ProxyOptions) -> None:
-        self.family, self.options = family, options
-        self.chains: dict[str, tuple[str, ...]] = {}
-        self.maps: dict[str, str] = {}
-        self.elements: dict[str, dict[str, str]] = {
-            name: {} for name in (_SERVICES, _NODE_PORTS, _REFUSED, _REFUSED_NODE_PORTS)
-        }
+        self.family, self.options, self.rules = family, options, Rules()
 
     def add(self, port: ServicePort) -> None:
-        """Add the maps' elements and the chains of a port."""
+        """Add the elements and chains of a port."""
         key = f"{port.protocol} . {port.port}"
-        inside = self._chain(port, "svc", port.internal, self._source_rules(port))
-        self._reach(_SERVICES, _REFUSED, f"{port.cluster_ip} . {key}", inside, port)
-        outside_ports = [(_SERVICES, _REFUSED, f"{ip} . {key}") for ip in port.external_ips]
-        if port.node_port:
-            outside_ports.append((_NODE_PORTS, _REFUSED_NODE_PORTS, f"{port.protocol} . {port.node_port}"))
-        if not outside_ports:
+        self._element(_CLUSTER_IPS, port.cluster_ip)
+        for endpoint in port.here:
+            address = endpoint.address
+            self._element(_HAIRPINS, f"{address} . {address} . {port.protocol} . {endpoint.port}")
+        cluster, local = self._policy(port, "cluster", port.cluster), self._policy(port, "local", port.local)
+        inside = local if port.internal_local else cluster
+        self._reach(_SERVICES, _REFUSED, f"{port.cluster_ip} . {key}", port, inside, inside)
+        if not port.is_external:
             return
-        outside = self._chain(port, "ext", port.external, () if port.external_local else (_marked(),))
-        for found, refused, element in outside_ports:
-            self._reach(found, refused, element, outside, port)
+        serving = local if port.external_local else cluster
+        outside = self._external(port, cluster, serving) if port.has_endpoints else ""
+        for address in dict.fromkeys((*port.external_ips, *port.balancer_ips)):
+            self._reach(_SERVICES, _REFUSED, f"{address} . {key}", port, outside, serving)
+        if port.node_port:
+            self._reach(_NODE_PORTS, _REFUSED_NODE_PORTS, f"{port.protocol} . {port.node_port}", port, outside, serving)
+        if port.source_ranges:
+            firewall = self._firewall(port)
+            for address in port.balancer_ips:
+                self._element(_FIREWALL, f"{address} . {key}", f"goto {firewall}")
 
-    def _reach(self, found: str, refused: str, element: str, chain: str, port: ServicePort) -> None:
+    def _element(self, container: str, key: str, verdict: str = "") -> None:
+        self.rules.elements[container, key] = verdict
+
+    def _reach(self, found: str, refused: str, key: str, port: ServicePort, chain: str, serving: str) -> None:
+        """Lead an address to a chain, and say what becomes of packets that the chain leaves alone."""
         if chain:
-            self.elements[found][element] = f"goto {chain}"
-        else:
-            self.elements[refused][element] = "drop" if port.has_endpoints else "goto reject-chain"
+            self._element(found, key, f"goto {chain}")
+        if not serving:
+            self._element(refused, key, "drop" if port.has_endpoints else "goto reject-chain")
 
-    def _source_rules(self, port: ServicePort) -> tuple[str, ...]:
-        if self.options.masquerade_all:
-            return (_marked(),)
-        cidr = self.options.cluster_cidr
-        if cidr and ipaddress.ip_network(cidr).version == (4 if self.family == "ip" else 6):
-            return (f"{self.family} daddr {port.cluster_ip} {self.family} saddr != {cidr} {_marked()}",)
-        return ()
-
-    def _chain(self, port: ServicePort, kind: str, endpoints: Sequence[Endpoint], first: tuple[str, ...]) -> str:
+    def _policy(self, port: ServicePort, policy: str, endpoints: Sequence[Endpoint]) -> str:
         """The chain that picks an endpoint; empty if there is none."""
         if not endpoints:
             return ""
-        name = f"{kind}-{_short(port.name, port.protocol)}"
-        targets = [self._endpoint(port, endpoint) for endpoint in endpoints]
-        kept = [f"{self.family} saddr @{_affinity(target)} goto {target}" for target in targets]
-        choice = ", ".join(f"{number} : goto {target}" for number, target in enumerate(targets))
-        pick = f"numgen random mod {len(targets)} vmap {{ {choice} }}"
-        self.chains[name] = (*first, *(kept if port.affinity_seconds else ()), pick)
-        return name
-
-    def _endpoint(self, port: ServicePort, endpoint: Endpoint) -> str:
-        name = f"ep-{_short(port.name, port.protocol, endpoint.address, str(endpoint.port))}"
-        rules = [f"{self.family} saddr {endpoint.address} {_marked()}"]
+        name, many = f"{policy}-{_short(port.name, port.protocol)}", f"numgen random mod {len(endpoints)}"
         if port.affinity_seconds:
-            kind = "ipv4_addr" if self.family == "ip" else "ipv6_addr"
-            timeout = f"{port.affinity_seconds}s"
-            self.maps[_affinity(name)] = f"set {{ type {kind}; flags dynamic,timeout; timeout {timeout}; }}"
-            rules.append(f"update @{_affinity(name)} {{ {self.family} saddr }}")
-        address = endpoint.address if self.family == "ip" else f"[{endpoint.address}]"
-        rules.append(f"meta l4proto {port.protocol} dnat to {address}:{endpoint.port}")
-        self.chains[name] = tuple(rules)
+            targets = [self._endpoint(port, endpoint) for endpoint in endpoints]
+            kept = [f"{self.family} saddr @{clients} goto {chain}" for chain, clients in targets]
+            choice = ", ".join(f"{number} : goto {chain}" for number, (chain, _) in enumerate(targets))
+            self.rules.chains[name] = (*kept, f"{many} vmap {{ {choice} }}")
+        else:
+            choice = ", ".join(f"{number} : {one.address} . {one.port}" for number, one in enumerate(endpoints))
+            to = f"dnat {self.family} addr . port to {many} map {{ {choice} }}"
+            self.rules.chains[name] = (f"meta l4proto {port.protocol} {to}",)
         return name
 
-    def whole(self) -> Ruleset:
-        """Everything, with the chains at the hooks of the kernel."""
-        kind = "ipv4_addr" if self.family == "ip" else "ipv6_addr"
-        place, port = f"{kind} . inet_proto . inet_service", "inet_proto . inet_service"
-        types = {_SERVICES: place, _REFUSED: place, _NODE_PORTS: port, _REFUSED_NODE_PORTS: port}
-        maps = {name: f"map {{ type {type_} : verdict; }}" for name, type_ in types.items()}
-        to_address = f"{self.family} daddr . meta l4proto . th dport vmap @"
-        loopback = "ip daddr != 127.0.0.0/8" if self.family == "ip" else "ip6 daddr != ::1"
-        to_node = f"fib daddr type local {loopback} meta l4proto . th dport vmap @"
-        chains = {
-            "reject-chain": ("reject",),
-            "services": (f"{to_address}{_SERVICES}", f"{to_node}{_NODE_PORTS}"),
-            "refused": (f"{to_address}{_REFUSED}", f"{to_node}{_REFUSED_NODE_PORTS}"),
-            "nat-prerouting": ("jump services",),
-            "nat-output": ("jump services",),
-            "nat-postrouting": (f"meta mark & {_MARK} != 0 meta mark set meta mark ^ {_MARK} masquerade fully-random",),
-            **{f"filter-{hook}": ("ct state new jump refused",) for hook in ("input", "forward", "output")},
-        }
-        hooks = {
-            "nat-prerouting": "type nat hook prerouting priority dstnat",
-            "nat-output": "type nat hook output priority -100",
-            "nat-postrouting": "type nat hook postrouting priority srcnat",
-            **{f"filter-{hook}": f"type filter hook {hook} priority -110" for hook in ("input", "forward", "output")},
-        }
-        return Ruleset(self.family, {**maps, **self.maps}, self.elements, {**chains, **self.chains}, hooks)
+    def _endpoint(self, port: ServicePort, endpoint: Endpoint) -> tuple[str, str]:
+        """The chain of an endpoint with session affinity, and the set of its clients."""
+        place = (port.name, port.protocol, endpoint.address, str(endpoint.port))
+        name, clients = f"endpoint-{_short(*place)}", f"affinity-{_short(*place, str(port.affinity_seconds))}"
+        kind, timeout = _address_type(self.family), f"{port.affinity_seconds}s"
+        self.rules.sets[clients] = f"set {{ type {kind}; flags dynamic,timeout; timeout {timeout}; }}"
+        address = endpoint.address if self.family == "ip" else f"[{endpoint.address}]"
+        self.rules.chains[name] = (
+            f"update @{clients} {{ {self.family} saddr }}",
+            f"meta l4proto {port.protocol} dnat to {address}:{endpoint.port}",
+        )
+        return name, clients
+
+    def _external(self, port: ServicePort, cluster: str, serving: str) -> str:
+        """The chain for what comes by other addresses than the cluster IP."""
+        rules = [_MARKED]
+        if port.external_local:
+            # Clients of this node and pods reach all endpoints, as if they had gone out to the load balancer.
+            rules = [f"fib saddr type local {_MARKED}", f"fib saddr type local goto {cluster}"]
+            if cidr := self.options.pods_of(self.family):
+                rules.insert(0, f"{self.family} saddr {cidr} goto {cluster}")
+        name = f"external-{_short(port.name, port.protocol)}"
+        self.rules.chains[name] = (*rules, *([f"goto {serving}"] if serving else ()))
+        return name
+
+    def _firewall(self, port: ServicePort) -> str:
+        """The chain that drops what comes to the load balancer from elsewhere than its source ranges."""
+        name = f"firewall-{_short(port.name, port.protocol)}"
+        self.rules.chains[name] = (f"{self.family} saddr != {{ {', '.join(port.source_ranges)} }} drop",)
+        return name
 
 
-def _marked() -> str:
-    return f"meta mark set meta mark | {_MARK}"
-
-
-def _affinity(chain: str) -> str:
-    return f"affinity-{chain}"
+def _address_type(family: str) -> str:
+    return "ipv4_addr" if family == "ip" else "ipv6_addr"
 
 
 def _short(*parts: str) -> str:
     """A name that nftables takes, different for different parts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-# -- transactions
-
-
-def full_transaction(new: Ruleset) -> str:
-    """The commands that put a table in place of whatever stands under its name, at once."""
-    head = [f"add table {new.family} {TABLE}", f"delete table {new.family} {TABLE}", f"add table {new.family} {TABLE}"]
-    return "\n".join([*head, *_changes(Ruleset(new.family), new)]) + "\n"
-
-
-def transaction(old: Ruleset, new: Ruleset) -> str:
-    """The commands from one set of rules to another; empty for none. Connections and affinities that stay, stay."""
-    lines = list(_changes(old, new))
-    return "\n".join(lines) + "\n" if lines else ""
-
-
-def removal(family: str) -> str:
-    """The commands after which nothing is left of a family's rules."""
-    return f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n"
-
-
-def _changes(old: Ruleset, new: Ruleset) -> Iterator[str]:
-    """What refers goes before what is referred to, and comes after it."""
-    table = f"{new.family} {TABLE}"
-    for name, definition in new.maps.items():
-        if name not in old.maps:
-            kind, _, body = definition.partition(" ")
-            yield f"add {kind} {table} {name} {body}"
-    for chain in new.chains.keys() - old.chains.keys():
-        hook = new.hooks.get(chain)
-        yield f"add chain {table} {chain}" + (f" {{ {hook}; policy accept; }}" if hook else "")
-    for name, elements in old.elements.items():
-        kept = new.elements.get(name, {})
-        for key, verdict in elements.items():
-            if kept.get(key) != verdict:
-                yield f"delete element {table} {name} {{ {key} }}"
-    changed = {chain for chain in new.chains if new.chains[chain] != old.chains.get(chain)}
-    gone = old.chains.keys() - new.chains.keys()
-    for chain in sorted((changed & old.chains.keys()) | gone):
-        yield f"flush chain {table} {chain}"
-    for chain in sorted(changed):
-        yield from (f"add rule {table} {chain} {rule}" for rule in new.chains[chain])
-    for name, elements in new.elements.items():
-        had = old.elements.get(name, {})
-        for key, verdict in elements.items():
-            if had.get(key) != verdict:
-                yield f"add element {table} {name} {{ {key} : {verdict} }}"
-    for chain in sorted(gone):
-        yield f"delete chain {table} {chain}"
-    for name in sorted(old.maps.keys() - new.maps.keys()):
-        yield f"delete {old.maps[name].partition(' ')[0]} {table} {name}"

@@ -1,0 +1,71 @@
+"""The objects that the rules are made of, by Service, and which Services have changed since they were last taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from haru.client.informer import object_key
+from haru.kube.meta import Obj
+from haru.service_proxy.ruleset import ProxyOptions, Rules, service_rules
+from haru.service_proxy.services import SERVICE_NAME, Place, service_ports
+
+FAMILIES = {"ip": 4, "ip6": 6}
+
+
+class ChangeTracker:
+    """Services with their EndpointSlices."""
+
+    def __init__(self) -> None:
+        self._services: dict[str, Obj] = {}
+        self._slices: dict[str, dict[str, Obj]] = {}
+        self._changed: set[str] = set()
+
+    def note_service(self, old: Obj | None, new: Obj | None) -> None:
+        """A Service has come, changed or gone."""
+        for obj in filter(None, (old, new)):
+            self._changed.add(object_key(obj))
+            self._services.pop(object_key(obj), None)
+        if new is not None:
+            self._services[object_key(new)] = new
+
+    def note_slice(self, old: Obj | None, new: Obj | None) -> None:
+        """An EndpointSlice has come, changed or gone; it may belong to another Service than before."""
+        if old is not None and (service := _service_of(old)):
+            known = self._slices.get(service, {})
+            known.pop(object_key(old), None)
+            if not known:
+                self._slices.pop(service, None)
+            self._changed.add(service)
+        if new is not None and (service := _service_of(new)):
+            self._slices.setdefault(service, {})[object_key(new)] = new
+            self._changed.add(service)
+
+    def note_all(self) -> None:
+        """Count every Service as changed."""
+        self._changed.update(self._services)
+
+    def take(self) -> set[str]:
+        """The Services that have changed since the last time."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def rules(self, services: Iterable[str], place: Place, options: ProxyOptions) -> Mapping[str, dict[str, Rules]]:
+        """The rules of Services in each family, none for one that has gone."""
+        found: dict[str, dict[str, Rules]] = {family: {} for family in FAMILIES}
+        for name in services:
+            service, slices = self._services.get(name), self._slices.get(name, {}).values()
+            for family, version in FAMILIES.items():
+                ports = service_ports(service, slices, place, version) if service is not None else ()
+                found[family][name] = service_rules(ports, family, options)
+        return found
+
+    def everything(self) -> set[str]:
+        """The names of all Services, of which none counts as changed any more."""
+        self._changed.clear()
+        return set(self._services)
+
+
+def _service_of(slice_: Obj) -> str:
+    meta = slice_["metadata"]
+    name = (meta.get("labels") or {}).get(SERVICE_NAME)
+    return f"{meta.get('namespace')}/{name}" if name else ""
