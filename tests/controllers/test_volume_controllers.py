@@ -70,6 +70,7 @@ def test_reserved_volume_that_is_too_small_serves_nobody() -> None:
         ({}, ""),
         ({"capacity": {"storage": "1M"}}, "requested PV is too small"),
         ({"storageClassName": "x"}, "storageClassName does not match"),
+        ({"volumeAttributesClassName": "gold"}, "volumeAttributesClassName does not match"),
         ({"volumeMode": "Block"}, "incompatible volumeMode"),
         ({"accessModes": ["ReadWriteMany"]}, "incompatible accessMode"),
     ],
@@ -78,7 +79,39 @@ def test_volume_asked_for_by_name_is_refused_for_what_it_lacks(change: Obj, why:
     assert mismatch(volume("v", **change), volume_claim("c")) == why
 
 
+def test_volume_that_is_being_deleted_is_refused_whatever_it_has() -> None:
+    leaving = volume("v")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert mismatch(leaving, volume_claim("c")) == 'the volume is marked for deletion "v"'
+
+
 # -- on an API server
+
+
+async def test_claim_of_a_class_without_a_provisioner_waits_for_a_volume_in_1_36s_words(cluster: Any) -> None:
+    await cluster.start(BINDER)
+    await cluster.create(STORAGE_CLASSES, IMMEDIATE)
+    await cluster.create(VOLUME_CLAIMS, bare(volume_claim("c")))
+
+    async def told() -> str:
+        events = await cluster.items(EVENTS)
+        return next((event["message"] for event in events if event["reason"] == "ProvisioningFailed"), "")
+
+    assert await cluster.eventually(told) == "no volume plugin matched name: kubernetes.io/no-provisioner"
+
+
+async def test_volume_for_a_claim_of_another_mode_stays_unbound_and_both_say_so(cluster: Any) -> None:
+    await cluster.start(BINDER)
+    await cluster.create(STORAGE_CLASSES, IMMEDIATE)
+    claim = await cluster.create(VOLUME_CLAIMS, bare(volume_claim("c")))
+    await cluster.create(VOLUMES, bare(volume("v", volumeMode="Block", claim=claim)))
+
+    async def told() -> bool:
+        of_volume = {event["reason"] for event in await cluster.items(EVENTS, "default")}
+        return "VolumeMismatch" in of_volume & await reasons(cluster, "c")
+
+    await cluster.eventually(told, 20)
+    assert await phase(cluster, VOLUME_CLAIMS, "c") == "Pending"
 
 
 async def test_immediate_claim_is_bound_and_marked_on_both_sides(cluster: Any) -> None:

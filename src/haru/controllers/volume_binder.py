@@ -16,7 +16,7 @@ from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, is_terminal, node_of
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, annotations_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, name_of, namespace_of, uid_of
 from haru.kube.volume_binding import (
     BETA_STORAGE_PROVISIONER,
     BIND_COMPLETED,
@@ -58,10 +58,14 @@ def free_volume(claim: Obj, volumes: Iterable[Obj]) -> Obj | None:
 def mismatch(volume: Obj, claim: Obj) -> str:
     """Why a volume that a claim asks for by name cannot serve it; empty if it can."""
     wanted, offered = WantedVolume.of(claim), OfferedVolume(volume)
+    if is_being_deleted(volume):
+        return f'the volume is marked for deletion "{offered.name}"'
     if offered.capacity < wanted.size:
         return "requested PV is too small"
     if offered.class_name != wanted.class_name:
         return "storageClassName does not match"
+    if (offered.spec.get("volumeAttributesClassName") or "") != wanted.attributes_class:
+        return "volumeAttributesClassName does not match"
     if (offered.spec.get("volumeMode") or "Filesystem") != wanted.mode:
         return "incompatible volumeMode"
     if not wanted.access_modes <= offered.access_modes:
@@ -179,7 +183,7 @@ class VolumeBinderController(Controller):
         elif class_of(claim):
             text = f'storageclass.storage.k8s.io "{class_of(claim)}" not found'
             if storage_class is not None:
-                text = 'no volume plugin matched name: "kubernetes.io/no-provisioner"'
+                text = "no volume plugin matched name: kubernetes.io/no-provisioner"
             self.events.event(claim, "Warning", "ProvisioningFailed", text)
         else:
             text = "no persistent volumes available for this claim and no storage class is set"
@@ -253,11 +257,22 @@ class VolumeBinderController(Controller):
         if claim is None or uid_of(claim) != owner["uid"]:
             await self._release(volume)
         elif not claim["spec"].get("volumeName"):
-            self.queue.add(f"claim:{object_key(claim)}")
+            if WantedVolume.of(claim).mode == (volume["spec"].get("volumeMode") or "Filesystem"):
+                self.queue.add(f"claim:{object_key(claim)}")
+            else:
+                self._tell_of_mode(volume, claim)
         elif claim["spec"]["volumeName"] == name_of(volume):
             await self._set_volume_phase(volume, "Bound")
         else:
             await self._unbind(volume)
+
+    def _tell_of_mode(self, volume: Obj, claim: Obj) -> None:
+        """A volume that is for this very claim is of a mode that the claim does not want."""
+        why = "due to incompatible volumeMode."
+        text = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{name_of(claim)}" {why}'
+        self.events.event(volume, "Warning", "VolumeMismatch", text)
+        text = f'Cannot bind PersistentVolume "{name_of(volume)}" to requested PersistentVolumeClaim {why}'
+        self.events.event(claim, "Warning", "VolumeMismatch", text)
 
     async def _unbind(self, volume: Obj) -> None:
         """The claim has another volume: this one is free again, or of no use to anybody."""
