@@ -27,6 +27,8 @@ _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
 _LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
 _NAME_SERVER: Final = "10.96.0.10"
 _FILE_MODE, _DIRECTORY_MODE, _OPEN_MODE = 0o644, 0o755, 0o777
+_ACCOUNT_VOLUME: Final = "kube-api-access-"
+"""What admission gives every pod, of objects that are in every namespace."""
 _SET_GID: Final = 0o2000
 _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 
@@ -257,6 +259,8 @@ def _mounts(pod: Obj, container: Mapping[str, Any], variables: Mapping[str, str]
 def volume_problem(pod: Obj, sources: PodSources) -> str:
     """Why a volume of a pod can not be made, in a kubelet's words; empty if all can."""
     for volume in pod["spec"].get("volumes") or ():
+        if volume["name"].startswith(_ACCOUNT_VOLUME) or not _is_from_objects(volume):
+            continue
         try:
             files_of(pod, _known(volume, optional=False), sources.objects, sources.facts(pod), lambda _: "")
         except ConfigError as error:

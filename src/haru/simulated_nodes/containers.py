@@ -77,11 +77,20 @@ def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Scrip
 
 def _script_of(pod: Obj, container: Obj, sources: PodSources) -> Script | None:
     try:
-        if container.get("env") or container.get("envFrom") or container.get("volumeMounts"):
+        if _may_lack_something(container):
             ContainerFiles(pod, container, sources, variables_of(pod, container, sources))
         return script_of(pod, container, sources)
     except ConfigError as error:
         return Script(reason=CONFIG_ERROR, message=str(error))
+
+
+def _may_lack_something(container: Obj) -> bool:
+    """Whether its environment or its mounts depend on objects or variables."""
+    return (
+        "envFrom" in container
+        or any("valueFrom" in one for one in container.get("env") or ())
+        or any("subPathExpr" in one for one in container.get("volumeMounts") or ())
+    )
 
 
 def _every(spec: Obj) -> Sequence[Obj]:
