@@ -90,8 +90,8 @@ def _generate_logs(shell: TrivialShell, flags: Mapping[str, str]) -> int | None:
         return None
     seconds = float(duration[1]) * (60 if duration[2] == "m" else 1)
     for number in range(int(total)):
-        verb = ("GET", "PUT", "POST")[number % 3]
-        shell.say(f"{number} {verb} /api/v1/namespaces/default/pods/{number:x} {200 + number * 7 % 300}")
+        verb, namespace = ("GET", "PUT", "POST")[number % 3], ("kube-system", "default", "ns")[number // 3 % 3]
+        shell.say(f"{number} {verb} /api/v1/namespaces/{namespace}/pods/{number:x} {200 + number * 7 % 300}")
         shell.last(seconds / int(total))
     return 0
 
