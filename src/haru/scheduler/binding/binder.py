@@ -45,7 +45,9 @@ from haru.scheduler.shared import WatchedObjects
 
 __all__ = ["CLAIMS", "PODS", "Binder", "PodGoneError", "is_transient"]
 
-_PARALLEL = 16
+# A server shares itself among requests: with as few as those who create pods have, their pods pile up unbound. Far
+# below the 200 mutating requests at a time that kube-apiserver takes.
+_PARALLEL = 64
 _log = logging.getLogger(__name__)
 
 
