@@ -9,6 +9,7 @@ from haru_process import Obj, Up, phase, until
 
 PROFILES = "dgx-h100:10,hgx-h200:4,dgx-a100-80gb-mig:4,dgx-a100-40gb:4,hgx-b200:2,cpu:2"
 CARDS, PODS = 192, 80
+URGENT_SECONDS = 480
 NAMESPACES = ("platform", "research", "serving", "vision")
 
 
@@ -24,6 +25,8 @@ class Work(NamedTuple):
     busy: float | None
     device_class: str = "gpu.nvidia.com"
     priority: str = ""
+    seconds: int = 0
+    """Its run-time limit; 0 for none."""
 
 
 def product(name: str) -> str:
@@ -75,11 +78,14 @@ def fill(up: Up) -> None:
 
 
 def disturb(up: Up) -> None:
-    """Let urgent work preempt, and let a card fail under the work that holds it."""
+    """Let urgent work preempt, and let a card fail under the work that holds it.
+
+    The urgent work has a time limit, so that it is known when what it has preempted is expected to start again.
+    """
     up.api.create(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
     )
-    urgent = Work("serving", "Job", "hotfix", 1, 8, B200, 88, priority="urgent")
+    urgent = Work("serving", "Job", "hotfix", 1, 8, B200, 88, priority="urgent", seconds=URGENT_SECONDS)
     create(up, urgent)
     broken = {"simulated.haru.dev/device-taints": "gpu-1=xid-48:NoExecute"}
     up.api.patch("nodes", "hgx-h200-1", {"metadata": {"annotations": broken}})
@@ -111,6 +117,8 @@ def objects(work: Work) -> list[Obj]:
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": work.name}],
         },
     }  # fmt: skip
+    if work.seconds:
+        pod["spec"]["activeDeadlineSeconds"] = work.seconds
     if work.priority:
         pod["spec"]["priorityClassName"] = work.priority
     made: Obj = {"metadata": {"name": work.name}}

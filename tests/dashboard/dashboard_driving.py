@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from haru_process import Up, until
 
@@ -32,6 +33,9 @@ def dashboard_address(up: Up) -> str:
     return found[1]
 
 
+_COMPLAINTS: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+
+
 def listen(page: Any, complaints: list[str]) -> None:
     """Collect what a page writes to the console, and its errors."""
 
@@ -39,23 +43,38 @@ def listen(page: Any, complaints: list[str]) -> None:
         if NETWORK_CHANGED not in text:
             complaints.append(text)
 
+    _COMPLAINTS[page] = complaints
     page.on("console", lambda message: told(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: told(str(error)))
 
 
 @contextmanager
 def steady(playwright: Any) -> Iterator[None]:
-    """Let pages be gone to once more where the machine's interfaces changed meanwhile."""
+    """Let pages be gone to once more where the machine's interfaces changed while they, or a part of them, loaded."""
     once = playwright.Page.goto
 
     def again(page: Any, *arguments: Any, **more: Any) -> Any:
-        for _ in range(10):
-            try:
-                return once(page, *arguments, **more)
-            except playwright.Error as error:
-                if NETWORK_CHANGED not in str(error):
-                    raise
-        return once(page, *arguments, **more)
+        failed: list[str] = []
+
+        def note(request: Any) -> None:
+            failed.append(request.failure or "")
+
+        page.on("requestfailed", note)
+        try:
+            for _ in range(10):
+                failed.clear()
+                before = len(_COMPLAINTS.get(page, ()))
+                try:
+                    answer = once(page, *arguments, **more)
+                    if not any(NETWORK_CHANGED in text for text in failed):
+                        return answer
+                except playwright.Error as error:
+                    if NETWORK_CHANGED not in str(error):
+                        raise
+                del _COMPLAINTS.get(page, [])[before:]
+            return once(page, *arguments, **more)
+        finally:
+            page.remove_listener("requestfailed", note)
 
     playwright.Page.goto = again
     try:

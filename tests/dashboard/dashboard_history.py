@@ -11,6 +11,7 @@ from haru.accounting.device_states import WHOLE, UsageKey
 from haru.accounting.history import History
 from haru.accounting.holdings import Holding, HoldingKey
 from haru.accounting.ledger import Interval
+from haru.explain.happenings import Happening
 
 MINUTE = 60_000
 STEP = 10 * MINUTE
@@ -28,13 +29,13 @@ EARLIER = (
     ("vision", "job/augment", "dgx-a100-40gb", range(3), range(6), 0.3, 0.8, 55.0),
     ("vision", "deployment/labs", "dgx-a100-40gb", range(3, 4), range(8), 0.0, 0.6, 0.0),
 )
-"""Work of nine minutes that has ended: namespace, owner, profile, nodes, cards, from and to as parts of it, percent."""
+"""Work of fifty minutes that has ended: namespace, owner, profile, nodes, cards, from and to as parts, percent."""
 
 
 def write(file: Path, until: int, began: int) -> None:
-    """Write the amounts of twenty hours until now, and who held which device before the cluster began."""
+    """Write the amounts of twenty hours, who held which device, and what happened before the cluster began."""
     write_usage(file, until)
-    history, length, until = History(file), 9 * MINUTE, began
+    history, length, until = History(file), 50 * MINUTE, began
     for namespace, owner, profile, nodes, cards, start, end, percent in EARLIER:
         for node in nodes:
             for card in cards:
@@ -43,6 +44,15 @@ def write(file: Path, until: int, began: int) -> None:
                 )
                 times = (round(until - length + part * length) for part in (start, end))
                 history.put_holdings([Holding(key, *times, percent)])
+    at = [round(until - length + part * length) for part in (0.42, 0.46, 0.5, 0.93)]
+    history.put_happenings(
+        [
+            Happening("fault", "dgx-h100-3", "", "gpu-5 on dgx-h100-3 is tainted: xid-63:NoSchedule", at[0], at[1]),
+            Happening("preempted", "dgx-h100-3", "research", "Preempted: research/tokenizer-3", at[0], at[0]),
+            Happening("evicted", "hgx-h200-2", "serving", "TaintManagerEviction: serving/chat-llm-2", at[3], at[3]),
+            Happening("fault", "hgx-h200-2", "", "node hgx-h200-2 is not ready", at[2], at[3]),
+        ]
+    )
     history.close()
 
 

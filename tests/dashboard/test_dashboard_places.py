@@ -13,10 +13,15 @@ from engine_objects import DRIVER, allocated, allocation, claim, device_class, n
 from tenant_pages import people_of
 
 from haru.dashboard.signin.viewer import Viewer, Visibility
+from haru.dashboard.views.difference import difference_page
 from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache
+from haru.explain.card_counts import CardCounts
+from haru.whatif import Comparison
+from haru.whatif.comparison_data import Start
+from haru.whatif.usage import Amount
 
 Obj = dict[str, Any]
 SLICES = [resource_slice("a", 2), resource_slice("b", 2)]
@@ -71,6 +76,8 @@ async def test_page_of_a_node_has_devices_pods_taints_events_and_links() -> None
         assert answer.status_code == 200 and "Rebooted" in text and "pool=x" in text
         for link in (f"/device/{DRIVER}/a/gpu-0", "/workload/default/pod/train", "/yaml/Node/-/a", "/map?node=a"):
             assert f'href="{link}"' in answer.text, link
+        # What waits as a PodGroup has the name, and so the look, of the workload that the queue shows.
+        assert "podgroup/gang" in text and answer.text.count('data-label="Fits here"') == 1
         assert "k:NoSchedule" in plain((await browser.get("/node/b")).text)
         assert (await browser.get("/node/c")).status_code == 404
 
@@ -122,6 +129,26 @@ async def test_what_if_shows_before_and_after(query: dict[str, str], expected: t
         assert answer.status_code == 200 and "Before and after" in text
         for each in expected:
             assert each in text, text
+        assert '<option value="default/gang">' in answer.text
+
+
+def test_pods_of_one_workload_to_which_the_same_happens_are_one_row() -> None:
+    starts = tuple(Start(f"ml/p-{n}", "job/train", f"node-{n}") for n in range(6))
+    usage = {
+        "devices x": tuple(Amount(total, 4.0, CardCounts(unmeasured=4000, free=1000 * (total - 4))) for total in (4, 8))
+    }
+    found = difference_page(Comparison(("add 4 nodes",), starts, (), (), (), usage, 0, (0, 0)), {})
+    [row] = found.table.rows
+    assert [cell.text for cell in row] == [
+        "ml/job/train", "6", "starts", "", "node-0, node-1, node-2, node-3 and 2 more", ""
+    ]  # fmt: skip
+    assert found.counts == (("6 pods start", "good"),) and row[4].links[0] == ("node-0", "/node/node-0")
+    [level] = found.levels
+    # Both bars have one scale: that of the larger cluster.
+    assert [(part.look, part.x, part.width) for part in level.before.segments] == [("in-use", 0.0, 50.0)]
+    assert [(part.look, part.x, part.width) for part in level.after.segments] == [
+        ("in-use", 0.0, 50.0), ("free", 50.0, 50.0)
+    ]  # fmt: skip
 
 
 async def test_taint_of_a_device_displaces_its_holder() -> None:

@@ -103,5 +103,6 @@ async def test_usage_page_without_history_says_why() -> None:
         (lambda *_: [], "Nothing was measured"),
         (unreadable, "no &lt;file&gt;"),
     ):
-        async with browser_of(FixedWatch(empty), history=UsageHistory(spans=measured)) as browser:
+        history = UsageHistory(spans=measured) if measured is not None else None
+        async with browser_of(FixedWatch(empty), history=history) as browser:
             assert said in (await browser.get("/usage")).text

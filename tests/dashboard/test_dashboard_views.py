@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 from engine_objects import DRIVER, allocated, allocation, claim, node, pod, pod_group, resource_slice
 
+from haru.dashboard.template_engine import aged
 from haru.dashboard.views.device_map import DeviceMap, device_map
+from haru.dashboard.views.device_timeline import milliseconds
+from haru.dashboard.views.out_of_service import outages
 from haru.dashboard.views.queue import pods_of, subject, waiting_work
-from haru.dashboard.views.story import story
+from haru.dashboard.views.story import PodRow, story
 from haru.dashboard.views.timeline import timeline
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.engine import SchedulerCache
 from haru.explain.cards import Layouts
+from haru.explain.happenings import Happening
+from haru.kube.device_usage import UTILIZATION_KEY
 
 Obj = dict[str, Any]
 NOW = "2026-03-01T12:00:00Z"
@@ -290,6 +295,29 @@ def test_story_of_pending_and_of_running_pod() -> None:
     assert (row.node, [device.device for claim in row.holds for device in claim.devices]) == ("a", ["gpu-0"])
 
 
+def test_pods_of_a_story_tell_their_utilization_restarts_and_why_containers_do_not_run() -> None:
+    holder, held_claim = user("hangs", "a", "gpu-0", "gpu-1")
+    entries = [
+        {"driver": DRIVER, "pool": "a", "device": f"gpu-{n}", "data": {UTILIZATION_KEY: str(40 * n)}} for n in (0, 1)
+    ]
+    held_claim["status"]["devices"] = entries
+    again = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    holder["status"]["containerStatuses"] = [{"name": "c", "restartCount": 3, "state": again, "lastState": last}]
+    starts = waits("starts")
+    starts["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    snapshot = SchedulerCache.of([ready("a"), resource_slice("a", 2), holder, held_claim, starts]).snapshot()
+
+    def row(name: str) -> PodRow:
+        told = story(snapshot, Workload("default", f"pod/{name}"), (), NOW)
+        assert told is not None
+        return told.pods[0]
+
+    assert (row("hangs").percent, row("hangs").restarts) == (20.0, 3)
+    assert row("hangs").trouble == "CrashLoopBackOff: back-off 40s; exit code 137 (OOMKilled)"
+    assert (row("starts").percent, row("starts").restarts, row("starts").trouble) == (None, 0, "")
+
+
 def test_missing_object_has_no_story() -> None:
     snapshot = SchedulerCache.of([ready("a")]).snapshot()
     for name in ("pod/x", "job/x", "podgroup/x", "resourceclaim/x", "deployment/x", "nonsense/x"):
@@ -339,3 +367,41 @@ def test_timeline_is_newest_first_and_merges_equal_entries() -> None:
         ("10:00:00Z", "Created", "p", 1, False),
     ]
     assert found[2].message == "Unschedulable: no room"
+
+
+def test_timeline_merges_entries_that_differ_in_generated_names_some_seconds_apart() -> None:
+    events = [
+        event("job", "SuccessfulCreate", f"2026-03-01T10:00:0{n}Z", f"Created pod: job-{n}-x7f2k") for n in range(4)
+    ]
+    events += [event(f"p-{n}", "Scheduled", f"2026-03-01T10:00:0{n}Z", f"assigned p-{n} to node-{n}") for n in range(3)]
+    events += [event("job", "SuccessfulCreate", "2026-03-01T10:09:00Z", "Created pod: job-9-aaaaa")]
+    assert [(e.time[-9:], e.reason, e.count, e.times) for e in timeline((), events)] == [
+        ("10:09:00Z", "SuccessfulCreate", 1, 1),
+        ("10:00:00Z", "Scheduled", 3, 1),
+        ("10:00:00Z", "SuccessfulCreate", 1, 4),
+    ]
+
+
+def test_what_is_out_of_service_has_its_reason_its_page_and_since_when() -> None:
+    xid = [{"key": "xid", "value": "79", "effect": "NoExecute"}]
+    lost, cordoned = ready("lost", "Unknown"), ready("cordoned", unschedulable=True)
+    lost["status"]["conditions"][0] |= {"lastTransitionTime": NOW, "message": "Kubelet stopped posting node status."}
+    snapshot = SchedulerCache.of(
+        [ready("a"), lost, cordoned, resource_slice("a", [{"name": "gpu-0", "taints": xid}, {"name": "gpu-1"}])]
+    ).snapshot()
+    recorded = [
+        Happening("fault", "a", "", "gpu-0 on a is tainted: xid=79:NoExecute", milliseconds(NOW), ended)
+        for ended in (1, 0)
+    ]
+    found = outages(snapshot, Layouts(), recorded)
+    assert [(each.name, each.href, each.why, each.since, each.grave) for each in found] == [
+        ("cordoned", "/node/cordoned", "cordoned", "", False),
+        ("lost", "/node/lost", "Kubelet stopped posting node status.", NOW, True),
+        ("gpu-0", f"/device/{DRIVER}/a/gpu-0", "xid=79:NoExecute", NOW, True),
+    ]
+    assert [each.name for each in outages(snapshot, Layouts(), chosen=Filter(node="a"))] == ["gpu-0"]
+
+
+def test_times_in_texts_are_shown_as_ages_and_the_rest_stays_escaped() -> None:
+    told = str(aged("<b> since 2026-03-01T10:00:00Z, 12026-03-01"))
+    assert told == ('&lt;b&gt; since <time datetime="2026-03-01T10:00:00Z">2026-03-01T10:00:00Z</time>, 12026-03-01')

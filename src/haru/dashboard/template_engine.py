@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -10,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from haru.dashboard.views.device_map import Place
 from haru.dashboard.views.looks import look
@@ -21,6 +22,7 @@ from haru.markup import Html
 HERE = Path(__file__).parent
 VENDOR = HERE / "static" / "vendor"
 _KEPT_TEMPLATES = 200
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
@@ -50,7 +52,7 @@ def environment() -> Environment:
         auto_reload=False,
         cache_size=_KEPT_TEMPLATES,
     )
-    made.filters |= {"number": number, "percent": percent, "moment": moment, "ours": ours}
+    made.filters |= {"number": number, "percent": percent, "moment": moment, "ours": ours, "aged": aged}
     made.globals |= {"look": look, "boxes": boxes, "outlines": outlines, "tile": tile, "counted": counted}
     made.globals["charts"] = (VENDOR / "uplot.js").is_file()
     return made
@@ -71,6 +73,11 @@ def percent(value: float | None) -> str:
 def moment(milliseconds: float) -> str:
     """Return a time (ms since 1970) as RFC 3339."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def aged(text: object) -> Any:
+    """Let times (RFC 3339) in a text be shown as ages, as other times on the page."""
+    return Markup(_TIME.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(text))))
 
 
 def ours(html: Html) -> Any:

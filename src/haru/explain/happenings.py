@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from haru.engine import Snapshot
-from haru.explain.cards import Layouts
+from haru.engine.dra import PoolKey
+from haru.explain.cards import Layout, Layouts
 from haru.kube.meta import Obj
 
 HappeningKind = Literal["preempted", "evicted", "fault"]
@@ -73,15 +74,24 @@ def _of_nodes(snapshot: Snapshot, now: int) -> Iterator[Happening]:
         for condition in (info.spec.obj.get("status") or {}).get("conditions") or ():
             if condition.get("type") == "Ready" and condition.get("status") != "True":
                 began = _milliseconds(str(condition.get("lastTransitionTime") or "")) or now
-                yield Happening("fault", name, "", f"node {name} is not ready", began, 0)
+                yield Happening("fault", name, "", node_fault(name), began, 0)
 
 
 def _of_devices(snapshot: Snapshot, layouts: Layouts, now: int) -> Iterator[Happening]:
     for known in layouts.of(snapshot.devices.pools):
         for card in known.cards:
             if card.taints:
-                text = f"{card.name} on {card.node or known.pool.key.pool} is tainted: {', '.join(card.taints)}"
-                yield Happening("fault", card.node, "", text, now, 0)
+                yield Happening("fault", card.node, "", card_fault(card, known.pool.key), now, 0)
+
+
+def node_fault(name: str) -> str:
+    """Say that a node is not ready."""
+    return f"node {name} is not ready"
+
+
+def card_fault(card: Layout, pool: PoolKey) -> str:
+    """Say that a card is tainted."""
+    return f"{card.name} on {card.node or pool.pool} is tainted: {', '.join(card.taints)}"
 
 
 def _milliseconds(text: str) -> int:

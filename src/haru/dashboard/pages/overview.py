@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from haru.dashboard.asked import Answer, Asked
 from haru.dashboard.views.device_map import device_map
 from haru.dashboard.views.looks import LOOKS
+from haru.dashboard.views.out_of_service import MOST, outages
 from haru.dashboard.views.overview import overview
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.usage import PERIODS, Allocation, states
 from haru.dashboard.views.usage_chart import usage_chart
+from haru.explain.happenings import Happening
 
 _MOST_EXPLAINED = 50
 _WAIT_SECONDS = 0.3
@@ -32,7 +35,20 @@ async def overview_page(asked: Asked) -> Answer:
             history, why = (usage_chart(day), "") if any(day.seen) else (None, "Nothing was measured yet.")
     except (OSError, ValueError) as error:
         why = str(error)
-    return Answer("Overview", {"found": shown, "history": history, "why": why})
+    down = await asked.compute(lambda: outages(view.snapshot, view.layouts, _faults(asked), chosen))
+    values = {"found": shown, "history": history, "why": why, "outages": down[:MOST], "more_outages": len(down[MOST:])}
+    return Answer("Overview", values)
+
+
+def _faults(asked: Asked) -> Sequence[Happening]:
+    """What the history knows of faults that last now."""
+    if asked.services.history is None:
+        return ()
+    now = int(time.time() * 1000)
+    try:
+        return asked.services.history.happened(now, now)
+    except (OSError, ValueError):
+        return ()
 
 
 def _day(asked: Asked) -> Allocation | None:

@@ -10,11 +10,13 @@ from haru.explain import DeviceStory, NodeStory
 
 async def node(asked: Asked) -> Answer | None:
     """Tell of a node; None if there is none."""
-    view, name = asked.view, asked.parts["name"]
+    view, name, pods = asked.view, asked.parts["name"], asked.services.pods
     story = await asked.services.explanations.place(view, "node", name)
     if not isinstance(story, NodeStory):
         return None
-    found = await asked.compute(lambda: node_page(view.snapshot, story, view.events, asked.query))
+    found = await asked.compute(
+        lambda: node_page(view.snapshot, story, view.events, pods.at(view.snapshot), asked.query)
+    )
     held = await who_held(asked, lambda each: each.node == name)
     return Answer(name, {"found": found, "held": held})
 
@@ -26,4 +28,6 @@ async def device(asked: Asked) -> Answer | None:
     if not isinstance(story, DeviceStory):
         return None
     held = await who_held(asked, lambda each: (each.driver, each.pool, each.device) == key)
-    return Answer("/".join(key), {"found": device_page(story, asked.query), "held": held})
+    pods, snapshot = asked.services.pods, asked.view.snapshot
+    found = await asked.compute(lambda: device_page(story, pods.at(snapshot), asked.query))
+    return Answer("/".join(key), {"found": found, "held": held})

@@ -16,6 +16,6 @@ async def workload(asked: Asked) -> Answer | None:
     found = await asked.services.explanations.story(asked.view, work)
     if found is None:
         return None
-    held = await who_held(asked, lambda each: each.work == work)
+    held = await who_held(asked, lambda each: each.work == work, "What it held")
     values = {"found": found, "held": held, "yaml": _KINDS.get(kind, ""), "name": name, "group": found.group}
     return Answer(f"{namespace}/{kind}/{name}", values)

@@ -280,5 +280,7 @@ addEventListener("DOMContentLoaded", () => {
   document.addEventListener("keydown", pressed);
   addEventListener("popstate", () => swap(location.href, false));
   setInterval(() => showAges(document), 1000);
+  const here = document.querySelector(".bar nav [aria-current]");
+  if (here) here.closest("ul").scrollLeft = here.offsetLeft - here.closest("ul").clientWidth / 2;
   live();
 });

@@ -11,6 +11,7 @@ from haru.dashboard.views.tables import Column, Table
 
 COLUMNS = (
     Column("device", "Device"),
+    Column("node", "Node"),
     Column("workload", "Workload"),
     Column("from", "From"),
     Column("until", "Until"),
@@ -20,16 +21,19 @@ COLUMNS = (
 DAY = 86_400_000
 
 
-def holdings(held: Iterable[Held], chosen: Callable[[Held], bool], until: int, query: Mapping[str, str]) -> Table:
+def holdings(
+    held: Iterable[Held], chosen: Callable[[Held], bool], until: int, query: Mapping[str, str], caption: str
+) -> Table:
     """Make the table of what is chosen, the latest first; `until` (ms since 1970) is now."""
-    found = sorted((each for each in held if chosen(each)), key=lambda each: (-each.began, each.device))
-    return tables.table("held", "Who held it, last 24 hours", COLUMNS, [_row(each, until) for each in found], query)
+    found = sorted((each for each in held if chosen(each)), key=lambda each: (-each.began, each.node, each.device))
+    return tables.table("held", f"{caption}, last 24 hours", COLUMNS, [_row(each, until) for each in found], query)
 
 
 def _row(each: Held, until: int) -> tuple[tables.Cell, ...]:
     hours = ((each.ended or until) - each.began) / 3_600_000
     return (
         tables.link(each.device, f"/device/{each.driver}/{each.pool}/{each.device}"),
+        tables.link(each.node, f"/node/{each.node}") if "/" not in each.node else tables.text(each.node),
         tables.work(each.work),
         tables.time(_moment(each.began)),
         tables.time(_moment(each.ended)) if each.ended else tables.text("now"),

@@ -13,7 +13,7 @@ from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.usage import Span
 from haru.dashboard.views.workloads import Workload, workload
 from haru.engine import Snapshot
-from haru.engine.state import PodInfo
+from haru.engine.state import PodInfo, namespaced_name
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 
@@ -39,7 +39,7 @@ CLAIM_COLUMNS = (
     Column("devices", "Devices"),
     Column("since", "Since"),
 )
-_MOST_ENTRIES = 100
+_MOST_ENTRIES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def namespace_page(
         name,
         tables.table("quotas", "Quotas", QUOTA_COLUMNS, _quotas(snapshot, name), query),
         tables.table("work", "Workloads", WORKLOAD_COLUMNS, _workloads(snapshot, pods, _hours(spans, name)), query),
-        tables.table("claims", "Claims", CLAIM_COLUMNS, [_claim(claim) for claim in claims], query),
+        tables.table("claims", "Claims", CLAIM_COLUMNS, map(_claim, sorted(claims, key=namespaced_name)), query),
         timeline((), own)[:_MOST_ENTRIES],
     )
 
@@ -130,16 +130,13 @@ def _results(claim: Obj | None) -> list[Obj]:
 def _claim(claim: Obj) -> tuple[tables.Cell, ...]:
     results, metadata = _results(claim), claim["metadata"]
     users = len((claim.get("status") or {}).get("reservedFor") or ())
-    state = "free" if not results else "held" if users else "held by nobody"
-    first = results[0] if results else None
-    title = ", ".join(each["device"] for each in results[:8]) + (f" and {len(results) - 8} more" if results[8:] else "")
+    # The words of kubectl get resourceclaims; what is allocated and reserved for nobody is held for nothing.
+    state = "pending" if not results else "allocated,reserved" if users else "allocated"
     address = f"/workload/{metadata.get('namespace')}/resourceclaim/{metadata['name']}"
-    shown = tables.text(title)
-    if first is not None and len(results) == 1:
-        shown = tables.link(title, f"/device/{first['driver']}/{first['pool']}/{first['device']}")
+    devices = [(each["device"], f"/device/{each['driver']}/{each['pool']}/{each['device']}") for each in results]
     return (
         tables.link(str(metadata["name"]), address),
-        tables.badge(state, "bad" if state == "held by nobody" else ""),
-        shown,
+        tables.badge(state, {"pending": "later", "allocated": "bad"}.get(state, "")),
+        tables.links(devices),
         tables.time(str(metadata.get("creationTimestamp") or "")),
     )

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.dashboard.views import tables
-from haru.dashboard.views.queue import created_at
+from haru.dashboard.views.queue import KnownPods, created_at
 from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.workloads import ANOTHER, Workload, workload
 from haru.engine import Snapshot
 from haru.explain import DeviceStory, NodeStory
 from haru.explain.diagnosis import since_of
-from haru.explain.stories import DeviceState
+from haru.explain.stories import DeviceState, Wanting
 from haru.kube.meta import Obj, labels_of
 
 DEVICE_COLUMNS = (
@@ -65,7 +65,9 @@ class DevicePage:
     waiting: Table
 
 
-def node_page(snapshot: Snapshot, story: NodeStory, events: Iterable[Obj], query: Mapping[str, str]) -> NodePage:
+def node_page(
+    snapshot: Snapshot, story: NodeStory, events: Iterable[Obj], known: KnownPods, query: Mapping[str, str]
+) -> NodePage:
     """Make the page of a node from its story; `events` may be about anything."""
     info = snapshot.nodes.get(story.name)
     spec = info.spec.obj if info is not None and info.present else None
@@ -89,16 +91,16 @@ def node_page(snapshot: Snapshot, story: NodeStory, events: Iterable[Obj], query
         tuple(_resource(each.resource, each.used, each.allocatable) for each in story.resources),
         _devices("devices", "Devices", story.devices, query),
         tables.table("pods", "Pods", POD_COLUMNS, rows, query),
-        _waiting(story, query),
+        _waiting(story, known, query),
         timeline([spec] if spec is not None else (), own),
     )
 
 
-def device_page(story: DeviceStory, query: Mapping[str, str]) -> DevicePage:
+def device_page(story: DeviceStory, known: KnownPods, query: Mapping[str, str]) -> DevicePage:
     """Make the page of a device from its story."""
     holders = tuple(dict.fromkeys(_holder(holder.namespace, holder.name) for holder in story.state.holders))
     beside = _devices("beside", "Parts of the same card", story.beside, query)
-    return DevicePage(story, holders, beside, _waiting(story, query))
+    return DevicePage(story, holders, beside, _waiting(story, known, query))
 
 
 def _holder(namespace: str, name: str) -> Workload:
@@ -125,7 +127,7 @@ def _devices(name: str, caption: str, found: Sequence[DeviceState], query: Mappi
 
 def _device_row(state: DeviceState) -> tuple[Cell, ...]:
     works = [_holder(holder.namespace, holder.name) for holder in state.holders]
-    held = tables.work(works[0]) if len(works) == 1 else tables.text(", ".join(work.title for work in works))
+    held = tables.works(tuple(dict.fromkeys(works)))
     return (
         tables.link(state.device, f"/device/{state.driver}/{state.pool}/{state.device}"),
         tables.text(state.product),
@@ -135,10 +137,17 @@ def _device_row(state: DeviceState) -> tuple[Cell, ...]:
     )
 
 
-def _waiting(story: NodeStory | DeviceStory, query: Mapping[str, str]) -> Table:
+def _work_of(unit: Wanting, known: KnownPods) -> Workload:
+    """The workload whose pods wait as a PodGroup; the unit itself where there is none."""
+    path = f"{unit.namespace}/{unit.name}"
+    members = known.of("group", path) if unit.kind == "PodGroup" else ()
+    return next((workload(pod) for pod in members), Workload(unit.namespace, f"{unit.kind.lower()}/{unit.name}"))
+
+
+def _waiting(story: NodeStory | DeviceStory, known: KnownPods, query: Mapping[str, str]) -> Table:
     rows = [
         (
-            tables.work(Workload(unit.namespace, f"{unit.kind.lower()}/{unit.name}")),
+            tables.work(_work_of(unit, known)),
             tables.number(unit.pods),
             tables.number(unit.priority),
             tables.badge("yes", "good") if unit.takes else tables.badge("no", "later"),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from haru.dashboard.views.queue import KnownPods, created_at, is_waiting, pods_of, subject
 from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
+from haru.engine.dra import DeviceId
 from haru.engine.state import PodInfo
 from haru.explain.diagnosis import held_by, since_of
 from haru.explain.entry import explain
 from haru.explain.explanation import HeldClaim
 from haru.explain.results import Explanation
+from haru.explain.utilization import utilization
 from haru.kube.meta import Obj, uid_of
 
 _MOST_PODS = 200
@@ -30,6 +32,11 @@ class PodRow:
     node: str
     since: str
     holds: tuple[HeldClaim, ...]
+    percent: float | None = None
+    """The mean utilization of its devices, if it is known."""
+    restarts: int = 0
+    trouble: str = ""
+    """Why a container does not run, or how the last run of one ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,29 @@ def _row(snapshot: Snapshot, pod: PodInfo) -> PodRow:
     phase = "Terminating" if pod.deleting else str(pod.status.get("phase") or "Pending")
     since = created_at(pod) if is_waiting(pod) else since_of(pod)
     holds = held_by(snapshot, pod) if pod.node and not pod.terminal else ()
-    return PodRow(pod.key.name, phase, pod.node, since, holds)
+    known = [percent for claim in holds for percent in _percents(snapshot, pod, claim) if percent is not None]
+    percent = sum(known) / len(known) if known else None
+    containers = pod.status.get("containerStatuses") or ()
+    restarts = sum(int(each.get("restartCount") or 0) for each in containers)
+    trouble = next((text for each in containers if (text := _trouble(each))), "")
+    return PodRow(pod.key.name, phase, pod.node, since, holds, percent, restarts, trouble)
+
+
+def _percents(snapshot: Snapshot, pod: PodInfo, claim: HeldClaim) -> Iterator[float | None]:
+    for each in claim.devices:
+        yield utilization(snapshot, claim.claim, [pod], DeviceId(each.driver, each.pool, each.device))
+
+
+def _trouble(container: Obj) -> str:
+    """Why a container does not run, in the words of its status; nothing for one that runs, or has not begun."""
+    state, last = container.get("state") or {}, (container.get("lastState") or {}).get("terminated") or {}
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or last
+    told = []
+    if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        told.append(": ".join(filter(None, (waiting["reason"], waiting.get("message")))))
+    if ended.get("exitCode"):
+        told.append(f"exit code {ended['exitCode']}" + (f" ({ended['reason']})" if ended.get("reason") else ""))
+    return "; ".join(told)
 
 
 def _objects(snapshot: Snapshot, obj: Obj, pods: Sequence[PodInfo]) -> list[Obj]:

@@ -9,8 +9,9 @@ from typing import Literal
 from haru.dashboard.views.workloads import Workload
 
 MOST_ROWS = 200
+MOST_LINKS = 8
 
-Kind = Literal["text", "link", "work", "time", "number", "badge", "command"]
+Kind = Literal["text", "link", "links", "work", "works", "time", "number", "badge", "command"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Cell:
     href: str = ""
     work: Workload | None = None
     tone: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    """Texts with their addresses; the text that follows them says how many more there are."""
+    works: tuple[Workload, ...] = ()
 
 
 def text(value: str) -> Cell:
@@ -33,6 +37,19 @@ def text(value: str) -> Cell:
 def link(value: str, href: str) -> Cell:
     """Make a cell with a link."""
     return Cell(value, (0, 0.0, value.casefold()), "link", href)
+
+
+def links(values: Sequence[tuple[str, str]], most: int = MOST_LINKS) -> Cell:
+    """Make a cell with several links, as texts with addresses; of many the first."""
+    title = ", ".join(text for text, _ in values[:most])
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return Cell(title + more, (0, 0.0, title.casefold()), "links", links=tuple(values[:most]), href=more)
+
+
+def works(values: Sequence[Workload]) -> Cell:
+    """Make a cell with several workloads, each with its colour and its link."""
+    title = ", ".join(each.title for each in values)
+    return Cell(title, (0, 0.0, title), "works", works=tuple(values))
 
 
 def work(value: Workload) -> Cell:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from haru.kube.meta import Obj
 
 _CREATED = "Created"
+_TOGETHER = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Entry:
     message: str
     warning: bool = False
     count: int = 1
+    times: int = 1
+    """How often it happened to the one object."""
 
 
 def timeline(objects: Iterable[Obj], events: Iterable[Obj]) -> tuple[Entry, ...]:
@@ -71,12 +76,33 @@ def _seconds(time: str) -> str:
 
 
 def _merged(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Merge entries of one second that differ only in the name of the object."""
-    groups: dict[tuple[object, ...], list[Entry]] = {}
+    """Merge entries of some seconds that differ only in names of objects."""
+    open_groups: dict[tuple[object, ...], list[Entry]] = {}
+    groups: list[list[Entry]] = []
     for entry in entries:
-        text = entry.message.replace(entry.name, "…") if entry.name else entry.message
-        groups.setdefault((entry.time, entry.kind, entry.reason, text, entry.warning), []).append(entry)
-    for group in groups.values():
-        first = group[0]
-        names = {entry.name for entry in group}
-        yield Entry(first.time, first.kind, first.name, first.reason, first.message, first.warning, len(names))
+        key = (entry.kind, entry.reason, _without_names(entry), entry.warning)
+        group = open_groups.get(key)
+        if group is None or _apart(group[0].time, entry.time):
+            group = open_groups[key] = []
+            groups.append(group)
+        group.append(entry)
+    for group in groups:
+        first, names = group[0], {entry.name for entry in group}
+        times = len(group) if len(names) == 1 else 1
+        yield Entry(first.time, first.kind, first.name, first.reason, first.message, first.warning, len(names), times)
+
+
+def _without_names(entry: Entry) -> str:
+    """A message without the name of its object, and without names that were made from that."""
+    if not entry.name:
+        return entry.message
+    text = re.sub(rf"{re.escape(entry.name)}[\w.-]*", "…", entry.message)
+    return re.sub(r"(?<=to )\S+$", "…", text) if entry.reason == "Scheduled" else text
+
+
+def _apart(one: str, other: str) -> bool:
+    """Whether two times are so far apart that they are told of separately."""
+    try:
+        return abs(datetime.fromisoformat(other) - datetime.fromisoformat(one)) > _TOGETHER
+    except ValueError:
+        return one != other
