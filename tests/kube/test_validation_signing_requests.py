@@ -60,10 +60,17 @@ def test_new_request_is_judged(spec: Obj, found: list[str]) -> None:
 def test_unknown_usage_and_damaged_request_are_refused() -> None:
     (error,) = validate_signing_request(request(usages=["client auth", "fun"]))
     assert str(error).startswith('spec.usages[1]: Unsupported value: "fun": supported values: "any", "cert sign"')
-    pem = base64.b64decode(REQUEST).decode().splitlines()
-    pem[1] = pem[1].replace(pem[1][30], "A" if pem[1][30] != "A" else "B")
-    damaged = base64.b64encode("\n".join(pem).encode()).decode()
-    assert [error.field for error in validate_signing_request(request(request=damaged))] == ["spec.request"]
+    der = bytearray(pem_body(REQUEST))
+    der[-1] ^= 1  # in the signature
+    text = base64.b64encode(der).decode()
+    forged = f"-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n"
+    (error,) = validate_signing_request(request(request=base64.b64encode(forged.encode()).decode()))
+    assert (error.field, error.detail) == ("spec.request", "x509: Ed25519 verification failure")
+
+
+def pem_body(encoded: str) -> bytes:
+    """The DER in a PEM block in base64."""
+    return base64.b64decode("".join(base64.b64decode(encoded).decode().splitlines()[1:-1]))
 
 
 @pytest.mark.parametrize(

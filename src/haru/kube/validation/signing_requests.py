@@ -22,6 +22,12 @@ _CONDITIONS, _CERTIFICATE = "status.conditions", "status.certificate"
 _TRUE_ONLY: Final = ("Approved", "Denied", "Failed")
 _ANSWERS: Final = ("Approved", "Denied")
 _SHORTEST: Final = 600
+_FORGED: Final = {
+    "ECPublicKey": "x509: ECDSA verification failure",
+    "Ed25519PublicKey": "x509: Ed25519 verification failure",
+    "RSAPublicKey": "crypto/rsa: verification error",
+}
+"""What 1.36 says of a signature that is not of the request's key, by the kind of key."""
 _BLOCK: Final = re.compile(rb"-----BEGIN ([^-\n]*)-----\n(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -48,8 +54,9 @@ def validate_signing_request_approval(new: Obj, old: Obj) -> list[FieldError]:
 def _spec(request: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec, before = part(request, "spec"), part(old, "spec") if old is not None else {}
     try:
-        if not parsed(str(spec.get("request") or "")).is_signature_valid:
-            raise ValueError("x509: signature does not fit the request")
+        asked = parsed(str(spec.get("request") or ""))
+        if not asked.is_signature_valid:
+            raise ValueError(_FORGED.get(type(asked.public_key()).__name__, "x509: cannot verify signature"))
     except ValueError as error:
         yield invalid("spec.request", spec.get("request"), str(error))
     usages = spec.get("usages") or []
@@ -62,10 +69,10 @@ def _spec(request: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield from signer_name("spec.signerName", signer)
     elif before.get("signerName") != LEGACY_UNKNOWN:
         yield invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version")
-    asked = spec.get("expirationSeconds")
-    if asked is not None and asked < _SHORTEST:
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < _SHORTEST:
         why = "may not specify a duration less than 600 seconds (10 minutes)"
-        yield invalid("spec.expirationSeconds", asked, why)
+        yield invalid("spec.expirationSeconds", seconds, why)
 
 
 def _usages(usages: Sequence[str]) -> Iterator[FieldError]:
