@@ -37,7 +37,7 @@ def test_pod_reaches_pod_of_other_node_with_its_own_address(
 
 def test_service_leads_from_each_node_to_pods_of_both(nodes: TwoNodes, kubectl: str) -> None:
     assert nodes.up is not None
-    made = nodes.up.api.create(service("web", [WEB], selector={"app": "web"}, type="NodePort"))
+    made = nodes.up.api.create(service("both", [WEB], selector={"app": "web"}, type="NodePort"))
     url, port = f"http://{made['spec']['clusterIP']}/", made["spec"]["ports"][0]["nodePort"]
     both = {f"web-{node}" for node in NODES}
     for node in NODES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,17 +114,17 @@ class Machine:
     def tables(self) -> str:
         return run(*self.node.command("nft", "list", "tables"))
 
-    def serve(self, name: str, *pods: Pod, **spec: Any) -> Obj:
+    def serve(self, name: str, *pods: Pod, protocol: str = "TCP", **spec: Any) -> Obj:
         """A Service of these pods."""
         meta = {"name": name, "namespace": "default"}
         ports = [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]
         body = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": ports, **spec}}
         made = self.up.api.create(body)
-        self.up.api.create(slice_of(name, *pods))
+        self.up.api.create(slice_of(name, *pods, protocol=protocol))
         return made
 
 
-def slice_of(name: str, *pods: Pod, node: str = "here") -> Obj:
+def slice_of(name: str, *pods: Pod, node: str = "here", protocol: str = "TCP") -> Obj:
     ready = {"nodeName": node, "conditions": {"ready": True}}
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -131,7 +132,7 @@ def slice_of(name: str, *pods: Pod, node: str = "here") -> Obj:
         "metadata": {"name": f"{name}-1", "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": [pod.address], **ready} for pod in pods],
-        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "ports": [{"name": "", "port": 8080, "protocol": protocol}],
     }
 
 
@@ -203,6 +204,43 @@ def test_source_ranges_of_load_balancer_keep_others_out(machine: Machine) -> Non
     machine.up.api.patch("services", "balanced", status, "default", sub="status")
     until("it serves whom it names", lambda: two.fetch("http://192.0.2.77/") == one.name, 30)
     assert "timed out" in one.fetch("http://192.0.2.77/")
+
+
+SAYS_NAME = """
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 8080))
+while True:
+    server.sendto(sys.argv[1].encode(), server.recvfrom(100)[1])
+"""
+ASKS_FROM_ONE_PORT = """
+import socket, sys
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.bind(("0.0.0.0", 5000))
+client.settimeout(1)
+client.sendto(b"?", (sys.argv[1], 80))
+print(client.recv(100).decode())
+"""
+
+
+def test_flow_of_udp_follows_when_its_endpoint_goes(machine: Machine) -> None:
+    one, two = machine.pods
+    servers = [subprocess.Popen(pod.command(sys.executable, "-c", SAYS_NAME, pod.name)) for pod in (one, two)]
+    try:
+        ports = [{"port": 80, "targetPort": 8080, "protocol": "UDP"}]
+        made = machine.serve("datagrams", one, protocol="UDP", ports=ports)
+        asks = machine.node.command(sys.executable, "-c", ASKS_FROM_ONE_PORT, made["spec"]["clusterIP"])
+
+        def ask() -> str:
+            return subprocess.run(asks, capture_output=True, text=True, check=False).stdout.strip()
+
+        for pod in (one, two, one):
+            machine.up.api.update(slice_of("datagrams", pod, protocol="UDP"))
+            until(f"answered: {pod.name}", lambda pod=pod: ask() == pod.name, 20)  # type: ignore[misc]
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
 
 
 def test_rules_outlive_the_proxy_until_cleanup(machine: Machine) -> None:

@@ -113,3 +113,15 @@ def test_addresses_of_version_six_are_written_as_nftables_reads_them() -> None:
     )
     kept = rules_of(replace(six, affinity_seconds=60), family="ip6")
     assert any("meta l4proto tcp dnat to [fd00::1]:80" in rules for rules in kept.chains.values())
+
+
+def test_flows_of_udp_may_go_on_to_whoever_serves() -> None:
+    udp = replace(OUTSIDE, protocol="udp", serving=frozenset({A, B}))
+    assert rules_of(udp).flows == {
+        ("10.96.0.9", 80): {A, B},
+        ("192.0.2.1", 80): {A, B},
+        ("192.0.2.9", 80): {A, B},
+        ("", 30_080): {A, B},
+    }
+    # Without anybody who serves, flows are left alone; those of TCP end by themselves.
+    assert not rules_of(replace(udp, serving=frozenset())).flows and not rules_of(OUTSIDE).flows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from haru.client.api import ApiClient
@@ -14,8 +14,9 @@ from haru.event_loop import cancelled
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.service_proxy.change_tracker import FAMILIES, ChangeTracker
+from haru.service_proxy.conntrack import delete_stale_flows
 from haru.service_proxy.nftables import NftError, names_in_table, run_nft
-from haru.service_proxy.ruleset import ProxyOptions, base_rules
+from haru.service_proxy.ruleset import ProxyOptions, Rules, base_rules
 from haru.service_proxy.services import Place, place_of
 from haru.service_proxy.table import Table
 
@@ -118,6 +119,7 @@ class ServiceProxy:
         rules = self._tracker.rules(self._tracker.take(), self._place, self._options.rules)
         lines = [line for family, table in self._tables.items() for line in table.update(rules[family], now)]
         await run_nft(lines)
+        await self._delete_stale_flows(rules)
 
     async def _sync_all(self) -> None:
         rules = self._tracker.rules(self._tracker.everything(), self._place, self._options.rules)
@@ -128,3 +130,13 @@ class ServiceProxy:
             lines += tables[family].create(rules[family], left)
         await run_nft(lines)
         self._tables, self._keeps_tables = tables, True
+        await self._delete_stale_flows(rules)
+
+    async def _delete_stale_flows(self, rules: Mapping[str, Mapping[str, Rules]]) -> None:
+        for family, version in FAMILIES.items():
+            served = {key: found for one in rules[family].values() for key, found in one.flows.items()}
+            if served:
+                try:
+                    await asyncio.to_thread(delete_stale_flows, version, served)
+                except OSError as error:
+                    _log.warning("flows of UDP to endpoints that have gone were not deleted: %s", error)

@@ -46,11 +46,15 @@ class ProxyOptions:
 
 @dataclass(slots=True)
 class Rules:
-    """Elements of maps and sets with their verdict (sets: none), chains with their rules, sets with their type."""
+    """Elements of maps and sets with their verdict (sets: none), chains with their rules, sets with their type.
+
+    `flows` are destinations of UDP, each with the endpoints to which flows that have begun may go on.
+    """
 
     elements: dict[tuple[str, str], str] = field(default_factory=dict)
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sets: dict[str, str] = field(default_factory=dict)
+    flows: dict[tuple[str, int], frozenset[Endpoint]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,11 @@ class _Builder:
         cluster, local = self._policy(port, "cluster", port.cluster), self._policy(port, "local", port.local)
         inside = local if port.internal_local else cluster
         self._reach(_SERVICES, _REFUSED, f"{port.cluster_ip} . {key}", port, inside, inside)
+        if port.protocol == "udp" and port.serving:
+            addresses = (port.cluster_ip, *port.external_ips, *port.balancer_ips)
+            self.rules.flows |= {(address, port.port): port.serving for address in addresses}
+            if port.node_port:
+                self.rules.flows["", port.node_port] = port.serving
         if not port.is_external:
             return
         serving = local if port.external_local else cluster

@@ -66,6 +66,8 @@ class ServicePort:
     """The endpoints for the policy Local: of this node."""
     here: tuple[Endpoint, ...] = ()
     """Which of both are of this node: they may reach themselves by way of the Service."""
+    serving: frozenset[Endpoint] = frozenset()
+    """Of all nodes, whoever still serves: where a flow of UDP may go on."""
     internal_local: bool = False
     external_local: bool = False
     has_endpoints: bool = False
@@ -114,6 +116,7 @@ def service_ports(service: Obj, slices: Iterable[Obj], place: Place, family: int
                 cluster=_endpoints(cluster),
                 local=_endpoints(local),
                 here=_endpoints([one for one in (*cluster, *local) if one.is_here]),
+                serving=frozenset(one.endpoint for one in candidates if one.serving),
                 internal_local=internal_local,
                 external_local=external_local,
                 has_endpoints=bool(_usable(candidates)),
@@ -163,8 +166,8 @@ def _affinity(spec: Mapping[str, Any]) -> int:
 class _Candidate(NamedTuple):
     endpoint: Endpoint
     ready: bool
-    ending: bool
-    """It still serves while it terminates."""
+    serving: bool
+    terminating: bool
     is_here: bool
     for_nodes: frozenset[str]
     for_zones: frozenset[str]
@@ -190,7 +193,8 @@ def _candidates(slices: Iterable[Obj], port_name: str, protocol: str, place: Pla
                 found[endpoint] = _Candidate(
                     endpoint,
                     ready=conditions.get("ready") is not False,
-                    ending=terminating and conditions.get("serving") is not False,
+                    serving=conditions.get("serving") is not False,
+                    terminating=terminating,
                     is_here=given.get("nodeName") == place.node,
                     for_nodes=frozenset(hint["name"] for hint in hints.get("forNodes") or ()),
                     for_zones=frozenset(hint["name"] for hint in hints.get("forZones") or ()),
@@ -211,8 +215,9 @@ def _near(candidates: Sequence[_Candidate], place: Place) -> Sequence[_Candidate
 
 
 def _usable(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Those that take new connections."""
-    return [one for one in candidates if one.ready] or [one for one in candidates if one.ending]
+    """Those that take new connections: who is ready, else who still serves while it terminates."""
+    ready = [one for one in candidates if one.ready]
+    return ready or [one for one in candidates if one.serving and one.terminating]
 
 
 def _endpoints(candidates: Iterable[_Candidate]) -> tuple[Endpoint, ...]:
