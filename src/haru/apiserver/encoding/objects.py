@@ -17,6 +17,7 @@ import orjson
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, LabelSelector, field_value
+from haru.kube.shared_parts import SharedParts
 from haru.storage import Record, StoreError
 
 
@@ -181,6 +182,7 @@ class _Recent:
 
 
 _RECENT = _Recent()
+_PARTS = SharedParts()
 
 
 def recent(record: Record) -> Obj:
@@ -193,7 +195,7 @@ def recent(record: Record) -> Obj:
         known = note.recent or note.obj
         if known is not None:
             return known
-    obj = decode(record)
+    obj = _with_shared_parts(decode(record))
     if note is None:
         note = record.note = Note(obj["metadata"].get("labels") or {})
     data, packed = record.stored
@@ -214,8 +216,20 @@ def noted(obj: Obj, size: int, revision: int) -> Note:
         if name != "resourceVersion":
             metadata[name] = value
     note = Note(obj["metadata"].get("labels") or {})
-    _RECENT.keep(note, {**obj, "metadata": metadata}, size)
+    _RECENT.keep(note, _with_shared_parts({**obj, "metadata": metadata}), size)
     return note
+
+
+def _with_shared_parts(obj: Obj) -> Obj:
+    """The object, whose parts are those of others where they are equal: informers in the process keep it."""
+    metadata, references = obj["metadata"], obj["metadata"].get("ownerReferences")
+    if references:
+        metadata["ownerReferences"] = _PARTS.part(references)
+    for member in ("spec", "status"):
+        fields = obj.get(member)
+        if type(fields) is dict:
+            obj[member] = _PARTS.members(fields)
+    return obj
 
 
 class Selection:

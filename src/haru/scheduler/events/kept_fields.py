@@ -10,12 +10,10 @@ from __future__ import annotations
 from sys import intern
 from typing import Any, Final
 
-import orjson
-
 from haru.client.informer import strip_managed_fields
 from haru.kube.meta import Obj
+from haru.kube.shared_parts import SharedParts
 
-_MOST_SHARED: Final = 8192
 _CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 _OF_CONTAINER: Final = frozenset(
     {
@@ -51,7 +49,7 @@ class KeptFields:
     """Transform pods and claims into what is kept of them. Twice does what once does; arguments stay as they are."""
 
     def __init__(self) -> None:
-        self._shared: dict[bytes, Any] = {}
+        self._shared = SharedParts(_interned)
 
     def pod(self, obj: Obj) -> Obj:
         """Return a pod without what no decision and no explanation of a waiting pod reads."""
@@ -90,17 +88,7 @@ class KeptFields:
         """Return the value, or one equal to it that others have."""
         if type(value) is str:
             return intern(value)
-        if type(value) not in (dict, list):
-            return value
-        key = orjson.dumps(value)
-        found = self._shared.get(key)
-        if found is None:
-            if len(self._shared) >= _MOST_SHARED:
-                # What is known to nobody else goes; the rest is told apart once more.
-                self._shared.clear()
-            # A copy: orjson's own bytes keep the memory of its buffer.
-            found = self._shared[bytes(bytearray(key))] = _interned(value)
-        return found
+        return self._shared.part(value) if type(value) in (dict, list) else value
 
 
 def _status(status: Obj) -> Obj:
