@@ -169,6 +169,43 @@ def test_slow_runtime_never_runs_two_containers_of_one_name(tmp_path: Path, seed
     assert runtime.starts["main"] > 0
 
 
+def test_container_gets_images_of_the_volumes_that_it_mounts(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(1), 0.0)
+
+    async def work() -> None:
+        made = Node(runtime, tmp_path)
+        spec = made.api.pod["spec"]
+        references = {"used": "registry.test/used:1", "unused": "registry.test/unused:1"}
+        spec["volumes"] = [{"name": name, "image": {"reference": text}} for name, text in references.items()]
+        spec["containers"][0]["volumeMounts"] = [{"name": "used", "mountPath": "/models"}]
+        made.start()
+        await made.until(lambda: runtime.running("main"))
+        await made.stop()
+
+    virtual_time.run(work())
+    (one,) = runtime.running("main")
+    (mount,) = [mount for mount in one.config.mounts if mount.container_path == "/models"]
+    assert (mount.image.user_specified_image, mount.host_path) == ("registry.test/used:1", "")
+    assert mount.image.image
+
+
+def test_container_that_would_run_as_root_gets_an_event(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(1), 0.0)
+    told: list[tuple[str, str]] = []
+
+    async def work() -> None:
+        made = Node(runtime, tmp_path)
+        made.context.recorder.event = lambda pod, kind, reason, message: told.append((reason, message))
+        made.api.pod["spec"]["securityContext"] = {"runAsNonRoot": True, "runAsUser": 0}
+        made.start()
+        await made.until(lambda: "Failed" in dict(told))
+        await made.stop()
+
+    virtual_time.run(work())
+    assert dict(told)["Failed"].startswith("Error: container's runAsUser breaks non-root policy")
+    assert not runtime.running("main")
+
+
 def test_start_exceeding_its_timeout_is_not_repeated(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
     slow = iter([12.0])

@@ -18,6 +18,7 @@ from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import File, Files, files_of, holds_secrets, references
 from haru.node.volumes.atomic import DATA, write_files
 from haru.node.volumes.pod_volumes import PodVolumes
+from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
 OBJECTS: dict[str, Obj] = {
@@ -253,6 +254,17 @@ def test_volume_directories_and_mounts(tmp_path: Path) -> None:
     assert (mount.container_path, mount.readonly) == ("/v", True)
     assert places.known() == ["u"]
     places.remove("u")
+    assert places.known() == []
+
+
+def test_image_volume_is_mounted_by_the_runtime(tmp_path: Path) -> None:
+    places = PodVolumes(tmp_path)
+    volume = {"name": "v", "image": {"reference": "registry.test/models:1"}}
+    pod = pod_with(volume)
+    assert not places.make(pod, volume, None)
+    image = cri.ImageSpec(image="sha256:1", user_specified_image="registry.test/models:1")
+    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "subPath": "a/b"}, str, {"v": image})
+    assert mount == cri.Mount(container_path="/v", readonly=True, image=image, image_sub_path="a/b")
     assert places.known() == []
 
 

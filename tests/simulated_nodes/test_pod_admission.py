@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from haru.kube.node_admission import os_problem, placement_problem
+from haru.kube.node_admission import os_problem, placement_problem, sysctl_problem
 from haru.simulated_nodes.pods import admission_problem
 
 Obj = dict[str, Any]
@@ -88,3 +88,13 @@ def test_pod_for_windows_is_not_taken() -> None:
     problem = os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "windows"}}})
     assert problem is not None and problem[0] == "PodOSNotSupported"
     assert os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "linux"}}}) is None
+
+
+def test_sysctl_that_is_not_safe_is_rejected() -> None:
+    def problem(*names: str) -> tuple[str, str] | None:
+        sysctls = [{"name": name, "value": "1"} for name in names]
+        return sysctl_problem({"metadata": {"name": "p"}, "spec": {"securityContext": {"sysctls": sysctls}}})
+
+    assert problem("net.ipv4.tcp_syncookies", "net/ipv4/tcp_rmem") is None
+    refused = ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted')
+    assert problem("kernel.shm_rmid_forced", "kernel/msgmax") == refused

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haru.kube.meta import Obj, labels_of, name_of, tolerates
+from haru.kube.pod_security.baseline import SAFE_SYSCTLS
 from haru.kube.resources import Requests, claimed_resources, pod_requests
 from haru.kube.selectors import node_selector_matches
+from haru.kube.validation.security import sysctl_with_dots
 
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 _OS: Final = "kubernetes.io/os"
@@ -31,6 +33,15 @@ def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str,
         if used + quantity.milli() > capacity:
             unit = 1 if name == "cpu" else 1000
             return f"OutOf{name}", _no_room(name, quantity.milli() // unit, used // unit, capacity // unit)
+    return None
+
+
+def sysctl_problem(pod: Obj) -> tuple[str, str] | None:
+    """(reason, message) for a pod that sets a sysctl which is not safe; nodes here allow no other."""
+    for entry in ((pod.get("spec") or {}).get("securityContext") or {}).get("sysctls") or ():
+        name = sysctl_with_dots(entry["name"])
+        if name not in SAFE_SYSCTLS:
+            return "SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted'
     return None
 
 

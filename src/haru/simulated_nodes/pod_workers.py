@@ -22,7 +22,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
-from haru.kube.node_admission import os_problem, placement_problem
+from haru.kube.node_admission import os_problem, placement_problem, sysctl_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
 from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
@@ -150,7 +150,8 @@ class PodWorkers:
         if uid_of(pod) not in self._admitted:
             others = self._others(pod, node)
             problem = (
-                os_problem(pod)
+                sysctl_problem(pod)
+                or os_problem(pod)
                 or podlib.admission_problem(pod, others, node.allocatable)
                 or placement_problem(pod, others, node.stored)
             )

@@ -55,7 +55,7 @@ _SYSCTLS_1_27 = _SYSCTLS_1_0 | {"net.ipv4.ip_local_reserved_ports"}
 _SYSCTLS_1_29 = _SYSCTLS_1_27 | {
     f"net.ipv4.tcp_{name}" for name in ("keepalive_time", "fin_timeout", "keepalive_intvl", "keepalive_probes")
 }
-_SYSCTLS_1_32 = _SYSCTLS_1_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
+SAFE_SYSCTLS = _SYSCTLS_1_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
 
 def in_user_namespace(spec: Obj) -> bool:
@@ -268,7 +268,7 @@ BASELINE: tuple[Check, ...] = (
             (0, partial(_sysctls, _SYSCTLS_1_0)),
             (27, partial(_sysctls, _SYSCTLS_1_27)),
             (29, partial(_sysctls, _SYSCTLS_1_29)),
-            (32, partial(_sysctls, _SYSCTLS_1_32)),
+            (32, partial(_sysctls, SAFE_SYSCTLS)),
         ),
     ),
     Check("windowsHostProcess", ((0, _windows_host_process),)),

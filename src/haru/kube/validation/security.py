@@ -149,7 +149,7 @@ def _sysctls(field: str, spec: Obj, sysctls: list[Obj]) -> list[FieldError]:
 
 def _of_the_host(field: str, name: str, spec: Obj) -> list[FieldError]:
     """A sysctl of a namespace that the pod shares with its node would change the node."""
-    dotted = _with_dots(name).partition("*")[0]
+    dotted = sysctl_with_dots(name).partition("*")[0]
     if spec.get("hostNetwork") and dotted.startswith("net."):
         return [invalid(field, name, "may not be specified when 'hostNetwork' is true")]
     if spec.get("hostIPC") and _IPC_SYSCTLS.fullmatch(dotted):
@@ -157,7 +157,7 @@ def _of_the_host(field: str, name: str, spec: Obj) -> list[FieldError]:
     return []
 
 
-def _with_dots(name: str) -> str:
+def sysctl_with_dots(name: str) -> str:
     """The name with dots between its parts; where slashes separate them, dots and slashes change places."""
     separator = re.search(r"[./]", name)
     if separator is None or separator.group() == ".":

@@ -19,7 +19,7 @@ from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
-from haru.kube.node_admission import admission_problem, os_problem, port_problem
+from haru.kube.node_admission import admission_problem, os_problem, port_problem, sysctl_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager
@@ -195,7 +195,7 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
-        return os_problem(pod) or self._no_room(pod) or port_problem(pod, self._others(pod))
+        return sysctl_problem(pod) or os_problem(pod) or self._no_room(pod) or port_problem(pod, self._others(pod))
 
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""

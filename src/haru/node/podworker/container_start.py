@@ -112,9 +112,14 @@ class ContainerStarter:
         """Start a container; return its id, which `created` gets before it starts. Raises `StartError`."""
         pod, container = request.pod, request.container
         image = await self._images.ensure(pod, container, request.inputs.sources, request.sandbox_config)
-        check_user(pod, container, image)
         try:
-            message = self._config(request, image.id)
+            check_user(pod, container, image)
+        except StartError as error:
+            self._tell(pod, "Warning", "Failed", f"Error: {error}")
+            raise
+        volumes = await self._image_volumes(request)
+        try:
+            message = self._config(request, image.id, volumes)
         except (ConfigError, OSError, CdiError, UserNamespaceError) as error:
             self._tell(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError("CreateContainerConfigError", str(error)) from error
@@ -135,6 +140,19 @@ class ContainerStarter:
         await self._after_start(pod, container, id_, request.inputs.facts)
         return id_
 
+    async def _image_volumes(self, request: ContainerStart) -> dict[str, cri.ImageSpec]:
+        """Have the images of the volumes that a container mounts, by the volumes' names. Raises `StartError`."""
+        pod, found = request.pod, {}
+        mounted = {mount["name"] for mount in request.container.get("volumeMounts") or ()}
+        for volume in pod["spec"].get("volumes") or ():
+            source = volume.get("image")
+            if source is None or volume["name"] not in mounted:
+                continue
+            wanted = {"image": source.get("reference") or "", "imagePullPolicy": source.get("pullPolicy")}
+            image = await self._images.ensure(pod, wanted, request.inputs.sources, request.sandbox_config)
+            found[volume["name"]] = cri.ImageSpec(image=image.id, user_specified_image=wanted["image"])
+        return found
+
     async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, facts: DownwardFacts) -> None:
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
@@ -147,12 +165,14 @@ class ContainerStarter:
         await self._context.runtime.stop_container(id_, 2)
         raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}")
 
-    def _config(self, request: ContainerStart, image_ref: str) -> cri.ContainerConfig:
+    def _config(
+        self, request: ContainerStart, image_ref: str, volumes: Mapping[str, cri.ImageSpec]
+    ) -> cri.ContainerConfig:
         pod, container, inputs = request.pod, request.container, request.inputs
         values = environment(pod, container, inputs.sources, inputs.facts, self._context.service_variables(pod))
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
-        mounts = self._mounts(pod, container, inputs.facts, lambda text: expand(text, known))
+        mounts = self._mounts(pod, container, inputs.facts, lambda text: expand(text, known), volumes)
         mounts += inputs.prepared.mounts.get(container["name"], ())
         users = self._context.users(pod)
         mapping = cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None
@@ -182,10 +202,15 @@ class ContainerStarter:
         return message
 
     def _mounts(
-        self, pod: Obj, container: Mapping[str, Any], facts: DownwardFacts, expanded: Callable[[str], str]
+        self,
+        pod: Obj,
+        container: Mapping[str, Any],
+        facts: DownwardFacts,
+        expanded: Callable[[str], str],
+        images: Mapping[str, cri.ImageSpec],
     ) -> list[cri.Mount]:
         volumes = self._context.volumes
-        mounts = [volumes.mount(pod, mount, expanded) for mount in container.get("volumeMounts") or ()]
+        mounts = [volumes.mount(pod, mount, expanded, images) for mount in container.get("volumeMounts") or ()]
         own = volumes.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
         if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):

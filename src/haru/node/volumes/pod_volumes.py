@@ -13,6 +13,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from haru.files import write_whole
@@ -72,6 +73,8 @@ class PodVolumes:
 
     def make(self, pod: Obj, volume: Mapping[str, Any], files: Files | None) -> bool:
         """Have a volume ready, with these files; whether it changed. Raises `ConfigError`, OSError."""
+        if "image" in volume:
+            return False  # its files are in the runtime, which mounts them
         uid = pod["metadata"]["uid"]
         place = self.volume(uid, volume)
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
@@ -123,13 +126,30 @@ class PodVolumes:
         if self.pod(uid).is_dir():
             shutil.rmtree(self.pod(uid))
 
-    def mount(self, pod: Obj, mount: Mapping[str, Any], expand: Callable[[str], str]) -> cri.Mount:
-        """Turn a container's volumeMount into a mount of the CRI. Raises `ConfigError`, OSError."""
+    def mount(
+        self,
+        pod: Obj,
+        mount: Mapping[str, Any],
+        expand: Callable[[str], str],
+        images: Mapping[str, cri.ImageSpec] = MappingProxyType({}),
+    ) -> cri.Mount:
+        """Turn a container's volumeMount into a mount of the CRI. Raises `ConfigError`, OSError.
+
+        `images` are those of the pod's image volumes, by the volumes' names.
+        """
         listed = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         if mount["name"] not in listed:
             raise ConfigError(f'volume "{mount["name"]}" is mounted but the pod has no such volume')
-        place = self.volume(pod["metadata"]["uid"], listed[mount["name"]])
         below = expand(mount["subPathExpr"]) if mount.get("subPathExpr") else mount.get("subPath") or ""
+        if mount["name"] in images:
+            return cri.Mount(
+                container_path=mount["mountPath"],
+                readonly=True,
+                propagation=cri.PROPAGATION_PRIVATE,
+                image=images[mount["name"]],
+                image_sub_path=below,
+            )
+        place = self.volume(pod["metadata"]["uid"], listed[mount["name"]])
         if below:
             place = _sub_path(place, below)
         return cri.Mount(
