@@ -22,6 +22,7 @@ TOPICS = [
     "Mutating policies",
     "The external token signer",
     "Servers of different versions",
+    "Autoscalers and signing requests",
 ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 from controller_cluster import RUNTIME, VirtualCluster, in_virtual_time, pod_body, started, template
 from metrics_apis import NAME, MetricsApis
@@ -24,6 +25,7 @@ from haru.storage.sqlite import SqliteStore
 
 Obj = dict[str, Any]
 EVENTS = known_kind("v1", "Event")
+DEFINITIONS = known_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 CPU = {"cpu": "1", "memory": "1Gi"}
 
@@ -90,6 +92,28 @@ class Autoscaled:
 
     async def events(self) -> dict[str, str]:
         return {one["reason"]: one["message"] for one in await self.cluster.items(EVENTS)}
+
+
+JSON = {"content-type": "application/json"}
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+PATHS = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.pods"}
+FLEETS = {
+    "metadata": {"name": "fleets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": {"kind": "Fleet", "plural": "fleets"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": OPEN, "status": OPEN}}},
+                "subresources": {"status": {}, "scale": PATHS},
+            }
+        ],
+    },
+}
 
 
 def cpu(percent: int) -> Obj:
@@ -434,6 +458,29 @@ def test_replication_controllers_of_the_core_group_are_scaled() -> None:
         found = await it.cluster.get(REPLICATION_CONTROLLERS, "old")
         assert found is not None
         assert found["spec"]["replicas"] == 2
+
+    play(scenario)
+
+
+def test_custom_resources_with_a_scale_are_scaled() -> None:
+    async def scenario(it: Autoscaled) -> None:
+        await it.cluster.create(DEFINITIONS, FLEETS)
+        fleet = {"metadata": {"name": "f", "namespace": "ns"}, "spec": {"size": 1}}
+        path = "/apis/example.com/v1/namespaces/ns/fleets"
+        body = {"apiVersion": "example.com/v1", "kind": "Fleet", **fleet, "status": {"size": 1, "pods": "app=f"}}
+        client = it.cluster.client
+        status, _, _ = await client.raw("POST", path, body=orjson.dumps(body), headers=JSON)
+        assert status == 201
+        merge = {"content-type": "application/merge-patch+json"}
+        told = orjson.dumps({"status": body["status"]})
+        status, _, _ = await client.raw("PATCH", f"{path}/f/status", body=told, headers=merge)
+        assert status == 200
+        await it.run_pods(1, "f")
+        await it.autoscale(cpu(50), target={"apiVersion": "example.com/v1", "kind": "Fleet", "name": "f"})
+        it.use("1", name="f")
+        await it.look()
+        _, _, found = await client.raw("GET", f"{path}/f")
+        assert orjson.loads(found)["spec"]["size"] == 2
 
     play(scenario)
 
