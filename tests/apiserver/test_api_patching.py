@@ -17,6 +17,7 @@ APPLY = "application/apply-patch+yaml"
     ("kind", "body", "expected"),
     [
         (JSON, [{"op": "replace", "path": "/data/k", "value": "2"}], {"k": "2"}),
+        (JSON, [{"op": "replace", "path": "/data/x", "value": "2"}], {"k": "1", "x": "2"}),
         (MERGE, {"data": {"k": None, "n": "1"}}, {"n": "1"}),
         (STRATEGIC, {"data": {"n": "1"}}, {"k": "1", "n": "1"}),
         (f"{MERGE}; charset=utf-8", {"data": {"k": "3"}}, {"k": "3"}),

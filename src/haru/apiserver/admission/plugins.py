@@ -247,6 +247,8 @@ def _admit_create(ranger: LimitRanger) -> CreateTable:
         ("storage.k8s.io", "volumeattributesclasses"): (add_finalizer(VOLUME_ATTRIBUTES_CLASS_PROTECTION),),
         ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
         ("", "nodes"): (taint_until_ready,),
+        (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace,),
+        (_RESOURCE, "resourceclaimtemplates"): (devices.require_admin_namespace,),
         (_SCHEDULING, "podgroups"): (priority.set_group_priority, add_finalizer(POD_GROUP_PROTECTION, always=True)),
     }
 
@@ -255,8 +257,6 @@ def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: 
     return {
         (_SCHEDULING, "podgroups"): (workloads.require_workload,),
         (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
-        (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace,),
-        (_RESOURCE, "resourceclaimtemplates"): (devices.require_admin_namespace,),
         **dict.fromkeys(_POLICIES, (partial(parameters.check_kind, authorizer),)),
         **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference, authorizer),)),
         _PODS: (ranger.check_pod, pod_security.check_pod),

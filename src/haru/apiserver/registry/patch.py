@@ -91,7 +91,7 @@ def patcher(
             raise too_large_error(
                 f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(value)}"
             )
-        return lambda live: apply_json_patch(live, value), repeated
+        return lambda live: apply_json_patch(live, value, replace_adds=True), repeated
     if not isinstance(value, dict):
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:

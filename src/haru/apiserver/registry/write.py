@@ -210,7 +210,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     if complete is not None:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, objects.gates, call.now)
-    errors = validate_create(obj, kind, objects.gates, objects.check_selector)
+    errors = call.taken_findings() + validate_create(obj, kind, objects.gates, objects.check_selector)
     errors = with_rule_errors(errors, kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
@@ -413,7 +413,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     if call.subresource == "status":
         new = prepare_for_status_update(_complete(call, wanted, live), live, kind, objects.gates, call.now)
         await call.admission.admit_status(call, new, live)
-        errors = validate_status_update(new, live, kind, objects.gates)
+        errors = call.taken_findings() + validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None:
             errors = with_rule_errors(errors, kind, new, live)
     else:

@@ -41,6 +41,8 @@ class Call:
     """The webhooks and policies to call; None without any, and for the server's own writes."""
     together: list[Put] = field(default_factory=list)
     """Other keys to write in the same transaction as the object."""
+    findings: list[FieldError] = field(default_factory=list)
+    """What admission has found that is told together with what validation finds."""
 
     def not_found(self) -> StatusError:
         """404 for the object that the call names."""
@@ -51,6 +53,11 @@ class Call:
         """422 with the findings of validation."""
         kind = self.resource.kind
         return invalid_error(kind.group, kind.kind, name, errors)
+
+    def taken_findings(self) -> list[FieldError]:
+        """What admission has found until now, each once; nothing is left."""
+        taken, self.findings = list({error.field: error for error in self.findings}.values()), []
+        return taken
 
 
 class BuiltInAdmission(Protocol):

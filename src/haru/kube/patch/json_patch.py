@@ -40,7 +40,7 @@ class TestFailedError(StatusError):
 def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False, shared: bool = False) -> Obj:
     """The object after all operations, in order; all of them or none.
 
-    `replace_adds`: replacing a member that an object does not have adds it, as the patches of admission policies do.
+    `replace_adds`: replacing a member that an object does not have adds it, as it does in 1.36.
     `shared`: what the operations leave alone may be shared with `obj`.
     Raises StatusError, TestFailedError where all that is wrong is that a `test` does not hold.
     """

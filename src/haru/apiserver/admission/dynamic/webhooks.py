@@ -182,7 +182,7 @@ class Webhooks:
             raise internal_error(f"{why}, which is not supported for this operation")
         assert seen.obj is not None
         try:
-            patched = apply_json_patch(seen.obj, patch)
+            patched = apply_json_patch(seen.obj, patch, replace_adds=True)
         except StatusError as error:
             raise internal_error(error.message.removeprefix(REJECTED)) from None
         if not attributes.is_whole:

@@ -81,7 +81,13 @@ async def read(call: Call) -> Response:
     representation = representation_of(call.request)
     if representation.shape != "table":
         return json_response(scale)
-    shown = printers.table(_KIND, [scale], call.objects.clock(), include_object(call.request))
+    shown = printers.table(
+        _KIND,
+        [scale],
+        call.objects.clock(),
+        include_object(call.request),
+        list_metadata={"resourceVersion": scale["metadata"]["resourceVersion"]},
+    )
     return render_plain(representation, shown)
 
 
