@@ -39,6 +39,26 @@ kind: Pod
 metadata: {name: shell}
 spec:
   containers: [{name: shell, image: busybox, stdin: true, tty: true}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {rate: "0.1"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec:
+  containers:
+  - name: main
+    image: busybox
+    command:
+    - sh
+    - -c
+    - cat /etc/settings/rate; echo " $RATE"; printenv KUBERNETES_SERVICE_HOST; echo x > /tmp/x; sleep 600
+    env: [{name: RATE, valueFrom: {configMapKeyRef: {name: settings, key: rate}}}]
+    volumeMounts: [{name: settings, mountPath: /etc/settings}]
+  volumes: [{name: settings, configMap: {name: settings}}]
 """
 TRANSPORTS = {"WebSocket": "true", "SPDY": "false"}
 
@@ -48,7 +68,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     options = UpOptions(profiles=parse_profiles("cpu:1"), listen=("127.0.0.1", 0), dashboard=None, metrics_api=True)
     with LocalCluster(tmp_path_factory.mktemp("cluster"), options) as running:
         running.apply(PODS)
-        for name in ("main", "shell"):
+        for name in ("main", "shell", "reader"):
             running.wait("Pod", name, "Ready", timeout=60)
         running.wait_until(lambda: available(running), timeout=60, what="metrics.k8s.io is served")
         yield running
@@ -190,3 +210,10 @@ def test_python_client_runs_a_command(cluster: LocalCluster) -> None:
     finally:
         answer.sock.shutdown()
         api.api_client.close()
+
+
+def test_log_and_exec_show_what_config_maps_and_services_say(kubectl: Run) -> None:
+    assert kubectl("logs", "reader").stdout.splitlines() == ["0.1 0.1", "10.96.0.1"]
+    assert kubectl("exec", "reader", "--", "cat", "/etc/settings/rate", "/tmp/x").stdout == "0.1x\n"
+    namespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+    assert kubectl("exec", "reader", "--", "cat", namespace).stdout.strip() == "default"
