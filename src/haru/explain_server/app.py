@@ -21,7 +21,17 @@ from haru.kube.errors import StatusError
 from haru.markup import Html, page
 from haru.secure_serving.authorization import Forbidden
 from haru.secure_serving.component import ComponentApp, Route
-from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, cleaned, send_answer, text_answer
+from haru.secure_serving.http import (
+    Answer,
+    HttpError,
+    Receive,
+    Request,
+    Send,
+    cleaned,
+    send_answer,
+    status_answer,
+    text_answer,
+)
 from haru.secure_serving.identity import User
 from haru.secure_serving.reviews import ReviewFailed
 
@@ -57,13 +67,11 @@ class ExplainApp:
         request, began = Request(scope, receive), time.monotonic()
         try:
             answer = await self._answer(request)
-        except StatusError as error:
-            answer = _status(error)
-        except HttpError as error:
-            answer = _status(StatusError(error.status, "BadRequest", str(error)))
+        except (StatusError, HttpError) as error:
+            answer = status_answer(error)
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
-            answer = _status(StatusError(500, "InternalError", "Internal error occurred"))
+            answer = status_answer(StatusError(500, "InternalError", "Internal error occurred"))
         if request.path not in self._open:
             self._metrics.observe(request.path, answer.status, time.monotonic() - began)
         await send_answer(answer, send, request.method)
@@ -146,10 +154,3 @@ def _no_resource() -> StatusError:
 
 def _details(question: Question) -> dict[str, Any]:
     return {"name": question.name, "group": GROUP, "kind": question.resource}
-
-
-def _status(error: StatusError) -> Answer:
-    headers = []
-    if (seconds := error.details.get("retryAfterSeconds")) is not None:
-        headers.append((b"retry-after", str(seconds).encode()))
-    return Answer(error.code, orjson.dumps(error.to_status()), "application/json", headers)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote
 
 import orjson
 
+from haru.kube.errors import StatusError
 from haru.upgrade_proxy import ByteStream
 
 Message = MutableMapping[str, Any]
@@ -104,6 +105,16 @@ def text_answer(text: str, status: int = 200, content_type: str = TEXT) -> Answe
 def json_answer(obj: Any) -> Answer:
     """A JSON value."""
     return Answer(200, orjson.dumps(obj), "application/json")
+
+
+def status_answer(error: StatusError | HttpError) -> Answer:
+    """Return the answer of an API server to a request that fails: a Status."""
+    if isinstance(error, HttpError):
+        error = StatusError(error.status, "BadRequest", str(error))
+    headers = []
+    if (seconds := error.details.get("retryAfterSeconds")) is not None:
+        headers.append((b"retry-after", str(seconds).encode()))
+    return Answer(error.code, orjson.dumps(error.to_status()), "application/json", headers)
 
 
 def redirect(path: str, query: bytes) -> Answer:

@@ -21,7 +21,7 @@ from haru.kube.meta import Obj, name_of
 from haru.kube.selectors import parse_label_selector
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import Route
-from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, send_answer
+from haru.secure_serving.http import Answer, HttpError, Receive, Request, Send, send_answer, status_answer
 from haru.secure_serving.identity import User
 from haru.secure_serving.reviews import ReviewFailed
 from haru.simulated_nodes.metrics_server.documents import (
@@ -62,13 +62,11 @@ class MetricsApp:
         request = Request(scope, receive)
         try:
             answer = await self._answer(request)
-        except StatusError as error:
-            answer = _status(error)
-        except HttpError as error:
-            answer = _status(StatusError(error.status, "BadRequest", str(error)))
+        except (StatusError, HttpError) as error:
+            answer = status_answer(error)
         except (ReviewFailed, OSError) as error:
             _log.warning("%s: %s", request.path, error)
-            answer = _status(StatusError(503, "ServiceUnavailable", "the cluster could not be asked; try again"))
+            answer = status_answer(StatusError(503, "ServiceUnavailable", "the cluster could not be asked; try again"))
         await send_answer(answer, send, request.method)
 
     async def _answer(self, request: Request) -> Answer:
@@ -136,7 +134,3 @@ class MetricsApp:
     async def _simulated(self, labels: str, name: str) -> list[Obj]:
         fields = f"metadata.name={name}" if name else ""
         return [one for one in (await self._client.list(NODES, "", labels, fields))["items"] if is_simulated(one)]
-
-
-def _status(error: StatusError) -> Answer:
-    return Answer(error.code, orjson.dumps(error.to_status()), "application/json")
