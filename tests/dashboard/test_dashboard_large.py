@@ -97,7 +97,7 @@ def test_first_contentful_paint_waits_for_little_work(
     server = Server(nodes, alike)
     try:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(server.address, timeout=120_000)  # the small API server lists everything first
+        page.goto(server.address, timeout=300_000)  # the small API server lists everything first
         page.goto(server.page("/map"), timeout=120_000)
         assert page.locator(".place").count() == (1 if alike else nodes)
         assert f"{nodes} nodes · {nodes * CARDS} cards" in page.inner_text(".totals")
