@@ -120,7 +120,7 @@ async def test_duplicate_name_is_a_conflict(api: Caller) -> None:
 async def test_generated_name_is_unique_or_refused(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     created = await api.create(MAPS, {"metadata": {"generateName": "x" * 70}})
     assert re.fullmatch("x{58}[bcdfghjklmnpqrstvwxz2456789]{5}", created["metadata"]["name"])
-    monkeypatch.setattr("haru.apiserver.registry.write.secrets.randbelow", lambda n: 7)
+    monkeypatch.setattr("haru.apiserver.registry.object_metadata.secrets.randbelow", lambda n: 7)
     await api.create(MAPS, {"metadata": {"generateName": "a-"}})
     answer = await api("POST", MAPS, {"metadata": {"generateName": "a-"}})
     assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")

@@ -39,6 +39,7 @@ class StoredConfiguration:
         self._store = loopback.objects.store
         self._authorizer = authorizer
         self._definitions = Definitions(loopback)
+        self._flow_schemas = FlowSchemaStatus(loopback)
         self.dynamic = dynamic
         self.aggregator = aggregator
         self._revision = -1
@@ -48,6 +49,7 @@ class StoredConfiguration:
         """Read everything, and follow it from there."""
         await self._authorizer.start()
         await self._definitions.start()
+        await self._flow_schemas.start()
         await self.dynamic.start()
         await limits.start()
         await self.aggregator.start()
@@ -62,12 +64,14 @@ class StoredConfiguration:
         revision = self._store.revision
         await self._authorizer.refresh()
         await self._definitions.refresh()
+        await self._flow_schemas.refresh()
         await self.aggregator.refresh()
         self._revision = revision
 
     async def stop(self) -> None:
         """End the work that changes of the store have begun."""
         await self.aggregator.stop()
+        self._flow_schemas.stop()
         await self._definitions.stop()
         await self.dynamic.stop()
 
@@ -108,7 +112,6 @@ class Components:
         self.auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
         reloader = self._reloader(config)
         self.background = Background(self.loopback, self.address, self.handlers.lists, reloader)
-        self.flow_schemas = FlowSchemaStatus(self.loopback)
         self.metrics.more += [dynamic.counts.lines, pod_security.lines, account_tokens.metrics.lines]
         if self.peers is not None:
             self.metrics.more.append(self.peers.counts.lines)
@@ -133,13 +136,11 @@ class Components:
         await bootstrap_objects.ensure(self.loopback, self.objects.gates)
         await self.configuration.start(self._limits)
         self.background.start()
-        self.flow_schemas.start()
 
     async def stop(self) -> None:
         """End all streams and stop the server's own work."""
         self.streams.stop()
         await self.configuration.stop()
-        await self.flow_schemas.stop()
         await self.background.stop()
         await withdraw(self.loopback, self.address)
         await self.kubelet_proxy.close()

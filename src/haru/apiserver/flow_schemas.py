@@ -19,8 +19,6 @@ from haru.storage import StoreError
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
 SCHEMAS = known_kind("flowcontrol.apiserver.k8s.io/v1", "FlowSchema")
 LEVELS = known_kind("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration")
-IDLE_SECONDS = 3600.0
-RETRY_SECONDS = 1.0
 _LOG = logging.getLogger("haru.apiserver")
 
 
@@ -30,31 +28,26 @@ class FlowSchemaStatus:
     def __init__(self, loopback: Loopback) -> None:
         self._loopback, self._objects = loopback, loopback.objects
         self._changes = ObjectChanges(self._objects, *((kind.group, kind.plural) for kind in (SCHEMAS, LEVELS)))
-        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
-    def start(self) -> None:
-        """Begin to work, where the kind is served."""
-        if self._objects.served.find(SCHEMAS.group, SCHEMAS.plural) is None:
-            return
+    async def start(self) -> None:
+        """Write what is missing, and follow what changes."""
         self._changes.start()
-        self._task = asyncio.create_task(self._keep(), name="haru apiserver: flow schemas")
+        await self._look()
 
-    async def stop(self) -> None:
-        """End the work."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._changes.stop()
-
-    async def _keep(self) -> None:
-        while True:
-            seconds = IDLE_SECONDS
+    async def refresh(self) -> None:
+        """Follow up what has changed; every request does so before it is routed."""
+        if not self._changes.seen() and not self._lock.locked():
+            return
+        async with self._lock:
             try:
                 await self._look()
             except (StoreError, StatusError) as error:
                 _LOG.warning("the conditions of FlowSchemas could not be brought up to date: %s", error)
-                seconds = RETRY_SECONDS
-            await self._changes.wait(seconds)
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._changes.stop()
 
     async def _look(self) -> None:
         levels = {each["metadata"]["name"] for each in await self._objects.peek_all(LEVELS.group, LEVELS.plural)}

@@ -7,16 +7,29 @@ return new objects. Source: the registry strategies of each API group, as behavi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.kube import api_services
 from haru.kube.custom import definitions
 from haru.kube.data import rows
-from haru.kube.defaulting.workloads import TEMPLATE_GENERATION
 from haru.kube.disabled import drop_disabled_fields
 from haru.kube.equality import same_member, same_members
 from haru.kube.gates import FeatureGates
+from haru.kube.kind_strategies import (
+    first_definition,
+    first_namespace,
+    generated_job,
+    template_generation,
+    with_both_sources,
+    with_member,
+    with_namespace_finalizers,
+    with_phase_time,
+    with_stored_versions,
+    with_taint_time,
+    with_template_generation,
+    without_deallocated,
+)
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
@@ -28,9 +41,6 @@ _RESOURCE = "resource.k8s.io"
 _METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
 _ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
-
-
-_DATA_SOURCES = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
 
 
 def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> Obj:
@@ -46,17 +56,17 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         spec = _with_label_keys(obj.get("spec") or {}, obj["metadata"].get("labels") or {}, gates.minor)
         return {**obj, "spec": spec, "status": _first_pod_status(spec, now)}
     if key == ("", "Namespace"):
-        return _first_namespace(obj)
+        return first_namespace(obj)
     if key == (definitions.GROUP, "CustomResourceDefinition"):
-        return _first_definition(obj)
+        return first_definition(obj)
     if key == (api_services.GROUP, "APIService"):
         return api_services.with_first_status(obj, now)
     if key == ("batch", "Job"):
-        return _generated_job(obj)
+        return generated_job(obj)
     if key == ("apps", "DaemonSet"):
-        return _with_template_generation(obj, max(1, _template_generation(obj)))
+        return with_template_generation(obj, max(1, template_generation(obj)))
     if key == ("", "PersistentVolumeClaim"):
-        return {**_with_both_sources(obj, None), "status": {"phase": "Pending"}}
+        return {**with_both_sources(obj, None), "status": {"phase": "Pending"}}
     if key == ("", "PersistentVolume"):
         return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": now}}
     return obj
@@ -65,37 +75,19 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
 def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
     """A write to the main resource: status comes from the stored object, disabled fields that are not in use go."""
     if "status" in kind.subresources:
-        new = _with(new, "status", old.get("status"))
+        new = with_member(new, "status", old.get("status"))
     if (kind.group, kind.kind) == (definitions.GROUP, "CustomResourceDefinition"):
-        new = _with_stored_versions(new)
+        new = with_stored_versions(new)
     if (kind.group, kind.kind) == ("apps", "DaemonSet"):
         same_template = same_members(new.get("spec") or {}, old.get("spec") or {}, "template", "apps.v1.DaemonSetSpec")
-        new = _with_template_generation(new, _template_generation(old) + (not same_template))
+        new = with_template_generation(new, template_generation(old) + (not same_template))
     if kind.kind == "Namespace":
-        new = _with_namespace_finalizers(new, old)
+        new = with_namespace_finalizers(new, old)
     if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):
-        new = _taint_time(new, old, now)
+        new = with_taint_time(new, old, now)
     if (kind.group, kind.kind) == ("", "PersistentVolumeClaim"):
-        new = _with_both_sources(new, old)
+        new = with_both_sources(new, old)
     return drop_disabled_fields(new, old, kind, gates)
-
-
-def _with_both_sources(claim: Obj, old: Obj | None) -> Obj:
-    """A claim whose two members for the data that it starts with say the same, as far as the older one can.
-
-    What the older one cannot mean is dropped, unless the stored claim has it (KEP 1495).
-    """
-    spec, before = claim.get("spec") or {}, (old or {}).get("spec") or {}
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source is not None and reference is None:
-        known = (source.get("apiGroup") or "", source.get("kind") or "") in _DATA_SOURCES
-        if not known and before.get("dataSource") is None and before.get("dataSourceRef") is None:
-            return {**claim, "spec": {name: value for name, value in spec.items() if name != "dataSource"}}
-        return {**claim, "spec": {**spec, "dataSourceRef": dict(source)}}
-    if reference is not None and source is None and not reference.get("namespace"):
-        older = {name: value for name, value in reference.items() if name != "namespace"}
-        return {**claim, "spec": {**spec, "dataSource": older}}
-    return claim
 
 
 def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
@@ -112,11 +104,11 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     if "status" in new:
         prepared["status"] = new["status"]
     if (kind.group, kind.kind) == (_RESOURCE, "ResourceClaim"):
-        prepared = _without_deallocated(prepared, old)
+        prepared = without_deallocated(prepared, old)
     if (kind.group, kind.kind) == ("", "Pod"):
         prepared = _with_kept_pod_status(prepared, old)
     if (kind.group, kind.kind) == ("", "PersistentVolume"):
-        prepared = _with_phase_time(prepared, old, now)
+        prepared = with_phase_time(prepared, old, now)
     if (kind.group, kind.kind) == _SIGNING:
         prepared = with_condition_times(with_kept_answers(prepared, old), old, now)
     return drop_disabled_fields(prepared, old, kind, gates)
@@ -191,13 +183,6 @@ def _rules_of(kind: Kind) -> Sequence[str]:
     if kind.custom is not None:
         return ("generation", "conditional", "status-alone")
     return _RULES.get((kind.group, kind.kind), ())
-
-
-def _with(obj: Obj, name: str, value: Any) -> Obj:
-    """`obj` with the field set, or without it when the value is None."""
-    if value is not None:
-        return {**obj, name: value}
-    return {key: item for key, item in obj.items() if key != name} if name in obj else obj
 
 
 # --- pods ----------------------------------------------------------------------------------------------------------
@@ -299,17 +284,6 @@ def _with_kept_pod_status(new: Obj, old: Obj) -> Obj:
     return {**new, "status": status}
 
 
-def _with_phase_time(volume: Obj, old: Obj, now: str) -> Obj:
-    """A volume says since when it is in its phase, unless the writer does."""
-    status, before = volume.get("status") or {}, old.get("status") or {}
-    given, known = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
-    if status.get("phase") != before.get("phase"):
-        time = now if not given or given == known else given
-    else:
-        time = given or known
-    return {**volume, "status": _with(status, "lastPhaseTransitionTime", time)}
-
-
 def qos_class(spec: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, by the cpu and memory of the containers (or of the pod, KEP 2837)."""
     pod_level = spec.get("resources") or {}
@@ -346,107 +320,3 @@ def _amounts(resources: Mapping[str, Any] | None) -> dict[str, Quantity]:
         if amount > Quantity(0):
             found[name] = amount
     return found
-
-
-# --- namespaces, jobs, devices -------------------------------------------------------------------------------------
-
-
-def _first_namespace(namespace: Obj) -> Obj:
-    spec = dict(namespace.get("spec") or {})
-    finalizers = list(spec.get("finalizers") or [])
-    if "kubernetes" not in finalizers:
-        finalizers.append("kubernetes")
-    return {**namespace, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
-
-
-def _with_stored_versions(definition: Obj) -> Obj:
-    """A version that objects are stored in from now on is remembered as one."""
-    status = definition.get("status") or {}
-    stored, new = list(status.get("storedVersions") or ()), definitions.storage_version(definition)
-    if new is None or new in stored:
-        return definition
-    return {**definition, "status": {**status, "storedVersions": [*stored, new]}}
-
-
-def _first_definition(definition: Obj) -> Obj:
-    """What is stored is remembered from the beginning."""
-    stored = definitions.storage_version(definition)
-    return {**definition, "status": {"storedVersions": [] if stored is None else [stored]}}
-
-
-def _with_namespace_finalizers(new: Obj, old: Obj) -> Obj:
-    """A namespace's finalizers are cleared through `/finalize` only."""
-    finalizers = (old.get("spec") or {}).get("finalizers")
-    return {**new, "spec": {**(new.get("spec") or {}), "finalizers": finalizers or []}}
-
-
-def _generated_job(job: Obj) -> Obj:
-    """A job's selector and its pods' labels, unless the user keeps them by hand."""
-    spec = job.get("spec") or {}
-    if spec.get("manualSelector"):
-        return job
-    metadata, template = job.get("metadata") or {}, spec.get("template") or {}
-    uid, name = metadata.get("uid") or "", metadata.get("name") or ""
-    template_metadata = template.get("metadata") or {}
-    labels = {
-        **(template_metadata.get("labels") or {}),
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
-    selector = dict(spec.get("selector") or {})
-    wanted = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
-    new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
-    new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
-    own = metadata.get("labels")
-    if not own or own is template_metadata.get("labels"):  # by default a job has the labels of its pods
-        metadata = {**metadata, "labels": dict(labels)}
-    return {**job, "metadata": metadata, "spec": new_spec}
-
-
-def _template_generation(daemon_set: Obj) -> int:
-    text = str((daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "")
-    return int(text) if text.isdigit() else 0
-
-
-def _with_template_generation(daemon_set: Obj, generation: int) -> Obj:
-    """A DaemonSet counts the changes of its template in an annotation, where a field of an older version was."""
-    annotations = {**(daemon_set["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(generation)}
-    return {**daemon_set, "metadata": {**daemon_set["metadata"], "annotations": annotations}}
-
-
-def _taint_time(new: Obj, old: Obj, now: str) -> Obj:
-    """A rule whose effect changes takes effect now, unless the writer set another time (KEP 5055)."""
-    spec, before = new.get("spec") or {}, (old.get("spec") or {}).get("taint") or {}
-    taint = spec.get("taint") or {}
-    submitted = taint.get("timeAdded")
-    if taint.get("effect") == before.get("effect"):
-        time = submitted or before.get("timeAdded")
-    elif submitted and submitted != before.get("timeAdded"):
-        time = submitted
-    else:
-        time = now
-    if not time or time == submitted:
-        return new
-    return {**new, "spec": {**spec, "taint": {**taint, "timeAdded": time}}}
-
-
-def _without_deallocated(new: Obj, old: Obj) -> Obj:
-    """Device statuses of devices that this very update deallocates go with them."""
-    status = new.get("status") or {}
-    devices = status.get("devices")
-    gone = _allocated_devices(old) - _allocated_devices(new)
-    if not devices or not gone:
-        return new
-    kept = [device for device in devices if _device_id(device) not in gone]
-    return {**new, "status": _with(status, "devices", kept or None)}
-
-
-def _allocated_devices(claim: Obj) -> set[Hashable]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return {_device_id(result) for result in (allocation.get("devices") or {}).get("results") or ()}
-
-
-def _device_id(device: Obj) -> Hashable:
-    return device.get("driver"), device.get("pool"), device.get("device"), device.get("shareID") or ""

@@ -10,6 +10,7 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.list import handle_list
+from haru.apiserver.registry.object_metadata import keep_server_metadata
 from haru.apiserver.registry.resources import Target
 from haru.apiserver.registry.reviews import review_handlers
 from haru.apiserver.registry.subresources import binding, eviction, pods, scale, token
@@ -24,7 +25,6 @@ from haru.apiserver.registry.verbs import (
     update_with,
 )
 from haru.apiserver.registry.watch import WatchHandler
-from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams

@@ -14,8 +14,9 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
+from haru.apiserver.registry.object_metadata import place_in_namespace
 from haru.apiserver.registry.subresources.binding import bind
-from haru.apiserver.registry.write import managed_write, place_in_namespace
+from haru.apiserver.registry.write import managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response

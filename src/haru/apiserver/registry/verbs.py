@@ -6,8 +6,9 @@ from haru.apiserver.apiextensions.reader import converted, in_version
 from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
 from haru.apiserver.registry.list import revision_of, wait_for_revision
+from haru.apiserver.registry.object_metadata import check_identity
 from haru.apiserver.registry.patch import patch
-from haru.apiserver.registry.write import Outcome, Prepare, change, check_identity, create, create_absent
+from haru.apiserver.registry.write import Outcome, Prepare, change, create, create_absent
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response

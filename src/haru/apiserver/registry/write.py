@@ -10,7 +10,6 @@ Source: k8s.io/apiserver `registry/generic`, as behaviour.
 from __future__ import annotations
 
 import copy
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,20 @@ import orjson
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import with_rule_errors
 from haru.apiserver.encoding.objects import encode, noted, replaced
+from haru.apiserver.registry.object_metadata import (
+    check_identity,
+    check_preconditions,
+    drop_empty,
+    drop_repeated_owners,
+    keep_server_metadata,
+    made_up_name,
+    may_make_up_name,
+    name_new_object,
+    named_version,
+    own,
+    own_metadata,
+    place_in_namespace,
+)
 from haru.apiserver.registry.strategies import strategy_for
 from haru.apiserver.request.call import Call
 from haru.kube.defaulting import apply_defaults, is_completed_by_reading, stays_complete
@@ -28,18 +41,13 @@ from haru.kube.errors import (
     already_exists_error,
     bad_request_error,
     conflict_error,
-    invalid,
-    invalid_error,
     method_not_allowed_error,
 )
 from haru.kube.json_form import json_form, judged_form
 from haru.kube.meta import Obj
-from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
-    allows_unconditional_update,
     also_reset,
-    begins_generation,
     next_generation,
     prepare_for_create,
     prepare_for_status_update,
@@ -56,7 +64,6 @@ Prepare = Callable[[Call, Obj, Obj], Awaitable[Obj]]
 
 NAME_ATTEMPTS = 8
 CHANGE_ATTEMPTS = 100
-SUFFIX_CHOICES = 27**5
 
 
 @dataclass(slots=True)
@@ -107,10 +114,10 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     obj = own(obj if applied else _tracked(call, None, obj))
-    generated = not call.name and "name" not in metadata and _may_make_up_name(call, metadata)
+    generated = not call.name and "name" not in metadata and may_make_up_name(call, metadata)
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
-            obj["metadata"]["name"] = _made_up_name(call, metadata)
+            obj["metadata"]["name"] = made_up_name(call, metadata)
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
             _check_no_version(call, obj, version)
@@ -130,70 +137,6 @@ def _check_no_version(call: Call, obj: Obj, version: str) -> None:
         obj["metadata"]["resourceVersion"] = version
     elif version.isdigit() and int(version):
         raise bad_request_error("resourceVersion should not be set on objects to be created")
-
-
-def own(obj: Obj) -> Obj:
-    """A copy whose top level, metadata and spec may be changed."""
-    copied = dict(obj)
-    copied["metadata"] = dict(obj.get("metadata") or {})
-    if isinstance(obj.get("spec"), dict):
-        copied["spec"] = dict(obj["spec"])
-    return copied
-
-
-def own_metadata(obj: Obj) -> Obj:
-    """The object's metadata, made if it has none."""
-    metadata: Obj = obj.setdefault("metadata", {})
-    return metadata
-
-
-def place_in_namespace(call: Call, metadata: Obj) -> None:
-    """The namespace of the path is the object's; 400 when the body says another. One of the cluster has none."""
-    given = metadata.get("namespace") or ""
-    if not call.resource.kind.namespaced:
-        metadata.pop("namespace", None)
-        return
-    if given and given != call.namespace:
-        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-    metadata["namespace"] = call.namespace
-
-
-def name_new_object(call: Call, metadata: Obj) -> None:
-    """Fill in what the server owns."""
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
-        metadata.pop(name, None)
-    if not metadata.get("name"):
-        metadata.pop("name", None)
-    drop_empty(metadata)
-    metadata["uid"] = call.objects.new_uid()
-    metadata["creationTimestamp"] = call.now
-    if begins_generation(call.resource.kind):
-        metadata["generation"] = 1
-
-
-def _may_make_up_name(call: Call, metadata: Obj) -> bool:
-    """Whether a new object without a name gets one: a LimitRange always does, as in 1.36."""
-    return bool(metadata.get("generateName")) or call.resource.kind.group_resource == "limitranges"
-
-
-def _made_up_name(call: Call, metadata: Obj) -> str:
-    base = metadata.get("generateName")
-    return generate_name(base, name_suffix(secrets.randbelow(SUFFIX_CHOICES))) if base else call.objects.new_uid()
-
-
-def drop_repeated_owners(call: Call, metadata: Obj) -> None:
-    """An owner that is named twice counts once; the writer is warned."""
-    owners = metadata.get("ownerReferences") or ()
-    if len(owners) < 2:
-        return
-    kept = [owner for place, owner in enumerate(owners) if owner not in owners[:place]]
-    if len(kept) < len(owners):
-        metadata["ownerReferences"] = kept
-        uids = ", ".join(dict.fromkeys(str(owner.get("uid")) for owner in owners if owners.count(owner) > 1))
-        call.request.warnings.append(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
-            f"may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
-        )
 
 
 async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
@@ -309,92 +252,6 @@ def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
     written = json_form(new, call.resource.kind, live)
     tracked = track_update(live, written, managed_write(call))
     return tracked if written is new else {**new, "metadata": tracked["metadata"]}
-
-
-def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
-    """A uid or resourceVersion that the writer gives must be the live object's; most kinds are written without, too.
-
-    A Scale is written without, whatever it is of.
-    """
-    kind = call.resource.kind
-    given, found = wanted.get("metadata") or {}, live["metadata"]
-    if given.get("uid") and given["uid"] != found["uid"]:
-        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found['uid']}"
-        raise conflict_error(kind.group, kind.plural, call.name, why)
-    version = named_version(given)
-    if not version:
-        if not allows_unconditional_update(kind) and call.subresource != "scale":
-            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid_error(kind.group, kind.plural, call.name, [error])
-    elif version != found["resourceVersion"]:
-        if not version.isdigit():
-            error = invalid("metadata.resourceVersion", version, "must be an unsigned integer")
-            raise call.invalid(call.name, [error])
-        raise conflict_error(kind.group, kind.plural, call.name)
-
-
-def named_version(metadata: Obj) -> str:
-    """The resourceVersion that a writer names; empty for none, and for 0, which is none."""
-    version = str(metadata.get("resourceVersion") or "")
-    return "" if version.isdigit() and not int(version) else version
-
-
-def drop_empty(metadata: Obj) -> None:
-    """Empty maps and lists say nothing in metadata, and are not encoded by anybody."""
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if name in metadata and not metadata[name]:
-            del metadata[name]
-
-
-_KEPT = ("uid", "creationTimestamp", "generation", "selfLink")
-
-
-def check_identity(call: Call, wanted: Obj) -> None:
-    """A body must say who it is, and mean the object of the URL, whether that exists or not."""
-    metadata = wanted.get("metadata") or {}
-    if not metadata.get("name"):
-        raise bad_request_error(
-            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
-        )
-    _check_place(call, metadata)
-
-
-def _check_place(call: Call, metadata: Obj) -> None:
-    if (metadata.get("name") or call.name) != call.name:
-        raise bad_request_error(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
-        )
-    if not call.resource.kind.namespaced:
-        metadata.pop("namespace", None)
-    elif (metadata.get("namespace") or call.namespace) != call.namespace:
-        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-
-
-def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
-    """The wanted metadata with what only the server sets as it was; also where a policy took it away."""
-    metadata = dict(wanted.get("metadata") or {})
-    _check_place(call, metadata)
-    found = live["metadata"]
-    metadata["name"] = call.name
-    drop_repeated_owners(call, metadata)
-    if call.resource.kind.namespaced:
-        metadata["namespace"] = call.namespace
-    metadata["resourceVersion"] = found["resourceVersion"]
-    for name in _KEPT:
-        if name in found:
-            metadata[name] = found[name]
-        else:
-            metadata.pop(name, None)
-    # What a client says of a deletion is left for validation to refuse, where it does not repeat what is so.
-    if "deletionTimestamp" in found:
-        metadata["deletionTimestamp"] = found["deletionTimestamp"]
-    if "deletionGracePeriodSeconds" in found and metadata.get("deletionGracePeriodSeconds") is None:
-        metadata["deletionGracePeriodSeconds"] = found["deletionGracePeriodSeconds"]
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if metadata.get(name) is None:
-            metadata.pop(name, None)
-    drop_empty(metadata)
-    return metadata
 
 
 def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from haru.apiserver.registry.write import change, place_in_namespace
+from haru.apiserver.registry.object_metadata import place_in_namespace
+from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response, success_status

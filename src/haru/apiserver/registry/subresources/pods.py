@@ -9,12 +9,12 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
+from haru.apiserver.registry.object_metadata import keep_server_metadata
 from haru.apiserver.registry.subresources.log_websocket import over_websocket
 from haru.apiserver.registry.subresources.simulated_log_stream import SimulatedLogStream
 from haru.apiserver.registry.subresources.simulated_logs import container_run, simulated_log
 from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.registry.verbs import patch_with, update_with
-from haru.apiserver.registry.write import keep_server_metadata
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams

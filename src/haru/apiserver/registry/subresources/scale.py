@@ -8,8 +8,9 @@ from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
 from haru.apiserver.encoding.rendering import include_object, render_plain, representation_of
+from haru.apiserver.registry.object_metadata import keep_server_metadata
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
-from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, managed_write, prepare_change
+from haru.apiserver.registry.write import Outcome, change, managed_write, prepare_change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
