@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from haru.client.informer import object_key
 from haru.kube.meta import Obj
 from haru.service_proxy.ruleset import ProxyOptions, Rules, service_rules
-from haru.service_proxy.services import SERVICE_NAME, Place, service_ports
+from haru.service_proxy.services import SERVICE_NAME, HealthCheck, Place, health_check, service_ports
 
 FAMILIES = {"ip": 4, "ip6": 6}
 
@@ -57,6 +57,14 @@ class ChangeTracker:
             for family, version in FAMILIES.items():
                 ports = service_ports(service, slices, place, version) if service is not None else ()
                 found[family][name] = service_rules(ports, family, options)
+        return found
+
+    def health_checks(self, services: Iterable[str], place: Place) -> Mapping[str, HealthCheck | None]:
+        """What load balancers are told of Services, nothing for one that has gone."""
+        found: dict[str, HealthCheck | None] = {}
+        for name in services:
+            service, slices = self._services.get(name), self._slices.get(name, {}).values()
+            found[name] = health_check(service, slices, place) if service is not None else None
         return found
 
     def everything(self) -> set[str]:

@@ -15,6 +15,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.service_proxy.change_tracker import FAMILIES, ChangeTracker
 from haru.service_proxy.conntrack import delete_stale_flows
+from haru.service_proxy.health_checks import HealthChecks
 from haru.service_proxy.nftables import NftError, names_in_table, run_nft
 from haru.service_proxy.ruleset import ProxyOptions, Rules, base_rules
 from haru.service_proxy.services import Place, place_of
@@ -48,6 +49,7 @@ class ServiceProxy:
         self._slices = Informer(client, SLICES, transform=strip_managed_fields)
         self._nodes = Informer(client, NODES, own, transform=strip_managed_fields)
         self._tracker = ChangeTracker()
+        self._health_checks = HealthChecks()
         self._place = Place(options.node)
         self._changed = asyncio.Event()
         self._tables: dict[str, Table] = {}
@@ -76,6 +78,7 @@ class ServiceProxy:
                 await informer.wait_synced()
             await self._follow()
         finally:
+            self._health_checks.close()
             await cancelled(*tasks)
 
     def _note_node(self, _: Obj | None, new: Obj | None) -> None:
@@ -116,13 +119,15 @@ class ServiceProxy:
             return
         now = asyncio.get_running_loop().time()
         await run_nft([line for table in self._tables.values() for line in table.delete_rested(now)])
-        rules = self._tracker.rules(self._tracker.take(), self._place, self._options.rules)
+        changed = self._tracker.take()
+        rules = self._tracker.rules(changed, self._place, self._options.rules)
         lines = [line for family, table in self._tables.items() for line in table.update(rules[family], now)]
         await run_nft(lines)
-        await self._delete_stale_flows(rules)
+        await self._after_sync(changed, rules)
 
     async def _sync_all(self) -> None:
-        rules = self._tracker.rules(self._tracker.everything(), self._place, self._options.rules)
+        services = self._tracker.everything()
+        rules = self._tracker.rules(services, self._place, self._options.rules)
         tables, lines = {}, list[str]()
         for family in FAMILIES:
             left = await names_in_table(family) if self._keeps_tables else None
@@ -130,9 +135,11 @@ class ServiceProxy:
             lines += tables[family].create(rules[family], left)
         await run_nft(lines)
         self._tables, self._keeps_tables = tables, True
-        await self._delete_stale_flows(rules)
+        await self._after_sync(services, rules)
 
-    async def _delete_stale_flows(self, rules: Mapping[str, Mapping[str, Rules]]) -> None:
+    async def _after_sync(self, services: set[str], rules: Mapping[str, Mapping[str, Rules]]) -> None:
+        """Follow the new rules with what is no rule: answers to load balancers, flows that have begun."""
+        await self._health_checks.update(self._tracker.health_checks(services, self._place))
         for family, version in FAMILIES.items():
             served = {key: found for one in rules[family].values() for key, found in one.flows.items()}
             if served:

@@ -126,6 +126,28 @@ def service_ports(service: Obj, slices: Iterable[Obj], place: Place, family: int
     return found
 
 
+class HealthCheck(NamedTuple):
+    """The port at which to tell load balancers how many ready endpoints of a Service this node has, and the number."""
+
+    port: int
+    endpoints: int
+
+
+def health_check(service: Obj, slices: Iterable[Obj], place: Place) -> HealthCheck | None:
+    """What a load balancer is told of a Service at its healthCheckNodePort, if it has one."""
+    spec = service.get("spec") or {}
+    port = spec.get("healthCheckNodePort") or 0
+    if not port or spec.get("type") != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local":
+        return None
+    endpoints = (endpoint for one in slices for endpoint in one.get("endpoints") or ())
+    ready = {
+        endpoint["addresses"][0]
+        for endpoint in endpoints
+        if endpoint.get("nodeName") == place.node and (endpoint.get("conditions") or {}).get("ready") is not False
+    }
+    return HealthCheck(port, len(ready))
+
+
 def _of_family(addresses: Iterable[str | None], family: int) -> Iterator[str]:
     for text in addresses:
         with contextlib.suppress(ValueError):

@@ -1,0 +1,60 @@
+"""What load balancers are told at the healthCheckNodePort of a Service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+
+from haru.service_proxy.health_checks import HealthChecks
+from haru.service_proxy.services import HealthCheck, Place, health_check
+from haru_process import free_port
+
+Obj = dict[str, Any]
+PLACE = Place("here")
+
+
+def service(**spec: Any) -> Obj:
+    given = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30_999, **spec}
+    return {"metadata": {"namespace": "n", "name": "s"}, "spec": given}
+
+
+def endpoint(address: str, node: str = "here", **conditions: bool) -> Obj:
+    return {"addresses": [address], "nodeName": node, "conditions": conditions}
+
+
+def test_ready_addresses_of_this_node_are_counted_once() -> None:
+    one = {"endpoints": [endpoint("10.0.0.1"), endpoint("10.0.0.2", "there"), endpoint("10.0.0.3", ready=False)]}
+    assert health_check(service(), [one, {"endpoints": [endpoint("10.0.0.1")]}], PLACE) == HealthCheck(30_999, 1)
+    assert health_check(service(externalTrafficPolicy="Cluster"), [one], PLACE) is None
+    assert health_check(service(healthCheckNodePort=0), [one], PLACE) is None
+
+
+async def ask(port: int) -> tuple[int, str, Obj]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        return answer.status, answer.headers["X-Load-Balancing-Endpoint-Weight"], json.loads(await answer.text())
+
+
+async def test_answer_is_200_while_the_node_has_endpoints_and_503_without() -> None:
+    checks, port, other = HealthChecks(), free_port(), free_port()
+    told: Obj = {"service": {"namespace": "n", "name": "s"}, "serviceProxyHealthy": True}
+    await checks.update({"n/s": HealthCheck(port, 2), "n/none": None})
+    try:
+        assert await ask(port) == (200, "2", {**told, "localEndpoints": 2})
+        await checks.update({"n/s": HealthCheck(port, 0)})
+        assert await ask(port) == (503, "0", {**told, "localEndpoints": 0})
+        # Another Service may take the port in the same change.
+        await checks.update({"n/t": HealthCheck(port, 1), "n/s": HealthCheck(other, 1)})
+        assert (await ask(port))[2]["service"]["name"] == "t" and (await ask(other))[0] == 200
+        await checks.update({"n/t": None})
+        try:
+            await ask(port)
+        except aiohttp.ClientConnectionError:
+            pass
+        else:
+            raise AssertionError("it still answers")
+    finally:
+        checks.close()
+        await asyncio.sleep(0)
