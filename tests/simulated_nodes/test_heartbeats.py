@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from haru.embedded.options import UpOptions, parse_profiles
 from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition
 from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.heartbeats import Heartbeats
 from haru.simulated_nodes.nodes import LEASES, NODES
 from haru.simulated_nodes.pod_workers import PODS
 from haru.testing.virtual_time import VirtualTimeLoop
@@ -359,3 +361,26 @@ def test_offline_node_stays_unknown() -> None:
             assert api.is_ready("cpu-0")
 
     virtual_time.run(story())
+
+
+def test_leases_due_at_nearly_the_same_time_are_renewed_together_and_in_time() -> None:
+    sent: dict[str, list[float]] = defaultdict(list)
+
+    async def scenario() -> None:
+        async def send(node: str) -> None:
+            sent[node].append(asyncio.get_running_loop().time())
+
+        beats = Heartbeats("lease", send, lambda: 10.0, timeouts=(5.0, 5.0), gathered=0.05)
+        began = asyncio.get_running_loop().time()
+        for number in range(1000):
+            beats.begin(f"n{number}")
+        await asyncio.sleep(40.0)
+        await beats.close()
+        for times in sent.values():
+            assert times[0] - began < 10.05
+            assert all(9.9 < later - before < 10.1 for before, later in itertools.pairwise(times))
+
+    virtual_time.run(scenario())
+    assert len(sent) == 1000
+    moments = {round(time, 4) for times in sent.values() for time in times}
+    assert len(moments) <= 40 / 0.05 + 1

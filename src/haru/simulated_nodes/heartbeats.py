@@ -3,8 +3,8 @@
 Heartbeats wait for nothing else that kubelets do: their limit is their own, every node has a timer of its own, and the
 first of a node comes within one period. A failed one is tried again after 0.2 s, 0.4 s, ... 4 s. The first that
 succeeds after a failure shows that the API is back: then all that failed are tried at once, and those that have waited
-long for an answer are sent anew, for it may never come. The nodes' times are spread evenly over the period; what is
-overdue is sent at once.
+long for an answer are sent anew, for it may never come. The nodes' times are spread evenly over the period, but for
+what is gathered; what is overdue is sent at once.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class _Slots:
 class Heartbeats:
     """Calls `send(node)` once per period for each node that has begun, and `recovered(node)` when it succeeds again.
 
-    `timeouts` are the seconds that a heartbeat, and one that follows a failure, may take.
+    `timeouts` are the seconds that a heartbeat, and one that follows a failure, may take. Those that are due in the same
+    `gathered` seconds are sent together at their end, so that a store commits them together.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Heartbeats:
         *,
         timeouts: tuple[float, float],
         recovered: Callable[[str], None] = lambda node: None,
+        gathered: float = 0.0,
     ) -> None:
         self._timeouts = timeouts
         self._what = what
@@ -115,6 +117,7 @@ class Heartbeats:
         self._period = period
         self._slots = _Slots()
         self._recovered = recovered
+        self._gathered = gathered
         self._rng = random.Random()
         self._beats: dict[str, _Beat] = {}
         self._begun = 0
@@ -127,7 +130,7 @@ class Heartbeats:
         self._begun += 1
         now = asyncio.get_running_loop().time()
         beat = self._beats[node] = _Beat(now + (1 - self._begun * _SPREAD % 1) * self._period())
-        self._set(node, beat, beat.due)
+        self._set(node, beat, self._sent_at(beat.due))
 
     def end(self, node: str) -> None:
         """The node is gone."""
@@ -165,6 +168,9 @@ class Heartbeats:
             self.end(node)
         await cancelled(*self._tasks)
 
+    def _sent_at(self, due: float) -> float:
+        return math.ceil(due / self._gathered) * self._gathered if self._gathered else due
+
     def _set(self, node: str, beat: _Beat, when: float) -> None:
         if beat.timer is not None:
             beat.timer.cancel()
@@ -197,7 +203,7 @@ class Heartbeats:
             self._set(node, beat, min(again, beat.due))
             return
         had_failed, beat.failures = beat.failures > 0, 0
-        self._set(node, beat, now if beat.hastened else beat.due)
+        self._set(node, beat, now if beat.hastened else self._sent_at(beat.due))
         beat.hastened = False
         if had_failed:
             self._recovered(node)

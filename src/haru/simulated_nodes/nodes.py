@@ -27,6 +27,8 @@ LEASE_SECONDS: Final = 40
 _LARGE_FLEET: Final = 200
 _TIMEOUTS: Final = (10.0, 5.0)
 """Seconds that a heartbeat, and one that follows a failure, may take."""
+_GATHERED_SECONDS: Final = 0.05
+"""Leases that are due in so many seconds are renewed together, in one commit of the store."""
 _REPORT_SECONDS: Final = 300.0
 """An unchanged status is reported so often."""
 _COMPARED_SECONDS: Final = 10.0
@@ -105,7 +107,12 @@ class NodeKeeper:
         self._renew_seconds = renew_seconds
         self._statuses = Heartbeats("status", self._send_status, lambda: _REPORT_SECONDS, timeouts=_TIMEOUTS)
         self._leases = Heartbeats(
-            "lease", self._send_lease, self._renewal_period, timeouts=_TIMEOUTS, recovered=self._recovered
+            "lease",
+            self._send_lease,
+            self._renewal_period,
+            timeouts=_TIMEOUTS,
+            recovered=self._recovered,
+            gathered=_GATHERED_SECONDS,
         )
 
     # -- bringing up --------------------------------------------------------------------------------------------------
