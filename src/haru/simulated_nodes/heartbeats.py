@@ -97,8 +97,8 @@ class _Slots:
 class Heartbeats:
     """Calls `send(node)` once per period for each node that has begun, and `recovered(node)` when it succeeds again.
 
-    `timeouts` are the seconds that a heartbeat, and one that follows a failure, may take. Those that are due in the same
-    `gathered` seconds are sent together at their end, so that a store commits them together.
+    `timeouts` are the seconds that a heartbeat, and one that follows a failure, may take. Those that are due within the
+    same `gathered` seconds are sent together at their end, so that a store commits them together.
     """
 
     def __init__(
