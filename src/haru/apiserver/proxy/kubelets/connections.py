@@ -27,6 +27,7 @@ from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")
+_NODE_NAME = re.compile(r"(?:https:)?([^:]+)(?::(\d{0,5}))?")
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy(/.*)?", re.DOTALL)
 VERBS = {
     "GET": "get",
@@ -44,6 +45,8 @@ _HOPS = frozenset({"connection", "keep-alive", "te", "trailer", "upgrade", "prox
 ANSWER_DROPPED = _HOPS | {"transfer-encoding", "date"}
 """Headers of an answer that are about its own connection."""
 HEAD_SECONDS = 60.0
+KUBELET_PORT = 10250
+"""Where a kubelet listens if it does not say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +114,20 @@ class KubeletProxy:
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
     async def _node(self, request: Request, wanted: ConnectRequest) -> Response:
-        if ":" in wanted.name:
-            raise bad_request_error(f'nodes "{wanted.name}": write the node\'s name alone: other ports are not proxied')
-        if await self._objects.peek("", "nodes", "", wanted.name) is None:
-            raise not_found_error("", "nodes", wanted.name)
+        named = _NODE_NAME.fullmatch(wanted.name)
+        if named is None:
+            raise bad_request_error(f"nodes \"{wanted.name}\": write the node's name, alone or with its kubelet's port")
+        name, port = named[1], named[2] or ""
+        if await self._objects.peek("", "nodes", "", name) is None:
+            raise not_found_error("", "nodes", name)
         kubelets = self._kubelets
-        endpoint = await kubelets.endpoint(wanted.name) if kubelets is not None else None
+        endpoint = await kubelets.endpoint(name) if kubelets is not None else None
+        if port and int(port) != (KUBELET_PORT if endpoint is None else endpoint.port):
+            raise bad_request_error(f'nodes "{wanted.name}": other ports than the kubelet\'s are not proxied')
         if kubelets is None or endpoint is None:
             from haru.apiserver.proxy.simulated.kubelet_api import simulated_kubelet
 
-            return await simulated_kubelet(self._objects, request, wanted.name, wanted.rest)
+            return await simulated_kubelet(self._objects, request, name, wanted.rest)
         query = (request.scope.get("query_string") or b"").decode("latin-1")
         target = quote(wanted.rest, safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
         if wants_upgrade(request.scope["headers"]):
