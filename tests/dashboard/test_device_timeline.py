@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dashboard_pages import FixedWatch, browser_of
-from engine_objects import allocated, allocation, claim, node, pod, resource_slice
+from engine_objects import allocated, allocation, claim, device_class, node, pod, resource_slice
 
 from haru.dashboard.views.device_timeline import (
     DeviceTimeline,
@@ -17,10 +17,11 @@ from haru.dashboard.views.device_timeline import (
     milliseconds,
     rfc3339,
 )
-from haru.dashboard.views.queue import WaitingWorkload
+from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
 from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
 from haru.engine import SchedulerCache
+from haru.explain import explain
 from haru.explain.cards import Layouts
 from haru.explain.happenings import Happening
 
@@ -88,6 +89,26 @@ def test_waiting_work_is_drawn_from_its_age_to_now() -> None:
     waiting = WaitingWorkload(TRAIN, 4, rfc3339(T0 + 6 * HOUR), 0, "")
     [bar] = drawn(queue=[waiting]).waiting
     assert (bar.x, bar.width, bar.expected) == (60.0, 20.0, None)
+
+
+def test_expected_start_is_when_the_run_time_of_what_holds_the_device_ends() -> None:
+    runs = pod("runs", node="n1", claims=["runs"])
+    runs["spec"]["activeDeadlineSeconds"] = 9 * 3600
+    runs["status"] |= {"startTime": rfc3339(T0), "phase": "Running"}
+    waits = pod("waits", claims=["waits"])
+    ready = node("n1")
+    ready["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    held_claim = allocated(claim("runs"), allocation("n1", "gpu-0"), runs)
+    objects = [ready, device_class(), resource_slice("n1", 1), runs, held_claim, waits, claim("waits")]
+    snapshot = SchedulerCache.of(objects).snapshot()
+    work = Workload("default", "pod/waits")
+    found = ShownExplanation(explain(snapshot, "pod", waits, now=rfc3339(T0 + 8 * HOUR)))
+    waiting = WaitingWorkload(work, 1, rfc3339(T0 + 6 * HOUR), 0, "")
+    drawn_time = device_timeline((), (), [waiting], {work: found}, (), T0, T0 + 10 * HOUR, T0 + 8 * HOUR)
+    [bar] = drawn_time.waiting
+    # The pod that runs into its limit has its grace period of 30 seconds to end.
+    assert (bar.x, bar.width, bar.expected) == (60.0, 20.0, pytest.approx(90.083))
+    assert bar.expected_at == rfc3339(T0 + 9 * HOUR + 30_000)
 
 
 def test_ticks_are_round_moments() -> None:
