@@ -73,6 +73,11 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
     ({"sideEffects": None}, ["sideEffects: Required value: must specify one of None, NoneOnDryRun"]),
     ({"sideEffects": "Some"}, ['sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"']),
     ({"timeoutSeconds": 31}, ["timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"]),
+    ({"failurePolicy": ""}, ['failurePolicy: Unsupported value: "": supported values: "Fail", "Ignore"']),
+    (
+        {"clientConfig": {"url": "5%"}},
+        [f'clientConfig.url: Required value: url must be a valid URL: parse "5%": invalid URL escape{FORM}'],
+    ),
     ({"failurePolicy": "No"}, ['failurePolicy: Unsupported value: "No": supported values: "Fail", "Ignore"']),
     ({"matchPolicy": "No"}, ['matchPolicy: Unsupported value: "No": supported values: "Equivalent", "Exact"']),
     ({"admissionReviewVersions": None}, ["admissionReviewVersions: Required value: must specify one of v1, v1beta1"]),

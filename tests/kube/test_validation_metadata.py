@@ -68,3 +68,10 @@ def test_name_that_follows_from_a_spec_cannot_be_generated(kind: str) -> None:
     assert at_names({}) == ["metadata.name"]
     generated = at_names({"generateName": "gen-", "name": "gen-abcde"})
     assert generated == ["metadata.generateName", "metadata.name"]
+
+
+def test_metadata_of_a_kind_without_a_rule_about_them_are_judged_last() -> None:
+    budget = thing("policy/v1", "PodDisruptionBudget", "team", spec={"selector": {"matchLabels": {"a/b/c": "d"}}})
+    unnamed = put(budget, "metadata.name", "")
+    assert {text.split(":")[0] for text in problems(unnamed)} == {"spec.selector.matchLabels"}
+    assert [text.split(":")[0] for text in problems(put(unnamed, "spec", {"selector": {}}))] == ["metadata.name"]

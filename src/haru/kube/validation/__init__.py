@@ -37,7 +37,12 @@ def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: C
     check = dispatch.CREATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(obj, kind)
-    return found + check(_judged(obj, kind), kind, Rules(gates, check_selector))
+    own = check(_judged(obj, kind), kind, Rules(gates, check_selector))
+    return own or found if (kind.group, kind.kind) in _METADATA_LAST else found + own
+
+
+_METADATA_LAST = {("", "Event"), ("policy", "PodDisruptionBudget")}
+"""Kinds whose metadata no rule of their own is about: a new object's are looked at when all else is well."""
 
 
 def validate_update(

@@ -103,6 +103,11 @@ def one_of(field: str, value: Any, supported: Sequence[str], *, optional: bool =
     return [] if value in supported else [not_supported(field, value, sorted(supported))]
 
 
+def known_value(field: str, value: Any, supported: Sequence[str]) -> list[FieldError]:
+    """The value of a pointer, where it is given, must be in a closed set; an empty text is a value."""
+    return [] if value is None or value in supported else [not_supported(field, value, sorted(supported))]
+
+
 def not_negative(field: str, value: int | None) -> list[FieldError]:
     """Zero or more, where given."""
     return [invalid(field, value, "must be greater than or equal to 0")] if value is not None and value < 0 else []

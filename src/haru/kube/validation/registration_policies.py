@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
-from haru.kube.validation.common import items, one_of, part, same
+from haru.kube.validation.common import items, known_value, one_of, part, same
 from haru.kube.validation.registration_rules import CHANGING_OPERATIONS, condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
 
@@ -56,7 +56,7 @@ def _policy(policy: Obj) -> Iterator[FieldError]:
 
 def policy_errors(spec: Obj) -> Iterator[FieldError]:
     """Validate the parts that validating and mutating policies share."""
-    yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
+    yield from known_value("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
     if spec.get("paramKind") is not None:
         yield from param_kind_errors("spec.paramKind", spec["paramKind"])
     constraints = spec.get("matchConstraints")
@@ -95,7 +95,7 @@ def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
 
 def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
     """Validate the match resources of a policy or a binding."""
-    yield from one_of(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
+    yield from known_value(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         if resources.get(name) is None:
             yield required(f"{path}.{name}")

@@ -6,6 +6,7 @@ Source: admissionregistration.k8s.io/v1 validation, as behaviour.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required
 from haru.kube.meta import Obj
-from haru.kube.validation.common import items, one_of, part
+from haru.kube.validation.common import items, known_value, part
 from haru.kube.validation.registration_rules import condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
 
@@ -63,9 +64,7 @@ def _webhooks(configuration: Obj, strictness: _Strictness) -> Iterator[FieldErro
         path, name = f"webhooks[{index}]", hook.get("name") or ""
         yield from _webhook(path, hook, strictness)
         if mutating:
-            yield from one_of(
-                f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), optional=True
-            )
+            yield from known_value(f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
         yield from _review_versions(f"{path}.admissionReviewVersions", hook, strictness)
         if strictness.unique_names and name in seen:
             yield duplicate(f"{path}.name", name)
@@ -76,8 +75,8 @@ def _webhook(path: str, hook: Obj, strictness: _Strictness) -> Iterator[FieldErr
     yield from _qualified_name(f"{path}.name", hook.get("name") or "")
     for index, rule in enumerate(items(hook, "rules")):
         yield from rule_errors(f"{path}.rules[{index}]", rule)
-    yield from one_of(f"{path}.failurePolicy", hook.get("failurePolicy"), _FAILURE_POLICIES, optional=True)
-    yield from one_of(f"{path}.matchPolicy", hook.get("matchPolicy"), _MATCH_POLICIES, optional=True)
+    yield from known_value(f"{path}.failurePolicy", hook.get("failurePolicy"), _FAILURE_POLICIES)
+    yield from known_value(f"{path}.matchPolicy", hook.get("matchPolicy"), _MATCH_POLICIES)
     allowed = _NO_SIDE_EFFECTS if strictness.side_effects else _SIDE_EFFECTS
     effects = hook.get("sideEffects")
     if effects is None:
@@ -126,6 +125,9 @@ def _review_versions(path: str, hook: Obj, strictness: _Strictness) -> Iterator[
         yield invalid(path, versions, f"must include at least one of {listed}")
 
 
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})").search
+
+
 def client_config_errors(path: str, config: Obj) -> Iterator[FieldError]:
     """Where a webhook is: a URL or a service."""
     url, service = config.get("url"), config.get("service")
@@ -142,6 +144,8 @@ def _url(path: str, url: str) -> Iterator[FieldError]:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         _ = parts.port
+        if _BAD_ESCAPE(url.partition("?")[0]):
+            raise ValueError(f'parse "{url}": invalid URL escape')
     except ValueError as error:
         yield required(path, f"url must be a valid URL: {error}{_FORM}")
         return
