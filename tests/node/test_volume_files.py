@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -296,6 +297,7 @@ def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
     places.make(pod, volume, None)
     mount = places.mount(pod, {"name": "v", "mountPath": "/v", "subPathExpr": "x/$(NAME)"}, lambda _: "x/y")
     assert mount.host_path.endswith("/kubernetes.io~empty-dir/v/x/y")
+    assert [stat.S_IMODE(Path(mount.host_path, up).stat().st_mode) for up in (".", "..")] == [0o777, 0o777]
     (places.volume("u", volume) / "out").symlink_to("/etc")
     for path in ("../..", "/etc", "out"):
         with pytest.raises(ConfigError, match="subPath"):

@@ -190,7 +190,12 @@ def _sub_path(volume: Path, below: str) -> Path:
     if not target.resolve().is_relative_to(base):
         raise ConfigError(f'subPath "{below}" leads out of its volume')
     if not target.exists():
-        target.mkdir(parents=True)
+        # Each directory is as open as the volume, with its group where fsGroup has set that bit.
+        mode = stat.S_IMODE(base.stat().st_mode)
+        for part in reversed([target, *target.parents]):
+            if part.is_relative_to(volume) and not part.exists():
+                part.mkdir()
+                part.chmod(mode)
     return target.resolve()
 
 
