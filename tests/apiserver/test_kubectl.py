@@ -341,7 +341,7 @@ async def test_kubectl_repeated_apply_changes_nothing(kubectl: Kubectl, monkeypa
     job = """
 apiVersion: batch/v1
 kind: Job
-metadata: {name: j}
+metadata: {labels: {a: b}, name: j}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}
 """
     both = f"{TEMPLATE}---{job}"
