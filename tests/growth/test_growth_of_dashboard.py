@@ -23,6 +23,7 @@ from haru.dashboard.redaction.cluster import RedactedCluster
 from haru.dashboard.redaction.objects import Redaction
 from haru.dashboard.views import story as story_module
 from haru.dashboard.views.usage import Span, Use
+from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Workload
 from haru.explain.entry import explain
 from haru.gangs import ADAPTERS
@@ -161,7 +162,7 @@ class Browser:
 
     def __init__(self, grown: GrownView) -> None:
         self.grown, self.access = grown, Access(8080)
-        self.dashboard = Dashboard(Watch(grown), self.access, usage)  # type: ignore[arg-type]
+        self.dashboard = Dashboard(Watch(grown), self.access, UsageHistory(spans=usage))  # type: ignore[arg-type]
         self.dashboard.views.renderer = self.dashboard.views.explainer = Inline()
         self.cookie = (self.access.enter(self.access.code) or "").partition(";")[0]
 

@@ -77,7 +77,9 @@ def moment(milliseconds: float) -> str:
 
 def aged(text: object) -> Any:
     """Let times (RFC 3339) in a text be shown as ages, as other times on the page."""
-    return Markup(_TIME.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(text))))
+    if not _TIME.search(told := str(text)):
+        return told  # escaped by the template, as every text
+    return Markup(_TIME.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(told))))
 
 
 def ours(html: Html) -> Any:
