@@ -124,10 +124,12 @@ node_agents() {
     start proxy $HARU proxy --kubeconfig "$KUBECONFIG" --hostname-override "$node" --cluster-cidr "$SUBNET.128.0/17"
 }
 
-start() { # NAME COMMAND…: in the background, with a log and the id of its process
+start() { # NAME COMMAND…: in the background under the node's host name, with a log and the id of its process
     name=$1
     shift
-    nsenter "--net=/run/netns/$PREFIX-$node" setsid "$@" >"$STATE/$node/$name.log" 2>&1 &
+    # shellcheck disable=SC2016
+    nsenter "--net=/run/netns/$PREFIX-$node" setsid unshare --uts \
+        sh -c 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"' "$node" "$@" >"$STATE/$node/$name.log" 2>&1 &
     echo $! >"$STATE/$node/$name.pid"
 }
 

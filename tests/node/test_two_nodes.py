@@ -66,6 +66,13 @@ def test_external_traffic_policy_local_keeps_client_address_and_node(nodes: TwoN
     assert f"{nodes.subnet}.0.12]" in nodes.kubectl(kubectl, "logs", "web-node-1")
 
 
+def test_pod_with_host_network_has_the_name_and_address_of_its_node(nodes: TwoNodes, kubectl: str) -> None:
+    nodes.create_ready(*(nodes.pod(f"host-{node}", "exec sleep 1000", node=node, hostNetwork=True) for node in NODES))
+    for number, node in enumerate(NODES):
+        assert nodes.kubectl(kubectl, "exec", f"host-{node}", "--", "hostname") == f"{node}\n"
+        assert nodes.address_of(f"host-{node}") == f"{nodes.subnet}.0.{11 + number}"
+
+
 def test_kubectl_logs_and_exec_reach_both_nodes(nodes: TwoNodes, kubectl: str) -> None:
     for node in NODES:
         assert nodes.kubectl(kubectl, "exec", f"web-{node}", "--", "hostname") == f"web-{node}\n"
