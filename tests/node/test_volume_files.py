@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import File, Files, files_of, holds_secrets, references
+from haru.node.volumes import pod_volumes
 from haru.node.volumes.atomic import DATA, write_files
 from haru.node.volumes.pod_volumes import PodVolumes
 from haru.proto import cri_pb2 as cri
@@ -313,6 +314,21 @@ def test_empty_dir_is_world_writable_and_kept(tmp_path: Path) -> None:
     (place / "kept").touch()
     places.make(pod_with(volume), volume, None)
     assert (place / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("medium", "group", "mode"), [("", 7, 0o2777), ("Memory", None, 0o1777), ("Memory", 7, 0o3777)]
+)
+def test_empty_dir_has_mode_of_its_medium_and_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium: str, group: int | None, mode: int
+) -> None:
+    monkeypatch.setattr(pod_volumes, "_mount_memory", lambda place, size: None)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    places, volume = PodVolumes(tmp_path), {"name": "v", "emptyDir": {"medium": medium}}
+    pod = pod_with(volume)
+    pod["spec"]["securityContext"] = {"fsGroup": group}
+    places.make(pod, volume, None)
+    assert stat.S_IMODE(places.volume("u", volume).stat().st_mode) == mode
 
 
 @pytest.mark.parametrize(

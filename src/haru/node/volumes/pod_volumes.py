@@ -86,11 +86,12 @@ class PodVolumes:
         empty = volume.get("emptyDir") or {}
         if (files is not None and holds_secrets(volume)) or empty.get("medium") == "Memory":
             _mount_memory(place, empty.get("sizeLimit"))
+        sticky = stat.S_ISVTX if empty.get("medium") == "Memory" else 0  # as the kernel makes a tmpfs
         if fresh or not os.listdir(place):  # noqa: PTH208 - only whether there is anything
-            place.chmod(0o777 if files is None else 0o755)
+            place.chmod(sticky | 0o777 if files is None else 0o755)
             if group is not None:
                 os.chown(place, -1, group)
-                place.chmod(0o2777 if files is None else 0o2775)
+                place.chmod(sticky | 0o2777 if files is None else 0o2775)
         return write_files(place, files, group) if files is not None else fresh
 
     def note(self, pod: Obj) -> None:
