@@ -182,7 +182,7 @@ async def test_admission_configuration_sets_defaults_and_exemptions(tmp_path: Pa
         assert (await api("POST", PODS, bad_pod("b", runtimeClassName="kata"))).status == 201
         assert (await api("POST", "/api/v1/namespaces/kube-system/pods", bad_pod("c"))).status == 201
         subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
-        role = {"kind": "ClusterRole", "name": "edit", "apiGroup": "rbac.authorization.k8s.io"}
+        role = {"kind": "ClusterRole", "name": "system:aggregate-to-edit", "apiGroup": "rbac.authorization.k8s.io"}
         binding = {"metadata": {"name": "jane"}, "subjects": [subject], "roleRef": role}
         await api.create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding)
         assert (await api.as_(USER)("POST", PODS, bad_pod("d"))).status == 201

@@ -97,7 +97,7 @@ def test_role_granted_at_one_server_applies_at_another(replicas: Replicas) -> No
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
     for _ in range(3):
         assert b.call("GET", path_of("pods"))[0] == 403
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-view"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
         binding = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
