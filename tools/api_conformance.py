@@ -91,7 +91,7 @@ def _wait(kubeconfig: Path, process: subprocess.Popen[bytes]) -> dict[str, str]:
 def replay(folder: Path, names: Sequence[str], *, semantic: bool, only: str = "*") -> Replay:
     """Send the sequences of these files to a fresh server, and compare its answers."""
     with server() as (address, token):
-        command = [sys.executable, "check.py", "--server", address, "--token", token, "--insecure", "--only", only]
+        command = [sys.executable, "check.py", "--server", address, f"--token={token}", "--insecure", "--only", only]
         command += ["--allow", str(ALLOWED), *(["--semantic"] if semantic else [])]
         command += [f"{name}.jsonl.gz" for name in names]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -33,7 +33,8 @@ from haru.kube.patch.apply import server_side_apply
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
-from haru.kube.schema import MessageType
+from haru.kube.patch.type_errors import type_errors
+from haru.kube.schema import MessageType, type_of
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -175,26 +176,38 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
+    named = str(metadata.get("namespace") or "")
     if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
     if repeated and wish == "Strict":
         raise bodies.strict_error(kind, repeated)
     if repeated and wish == "Warn":
         call.request.warnings.extend(repeated)
-    unknown: list[str] = []
-    with suppress(StatusError):  # of what cannot be read, once it is known that it does not conflict
-        _, unknown = strict_decode(value, kind)
-    if unknown:
-        raise _undeclared(call, kind, unknown)
+    if errors := _errors_of(value, kind):
+        raise _untyped(call, kind, named, errors)
     return value
 
 
-def _undeclared(call: Call, kind: Kind, unknown: list[str]) -> StatusError:
-    """500, as in 1.36: what no field is declared for cannot be merged, whatever strictness the client asks for."""
-    places = "\n".join(f"  .{problem.split(chr(34))[1]}: field not declared in schema" for problem in unknown)
-    name = f"{call.namespace}/{call.name}" if call.namespace else f"/{call.name}"
-    what = f"{name}; {kind.api_version}, Kind={kind.kind}"
-    return StatusError(500, "", f"failed to create typed patch object ({what}): errors:\n{places}")
+def _errors_of(value: Obj, kind: Kind) -> list[str]:
+    """What of a configuration its schema does not declare, or declares otherwise; each with its path in front."""
+    if kind.custom is None:
+        return sorted(type_errors(value, type_of(kind)))
+    unknown: list[str] = []
+    with suppress(StatusError):  # of what cannot be read, once it is known that it does not conflict
+        _, unknown = strict_decode(value, kind)
+    return [f".{problem.split(chr(34))[1]}: field not declared in schema" for problem in unknown]
+
+
+def _untyped(call: Call, kind: Kind, namespace: str, errors: list[str]) -> StatusError:
+    """500, as in 1.36: what is not as declared cannot be merged, whatever strictness the client asks for."""
+    places = errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors)
+    what = f"{namespace}/{call.name}; {_group_version(kind)}, Kind={kind.kind}"
+    return StatusError(500, "", f"failed to create typed patch object ({what}): {places}")
+
+
+def _group_version(kind: Kind) -> str:
+    """As a GroupVersionKind is printed: the core group has no name before the slash."""
+    return kind.api_version if "/" in kind.api_version else f"/{kind.api_version}"
 
 
 def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:

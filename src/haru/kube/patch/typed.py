@@ -49,7 +49,7 @@ class Shape:
         found = self._fields.get(name)
         if found is None:
             declared = self.message.fields.get(name) if self.message is not None else None
-            found = self._fields[name] = _field_shape(declared) if declared is not None else ANY
+            found = self._fields[name] = field_shape(declared) if declared is not None else ANY
         return found
 
     def names(self, name: str) -> bool:
@@ -106,7 +106,8 @@ def _element_shape(field: Field) -> Shape:
     return LEAF if field.type in schema.SCALARS else shape_of(schema.message_type(field.type))
 
 
-def _field_shape(field: Field) -> Shape:
+def field_shape(field: Field) -> Shape:
+    """The shape of a field's values."""
     if field.container == "list":
         if field.list_type == "set":
             return Shape("set", element=_element_shape(field))
