@@ -63,3 +63,10 @@ def test_too_large_or_deep_document_has_yaml_size_finding() -> None:
 
 def test_every_planted_fault_case_is_read() -> None:
     assert (DATA / "lint" / "faults.txt").read_text().count("\n=== ") == len(faults()) >= 80
+
+
+@pytest.mark.parametrize("address", ["None", "10.0.0.10"])
+def test_service_with_a_cluster_ip_alone_has_no_finding(address: str) -> None:
+    spec = f"{{clusterIP: {address}, ports: [{{port: 80}}]}}"
+    text = f"{{apiVersion: v1, kind: Service, metadata: {{name: s}}, spec: {spec}}}"
+    assert lint_texts({"file.yaml": text}).findings == ()

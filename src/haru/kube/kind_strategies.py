@@ -40,6 +40,15 @@ def with_both_sources(claim: Obj, old: Obj | None) -> Obj:
     return claim
 
 
+def with_both_addresses(service: Obj) -> Obj:
+    """A new Service whose `clusterIP` is the first of its `clusterIPs`: who writes one of them means both."""
+    spec: Obj = service.get("spec") or {}
+    one, many = spec.get("clusterIP"), [*(spec.get("clusterIPs") or ())]
+    if spec.get("type") == "ExternalName" or bool(one) == bool(many):
+        return service
+    return {**service, "spec": {**spec, "clusterIPs": [one]} if one else {**spec, "clusterIP": many[0]}}
+
+
 def with_phase_time(volume: Obj, old: Obj, now: str) -> Obj:
     """A volume says since when it is in its phase, unless the writer does."""
     status, before = volume.get("status") or {}, old.get("status") or {}

@@ -21,6 +21,7 @@ from haru.kube.kind_strategies import (
     first_namespace,
     generated_job,
     template_generation,
+    with_both_addresses,
     with_both_sources,
     with_member,
     with_namespace_finalizers,
@@ -57,6 +58,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return {**obj, "spec": spec, "status": _first_pod_status(spec, now)}
     if key == ("", "Namespace"):
         return first_namespace(obj)
+    if key == ("", "Service"):
+        return with_both_addresses(obj)
     if key == (definitions.GROUP, "CustomResourceDefinition"):
         return first_definition(obj)
     if key == (api_services.GROUP, "APIService"):

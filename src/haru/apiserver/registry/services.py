@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import FieldError, internal_error, invalid
+from haru.kube.kind_strategies import with_both_addresses
 from haru.kube.meta import Obj
 from haru.kube.validation.services import is_external, is_headless, needs_health_port, validate_addresses
 from haru.storage import Put
@@ -91,7 +92,10 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
     before = (old or {}).get("spec") or {}
     if spec.get("type") == "ExternalName":
         return
-    _mirror_addresses(spec, before)
+    if old is None:
+        spec.update(with_both_addresses(service)["spec"])
+    else:
+        _mirror_addresses(spec, before)
     problems = list(_choose_families(spec, before))
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)
@@ -109,14 +113,9 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
 
 
 def _mirror_addresses(spec: Obj, before: Obj) -> None:
-    """`clusterIP` and the first of `clusterIPs` are one: who writes only one of them means both."""
+    """`clusterIP` and the first of `clusterIPs` are one: who changes only one of them means both."""
     one, many = spec.get("clusterIP"), spec.get("clusterIPs")
-    if not before:
-        if one and not many:
-            spec["clusterIPs"] = [one]
-        elif many and not one:
-            spec["clusterIP"] = many[0]
-    elif one and one != before.get("clusterIP") and many == before.get("clusterIPs"):
+    if one and one != before.get("clusterIP") and many == before.get("clusterIPs"):
         spec["clusterIPs"] = [one]
     elif many and many != before.get("clusterIPs") and one == before.get("clusterIP"):
         spec["clusterIP"] = many[0]
