@@ -43,7 +43,7 @@ def test_controllers_flag_selects_controllers(patterns, chosen):
 
 
 def test_unknown_controller_is_named():
-    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: certificatesigningrequest-cleaner"):
+    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: certificatesigningrequest-approving"):
         select_controllers(["jobs"])
 
 
