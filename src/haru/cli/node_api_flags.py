@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.main import UsageError
+from haru.cli.serving_flags import add_certificate_arguments
 
 if TYPE_CHECKING:
     from haru.node.api import ServerOptions
@@ -34,13 +35,8 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         default=10248,
         help="port of /healthz without TLS (default 10248; 0: none)",
     )
-    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
-    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
-    group.add_argument(
-        "--cert-dir",
-        type=Path,
-        metavar="DIR",
-        help="directory in which a certificate is created if none is given (default ROOT-DIR/pki)",
+    add_certificate_arguments(
+        group, "directory in which a certificate is created if none is given (default ROOT-DIR/pki)"
     )
     group.add_argument("--client-ca-file", type=Path, metavar="FILE", help="CA of client certificates")
     group.add_argument(

@@ -27,16 +27,13 @@ _FLAGS = (
 )
 
 
-def add_certificate_arguments(group: Any) -> None:
-    """The flags of the certificate that a command serves with."""
+def add_certificate_arguments(
+    group: Any, directory: str = "directory of a self-signed certificate, made if there is none (default: in memory)"
+) -> None:
+    """The flags of the certificate that a command serves with; `directory` says what --cert-dir is for."""
     group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
     group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
-    group.add_argument(
-        "--cert-dir",
-        type=Path,
-        metavar="DIR",
-        help="directory of a self-signed certificate, made if there is none (default: in memory)",
-    )
+    group.add_argument("--cert-dir", type=Path, metavar="DIR", help=directory)
 
 
 def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
@@ -48,21 +45,14 @@ def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     )
     group.add_argument("--bind-address", metavar="IP", help="IP to listen on (default 0.0.0.0)")
     group.add_argument("--secure-port", type=_port, metavar="PORT", help=f"port (default {port}; 0: no HTTPS)")
+    add_certificate_arguments(group)
     files = {
-        "--tls-cert-file": "serving certificate",
-        "--tls-private-key-file": "private key of that certificate",
         "--client-ca-file": "CA of client certificates (default: of kube-system/extension-apiserver-authentication)",
         "--authentication-kubeconfig": "kubeconfig for TokenReviews (default: that of --kubeconfig)",
         "--authorization-kubeconfig": "kubeconfig for SubjectAccessReviews (default: that of --kubeconfig)",
     }
     for flag, text in files.items():
         group.add_argument(flag, type=Path, metavar="FILE", help=text)
-    group.add_argument(
-        "--cert-dir",
-        type=Path,
-        metavar="DIR",
-        help="directory of a self-signed certificate, made if there is none (default: in memory)",
-    )
     _add_switch(group, "--authentication-skip-lookup", "do not read that ConfigMap (default false)")
     _add_switch(
         group,
