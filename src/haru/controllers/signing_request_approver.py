@@ -6,14 +6,17 @@ Source: Kubernetes 1.36, pkg/controller/certificates/approver, as behaviour.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from haru.controllers.base import Context, Controller, log
 from haru.controllers.signing_request_cleaner import SIGNING_REQUESTS
-from haru.kube.kinds import Kind, known_kind
+from haru.controllers.signing_request_controller import SigningRequestController
+from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-from haru.kube.signing_requests import KUBELET_CLIENT, answers, common_name, decoded, is_kubelet_client
+from haru.kube.signing_requests import KUBELET_CLIENT, answers, common_name, is_kubelet_client
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 ACCESS_REVIEWS = known_kind("authorization.k8s.io/v1", "SubjectAccessReview")
 _SELF: Final = ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
@@ -21,32 +24,21 @@ _NODE: Final = ("nodeclient", "Auto approving kubelet client certificate after S
 _SOONEST, _LATEST = 0.2, 1000.0
 
 
-class SigningRequestApproverController(Controller):
+class SigningRequestApproverController(SigningRequestController):
     """Approves CertificateSigningRequests of kubelets."""
 
     name: ClassVar[str] = "certificatesigningrequest-approving-controller"
-    needs: ClassVar[tuple[Kind, ...]] = (SIGNING_REQUESTS,)
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.requests = self.informer(SIGNING_REQUESTS)
-        self.requests.add_handler(self._changed, lambda _, new: self._changed(new))
+    def waits(self, request: Obj) -> bool:
+        """Whether nobody has answered a request for a kubelet's client certificate."""
+        if (request.get("spec") or {}).get("signerName") != KUBELET_CLIENT:
+            return False
+        signed = (request.get("status") or {}).get("certificate")
+        return not signed and answers(request).isdisjoint({"Approved", "Denied"})
 
-    def _changed(self, request: Obj) -> None:
-        if _waits(request):
-            self.enqueue(request)
-
-    async def sync(self, key: str) -> float | None:
-        """Approve one request if it is a kubelet's and allowed; else look again when it is twice as old."""
-        request = self.requests.get(key)
-        if request is None or not _waits(request):
-            return None
+    async def answer(self, request: Obj, asked: x509.CertificateSigningRequest) -> float | None:
+        """Approve a request if it is a kubelet's and allowed; else look again when it is twice as old."""
         spec = request["spec"]
-        try:
-            asked = decoded(request)
-        except ValueError as error:
-            log.warning("%s: %s: %s", self.name, key, error)
-            return None
         if not is_kubelet_client(asked, spec.get("usages") or ()):
             return None
         of_itself = spec.get("username") == common_name(asked)
@@ -83,10 +75,3 @@ class SigningRequestApproverController(Controller):
         status = request.get("status") or {}
         conditions = [*(status.get("conditions") or ()), approved]
         await self.update(self.requests, {**request, "status": {**status, "conditions": conditions}}, "approval")
-
-
-def _waits(request: Obj) -> bool:
-    """Whether nobody has answered a request for a kubelet's client certificate."""
-    if (request.get("spec") or {}).get("signerName") != KUBELET_CLIENT:
-        return False
-    return not (request.get("status") or {}).get("certificate") and answers(request).isdisjoint({"Approved", "Denied"})
