@@ -248,7 +248,7 @@ def test_server_of_agnhost_answers_probes_of_its_port(args: list[str], probe: Ob
 
 
 def test_container_reads_what_an_init_container_has_written_into_a_volume() -> None:
-    first = container("echo made > /work/x", volumeMounts=mounted("empty", "/work")) | {"name": "first"}
+    first = container("echo made > /made/x", volumeMounts=mounted("empty", "/made")) | {"name": "first"}
     second = container("cat /v/x; echo more >> /v/x", volumeMounts=mounted("empty")) | {"name": "second"}
     main = container("cat /v/x", volumeMounts=mounted("empty"))
     of = pod(EMPTY, initContainers=[first, second])

@@ -26,10 +26,10 @@ from typing import Any
 
 from benchmarks.control_planes import haru_program, make_key, serving
 from benchmarks.processes import started
+from manifests import Obj, obj
 
 from haru.kube import yaml
 
-Obj = dict[str, Any]
 GPU_CLASS = "gpu.nvidia.com"
 SETTLE_SECONDS = 60
 NAMESPACES_AT_ONCE = 4
@@ -63,8 +63,8 @@ def workload(kind: str, name: str, replicas: int | None, pods: Obj, **spec: Any)
 
 
 def manifest(version: str, kind: str, name: str, **spec: Any) -> Obj:
-    """An object of a namespace."""
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    """An object with this spec."""
+    return obj(version, kind, name, spec=spec)
 
 
 def population(round_: int) -> list[Obj]:
