@@ -14,6 +14,15 @@ SPEC = ".spec.template.spec"
 CONTAINERS = f"{SPEC}.containers"
 
 
+def test_list_item_without_its_key_gets_the_error_of_kube_apiserver() -> None:
+    kind = by_kind("v1", "ServiceAccount")
+    assert kind is not None
+    assert list(type_errors({"secrets": [{"name": None}, {"namespace": "x"}]}, type_of(kind))) == [
+        ".secrets: element 1: associative list with keys has an element that omits all key fields "
+        '["name"] (and doesn\'t have default values for any key fields)'
+    ]
+
+
 def errors(pod_spec: Any) -> list[str]:
     kind = by_kind("apps/v1", "Deployment")
     assert kind is not None

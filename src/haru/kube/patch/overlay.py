@@ -14,6 +14,7 @@ from typing import Any
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.patch.fieldset import element_text
+from haru.kube.patch.type_errors import go_type
 from haru.kube.patch.typed import Shape, item_element, merge
 from haru.kube.schema import Field
 
@@ -139,10 +140,7 @@ def _scalar_fault(type_name: str, value: Any, path: str) -> Iterator[str]:
     elif type_name == "bool" and not isinstance(value, bool):
         yield f"{path}: expected boolean, got {_shown(value)}"
     elif type_name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-        yield f"{path}: expected numeric (int or float), got {_GO_TYPES.get(type(value), 'map[string]interface {}')}"
-
-
-_GO_TYPES: dict[type, str] = {str: "string", bool: "bool", list: "[]interface {}"}
+        yield f"{path}: expected numeric (int or float), got {go_type(value)}"
 
 
 def _shown(value: Any) -> str:

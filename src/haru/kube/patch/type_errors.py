@@ -76,9 +76,13 @@ def _element(shape: Shape, index: int, item: Any) -> str:
         raise ValueError("associative list with keys may not have non-map elements")
     try:
         return item_element(shape, item)
-    except StatusError:
-        # Its keys have no default: as with an item of Go, they are there and empty.
-        return f"k:{{}}{index}"
+    except StatusError as error:
+        names = [key for key, _ in shape.keys]
+        if item.keys() & set(names):
+            return f"i:{index}"  # null, which is no omission
+        listed = " ".join(json.dumps(name) for name in names)
+        why = f"omits all key fields [{listed}] (and doesn't have default values for any key fields)"
+        raise ValueError(f"associative list with keys has an element that {why}") from error
 
 
 def _value_errors(value: Any, field: Field, path: str) -> Iterator[str]:
@@ -107,13 +111,14 @@ def _scalar_error(value: Any, type_: str) -> str:
         return "" if isinstance(value, str) else f"string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     if type_ in _NUMBERS:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return "" if is_number else f"numeric (int or float), got {_go_type(value)}"
+        return "" if is_number else f"numeric (int or float), got {go_type(value)}"
     if type_ == "bool":
         return "" if isinstance(value, bool) else f"boolean, got &{{{_go_value(value)}}}"
     return f"any scalar, got &{{{_go_value(value)}}}" if isinstance(value, dict | list) else ""
 
 
-def _go_type(value: Any) -> str:
+def go_type(value: Any) -> str:
+    """What Go calls the type of a JSON value that is no number."""
     names = {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}
     return names[type(value)]
 
