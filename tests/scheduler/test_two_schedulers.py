@@ -17,10 +17,10 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.engine.framework import DEFAULT_PROFILE, FitStrategy
+from haru.kube.node_admission import admission_problem
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
 from haru.scheduler.scheduler import Scheduler
-from haru.simulated_nodes.pods import admission_problem
 
 Obj = dict[str, Any]
 PLACES = 8

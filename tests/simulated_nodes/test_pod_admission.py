@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from haru.kube.node_admission import os_problem, placement_problem, sysctl_problem
-from haru.simulated_nodes.pods import admission_problem
+from haru.kube.node_admission import admission_problem, os_problem, placement_problem, sysctl_problem
 
 Obj = dict[str, Any]
 GPU = "example.com/gpu"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -30,7 +31,8 @@ class WorkQueue(Generic[Key]):
         self.name = name
         self._base_delay = base_delay
         self._max_delay = max_delay
-        self._waiting: dict[Key, None] = {}
+        # Whoever takes the first key of a plain dict skips all that were taken before: a queue of n would cost n².
+        self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._processing: set[Key] = set()
         self._again: set[Key] = set()
         self._failures: dict[Key, int] = {}
@@ -104,8 +106,7 @@ class WorkQueue(Generic[Key]):
                 raise ShutDown
             self._ready.clear()
             await self._ready.wait()
-        key = next(iter(self._waiting))
-        del self._waiting[key]
+        key, _ = self._waiting.popitem(last=False)
         self._processing.add(key)
         return key
 

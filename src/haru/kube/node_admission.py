@@ -6,12 +6,12 @@ behaviour; KEP-5004 and KEP-5517.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haru.kube.meta import Obj, labels_of, name_of, tolerates
 from haru.kube.pod_security.baseline import SAFE_SYSCTLS
-from haru.kube.resources import Requests, claimed_resources, pod_requests
+from haru.kube.resources import claimed_resources, pod_requests
 from haru.kube.selectors import node_selector_matches
 from haru.kube.validation.security import sysctl_with_dots
 
@@ -22,18 +22,39 @@ _EVERYWHERE: Final = ("", "0.0.0.0")
 
 def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> tuple[str, str] | None:
     """(reason, message) if the node has no room for the pod beside the others; amounts in thousandths."""
-    if len(others) + 1 > allocatable["pods"] // 1000:
-        return "OutOfpods", _no_room("pods", 1, len(others), allocatable["pods"] // 1000)
-    for name, quantity in _usage(pod).items():
+    return room_problem(
+        pod, len(others), lambda name: sum(requested_amounts(other).get(name, 0) for other in others), allocatable
+    )
+
+
+def room_problem(
+    pod: Obj, others: int, used: Callable[[str], int], allocatable: Mapping[str, int]
+) -> tuple[str, str] | None:
+    """Check the same where the number of the other pods and what they use of each resource are known."""
+    if others + 1 > allocatable["pods"] // 1000:
+        return "OutOfpods", _no_room("pods", 1, others, allocatable["pods"] // 1000)
+    for name, amount in requested_amounts(pod).items():
         # An extended resource that the node does not advertise is served by devices, through a claim (KEP-5004).
-        if not quantity or not (name in _ADMITTED or ("/" in name and name in allocatable)):
+        if not amount or not (name in _ADMITTED or ("/" in name and name in allocatable)):
             continue
-        used = sum(q.milli() for other in others if (q := _usage(other).get(name)))
-        capacity = allocatable.get(name, 0)
-        if used + quantity.milli() > capacity:
+        taken, capacity = used(name), allocatable.get(name, 0)
+        if taken + amount > capacity:
             unit = 1 if name == "cpu" else 1000
-            return f"OutOf{name}", _no_room(name, quantity.milli() // unit, used // unit, capacity // unit)
+            return f"OutOf{name}", _no_room(name, amount // unit, taken // unit, capacity // unit)
     return None
+
+
+def requested_amounts(pod: Obj) -> dict[str, int]:
+    """What the pod requests, and what its devices take of the node (KEP-5517), in thousandths."""
+    total = pod_requests(pod)
+    for name, quantity in claimed_resources(pod).items():
+        total[name] = total[name] + quantity if name in total else quantity
+    return {name: quantity.milli() for name, quantity in total.items()}
+
+
+def has_host_ports(pod: Obj) -> bool:
+    """Whether the pod takes ports of the node."""
+    return next(_host_ports(pod.get("spec") or {}), None) is not None
 
 
 def sysctl_problem(pod: Obj) -> tuple[str, str] | None:
@@ -55,7 +76,7 @@ def os_problem(pod: Obj) -> tuple[str, str] | None:
     return None
 
 
-def placement_problem(pod: Obj, others: Sequence[Obj], node: Obj) -> tuple[str, str] | None:
+def placement_problem(pod: Obj, others: Collection[Obj], node: Obj) -> tuple[str, str] | None:
     """(reason, message) if the pod's node selector, host ports or tolerations do not fit the node."""
     spec = pod.get("spec") or {}
     if not _matches(spec, node):
@@ -68,7 +89,7 @@ def placement_problem(pod: Obj, others: Sequence[Obj], node: Obj) -> tuple[str, 
     return None
 
 
-def port_problem(pod: Obj, others: Sequence[Obj]) -> tuple[str, str] | None:
+def port_problem(pod: Obj, others: Collection[Obj]) -> tuple[str, str] | None:
     """(reason, message) if another pod has a host port that the pod wants."""
     wanted = list(_host_ports(pod.get("spec") or {}))
     taken = [port for other in others for port in _host_ports(other.get("spec") or {})] if wanted else []
@@ -107,14 +128,6 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 def _conflict(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
     same = one[0] == other[0] or one[0] in _EVERYWHERE or other[0] in _EVERYWHERE
     return same and one[1:] == other[1:]
-
-
-def _usage(pod: Obj) -> Requests:
-    """What the pod requests, and what its devices take of the node (KEP-5517)."""
-    total = pod_requests(pod)
-    for name, quantity in claimed_resources(pod).items():
-        total[name] = total[name] + quantity if name in total else quantity
-    return total
 
 
 def _no_room(name: str, requested: int, used: int, capacity: int) -> str:

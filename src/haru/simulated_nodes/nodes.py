@@ -21,6 +21,7 @@ from haru.kube.meta import Obj, get_condition, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
 from haru.kube.quantity import parse_quantity
 from haru.simulated_nodes.heartbeats import Heartbeats
+from haru.simulated_nodes.node_usage import NodeUsage
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
@@ -45,7 +46,9 @@ LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
 class SimulatedNode:
     """One simulated node. Its kubelet acts once it is `up`, and not while it is offline."""
 
-    __slots__ = ("allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "stored", "uid", "up")
+    __slots__ = (
+        "allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "stored", "uid", "up", "usage",
+    )  # fmt: skip
 
     def __init__(self, profile: Profile, name: str, number: int) -> None:
         self.profile = profile
@@ -59,6 +62,7 @@ class SimulatedNode:
         self.allocatable: dict[str, int] = {}
         self.stored: Obj = {"metadata": {"name": name}}
         """The Node as it was last seen."""
+        self.usage = NodeUsage()
 
     @property
     def number(self) -> int:

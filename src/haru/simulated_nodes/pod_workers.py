@@ -22,7 +22,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
-from haru.kube.node_admission import os_problem, placement_problem, sysctl_problem
+from haru.kube.node_admission import os_problem, placement_problem, room_problem, sysctl_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
 from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
@@ -95,6 +95,7 @@ class PodWorkers:
     def sync_node(self, name: str) -> None:
         """Queue all pods of a node that has just come up."""
         for pod in self._pods.by_index(_BY_NODE, name):
+            self._count_anew(pod)
             self._queue.add(key_of(pod))
 
     # -- what has changed ---------------------------------------------------------------------------------------------
@@ -103,6 +104,7 @@ class PodWorkers:
         if not _uses_host_network(pod):
             self._addresses.observe(pod)
         if _node_of(pod) in self._nodes:
+            self._count_anew(pod)
             self._queue.add(key_of(pod))
 
     def _pod_deleted(self, pod: Obj) -> None:
@@ -115,7 +117,12 @@ class PodWorkers:
             if _node_of(pod) in self._nodes and _phase(pod) == "Pending":
                 self._queue.add(key_of(pod))
 
+    def _count_anew(self, pod: Obj) -> None:
+        if (node := self._nodes.get(_node_of(pod))) is not None:
+            node.usage.note(uid_of(pod), key_of(pod))
+
     def _ended(self, pod: Obj) -> None:
+        self._count_anew(pod)
         self._admitted.discard(uid_of(pod))
         self._began.pop(uid_of(pod), None)
         self._terminations.forget(pod)
@@ -148,18 +155,17 @@ class PodWorkers:
         began = self._clock()
         now = format_time(began)
         if uid_of(pod) not in self._admitted:
-            others = self._others(pod, node)
             problem = (
                 sysctl_problem(pod)
                 or os_problem(pod)
-                or podlib.admission_problem(pod, others, node.allocatable)
-                or placement_problem(pod, others, node.stored)
+                or self._room_problem(pod, node)
+                or placement_problem(pod, node.usage.ports_beside(uid_of(pod)), node.stored)
             )
             if problem is not None:
                 self._recorder.event(pod, "Warning", *problem)
                 await self._write(pod, podlib.rejected_status(pod, now, *problem))
                 return None
-            self._admitted.add(uid_of(pod))
+            self._admit(pod)
             self._allocations.allocate(pod)
         pod = self._allocations.allocated(pod)
         try:
@@ -221,15 +227,26 @@ class PodWorkers:
             return None
         return due
 
-    def _others(self, pod: Obj, node: SimulatedNode) -> list[Obj]:
-        """Pods that take room on the node already, with what they were allocated."""
-        return [
-            self._allocations.allocated(other)
-            for other in self._pods.by_index(_BY_NODE, node.name)
-            if (uid_of(other) in self._admitted or _phase(other) == "Running")
-            and uid_of(other) != uid_of(pod)
-            and _phase(other) not in podlib.TERMINAL
-        ]
+    def _admit(self, pod: Obj) -> None:
+        self._admitted.add(uid_of(pod))
+        self._count_anew(pod)
+
+    def _room_problem(self, pod: Obj, node: SimulatedNode) -> tuple[str, str] | None:
+        """Why the node has no room for the pod beside those that take room there already, if it has none."""
+        node.usage.refresh(self._holder)
+        uid = uid_of(pod)
+        return room_problem(
+            pod, node.usage.pods_beside(uid), lambda name: node.usage.used_beside(uid, name), node.allocatable
+        )
+
+    def _holder(self, key: str) -> Obj | None:
+        """The pod, with what it was allocated, if it takes room on its node."""
+        pod = self._pods.store.get(key)
+        if pod is None or _phase(pod) in podlib.TERMINAL:
+            return None
+        if uid_of(pod) not in self._admitted and _phase(pod) != "Running":
+            return None
+        return self._allocations.allocated(pod)
 
     async def _prepare(self, pod: Obj, node: SimulatedNode) -> None:
         """NodePrepareResources for all claims of the pod: first every check, then the effect."""
@@ -262,7 +279,7 @@ class PodWorkers:
 
     async def _keep_running(self, pod: Obj, node: SimulatedNode) -> float | None:
         if uid_of(pod) not in self._admitted:  # it ran before this process did
-            self._admitted.add(uid_of(pod))
+            self._admit(pod)
             await self._recall_claims(pod, node)
         now = self._clock()
         pod = await self._resize(pod, node, format_time(now))
@@ -290,9 +307,10 @@ class PodWorkers:
             pod = stored  # what it was written from may already be as allocated
         before, problem = self._allocations.allocated(pod), ""
         if before is not pod:
-            found = podlib.admission_problem(resize.unheld(pod), self._others(pod, node), node.allocatable)
+            found = self._room_problem(resize.unheld(pod), node)
             if found is None:
                 self._allocations.allocate(pod)
+                self._count_anew(pod)
             else:
                 problem = found[1]
         after = before if problem else pod

@@ -18,7 +18,6 @@ from typing import Any, Final
 from haru.kube.container_scripts import ending_reason, is_number
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
-from haru.kube.node_admission import admission_problem as admission_problem
 from haru.kube.pod_resize import reported_resources
 from haru.kube.simulation import exit_code_of, seconds_of, signal_of
 

@@ -80,6 +80,29 @@ class _KnownNodes:
             known.pop(name, None)
 
 
+class _Strays:
+    """Slices whose metadata do not say of which node they are."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, str] = {}
+        self._by_node: dict[str, dict[str, None]] = {}
+
+    def add(self, name: str, node: str) -> None:
+        self.forget(name)
+        self._nodes[name] = node
+        self._by_node.setdefault(node, {})[name] = None
+
+    def forget(self, name: str) -> None:
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            del self._by_node[node][name]
+            if not self._by_node[node]:
+                del self._by_node[node]
+
+    def of_node(self, node: str) -> Iterable[str]:
+        return self._by_node.get(node, ())
+
+
 class SimulatedDriver:
     """Publishes the slices of all simulated nodes until cancelled.
 
@@ -103,7 +126,7 @@ class SimulatedDriver:
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
         self._known = _KnownNodes()
-        self._strays: dict[str, str] = {}
+        self._strays = _Strays()
         self._looking: WorkQueue[str] = WorkQueue(f"{COMPONENT} strays")
         self._unpublished = {name for profile, name in nodes if profile.driver}
         self.ready = asyncio.Event()
@@ -179,7 +202,7 @@ class SimulatedDriver:
 
     def _slice_deleted(self, obj: Obj) -> None:
         self._slice_changed(obj)
-        self._strays.pop(name_of(obj), None)
+        self._strays.forget(name_of(obj))
 
     async def _identify(self, name: str) -> None:
         """Read a slice whose metadata do not say of which node it is."""
@@ -191,7 +214,7 @@ class SimulatedDriver:
             return
         node = spec.get("nodeName")
         if node and spec.get("driver") in DRIVERS:
-            self._strays[name] = node
+            self._strays.add(name, node)
             self._queue.add_after(node, self._resync_seconds)
 
     def _is_own(self, node: str, obj: Obj) -> bool:
@@ -217,7 +240,7 @@ class SimulatedDriver:
             return
         text = _taints_of(node)
         found = {name_of(obj): _version_of(obj) for obj in self._slices.by_index(_BY_NODE, name)}
-        found.update({stray: "" for stray, of in self._strays.items() if of == name})
+        found.update(dict.fromkeys(self._strays.of_node(name), ""))
         if self._known.published.get(name) != _Published(uid_of(node), text, found):
             stored = await self._fetch(found, name, profile)
             taints = self._taints(node, profile, stored)

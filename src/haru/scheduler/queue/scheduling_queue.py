@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -155,7 +155,7 @@ class SchedulingQueue:
         self._pop_from_backoff = pop_from_backoff
         self._tickets = itertools.count(1)
         self._places = _Places()
-        self._waiting: dict[tuple[str, str, str], QueuedUnit] = {}
+        self._waiting: OrderedDict[tuple[str, str, str], QueuedUnit] = OrderedDict()
         """The units that wait for an event, those that wait longest first."""
 
     # -- membership -------------------------------------------------------------------------------------------------
