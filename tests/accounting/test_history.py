@@ -114,7 +114,7 @@ def test_history_stays_readable_after_sigkill_during_writes(tmp_path: Path, line
 
 
 def test_missing_corrupt_or_newer_history_raises_history_error(tmp_path: Path) -> None:
-    with pytest.raises(HistoryError, match=r"usage\.db: there is no history: haru up keeps one"):
+    with pytest.raises(HistoryError, match=r"usage\.db: there is no history: haru up begins one"):
         read(tmp_path, 0, 1)
     (tmp_path / NAME).write_text("no database, but long enough to be looked at as one" * 50)
     with pytest.raises(HistoryError, match="it is no usage history"):

@@ -209,7 +209,7 @@ def test_watch_option_prints_table_repeatedly(
         (["--since", "soon"], '--since: Invalid value: "soon": write a duration such as 30m, 24h or 7d'),
         (["--since", "1h", "-f", "x.yaml"], "--since needs a history, which manifests do not have"),
         (["--history", "x"], "--history goes with --since"),
-        (["--since", "1h", "--history", "nowhere"], "nowhere: there is no history: haru up keeps one"),
+        (["--since", "1h", "--history", "nowhere"], "nowhere: there is no history: haru up begins one"),
         (["--since", "1h", "--kubeconfig", "other.kubeconfig"], "this is no haru up of this machine"),
         (["-w", "-o", "json"], "-w shows the text of a running cluster"),
     ],
@@ -233,6 +233,7 @@ def test_invalid_arguments_exit_with_2(
 def test_sigkill_loses_at_most_a_few_seconds_of_history(tmp_path: Path) -> None:
     first = start(tmp_path, "--no-scheduler")
     try:
+        until("a history is begun, soon after the start", (tmp_path / "data" / "usage.db").is_file)
         until("it is counted", lambda: asked(first, "--since", "1h")["total"] > 0)
     finally:
         first.stop(signal.SIGKILL)

@@ -65,12 +65,14 @@ def test_overview_shows_the_cluster_at_a_glance(page: Any, up: Up) -> None:
 
 def test_map_draws_utilization_and_mig_slots_true_to_scale(page: Any) -> None:
     page.goto("/map?zoom=nodes&workload=vision-api")
-    slices = page.locator("rect.held").evaluate_all(
-        "rects => rects.map((rect) => [rect.getAttribute('x') || '0', rect.getAttribute('width')])"
+    slices = page.locator(".place rect.held").evaluate_all(
+        """rects => rects.map((rect) => [
+            parseFloat(rect.getAttribute('x') || '0'), parseFloat(rect.getAttribute('width')),
+            parseInt(rect.closest('.place').querySelector('summary')?.innerText.slice(1) || '1')])"""
     )
     # 1g.10gb takes one of eight memory slices, wherever on the card it starts. Nodes that are equal now are drawn once.
-    own = [(float(x), float(width)) for x, width in slices if float(width) < 20]
-    assert len(own) in (6, 12) and all(x % 12.5 == pytest.approx(0, abs=0.1) for x, _ in own)
+    own = [(x, nodes) for x, width, nodes in slices if width < 20]
+    assert sum(nodes for _, nodes in own) == 12 and all(x % 12.5 == pytest.approx(0, abs=0.1) for x, _ in own)
     level = page.locator("rect.level").first
     assert float(level.get_attribute("height")) == 45.0
 

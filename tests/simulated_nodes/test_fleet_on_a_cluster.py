@@ -10,13 +10,14 @@ from in_memory_client import InMemoryClient
 
 import virtual_time
 from haru.clock import Clock
+from haru.drivers.simulated.objects import FLEET_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.simulated_nodes.fleet import Fleet, FleetOptions
 from haru.simulated_nodes.fleet_nodes import (
-    FLEET_LABEL,
     PODS,
     SLICES,
     FleetError,
+    Nodes,
     delete_fleet,
     fleet_nodes,
     parse_taint,
@@ -41,6 +42,21 @@ async def api(*nodes: Obj) -> InMemoryClient:
     for one in nodes:
         await client.create(NODES, one)
     return client
+
+
+class Recorder:
+    def event(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+async def a_minute_of(client: InMemoryClient, nodes: Nodes, options: FleetOptions) -> None:
+    clock = Clock(virtual_time.now, asyncio.get_running_loop().time)
+    fleet = Fleet(client, nodes, clock, recorder=Recorder(), options=options)  # type: ignore[arg-type]
+    task = asyncio.create_task(fleet.run())
+    await fleet.ready.wait()
+    await asyncio.sleep(60)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_node_of_another_owner_with_a_wanted_name_is_refused() -> None:
@@ -85,23 +101,26 @@ def test_fleet_creates_its_nodes_with_label_and_taint_and_leaves_others_alone() 
         client = await api(foreign)
         nodes = fleet_nodes("mine", [(load_profile("cpu"), 2)], "sim-", {"team": "red"})
         options = FleetOptions(selector_of("mine"), (parse_taint("simulated.haru.dev/node:NoSchedule"),))
-
-        class Recorder:
-            def event(self, *_: Any, **__: Any) -> None:
-                pass
-
-        clock = Clock(virtual_time.now, asyncio.get_running_loop().time)
-        fleet = Fleet(client, nodes, clock, recorder=Recorder(), options=options)  # type: ignore[arg-type]
-        task = asyncio.create_task(fleet.run())
-        await fleet.ready.wait()
-        await asyncio.sleep(60)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await a_minute_of(client, nodes, options)
         made = client.objects["nodes", "", "sim-cpu-1"]
         assert made["spec"]["taints"] == [{"key": "simulated.haru.dev/node", "effect": "NoSchedule"}]
         assert made["metadata"]["labels"].items() >= {FLEET_LABEL: "mine", "team": "red"}.items()
         assert sorted(name for plural, _, name in client.objects if plural == "leases") == ["sim-cpu-0", "sim-cpu-1"]
         assert "status" not in client.objects["nodes", "", "theirs"]
+
+    virtual_time.run(story())
+
+
+def test_fleet_without_a_name_leaves_the_nodes_of_named_fleets_to_them() -> None:
+    async def story() -> None:
+        profile = {"simulated.haru.dev/profile": "cpu"}
+        named = {"metadata": {"name": "theirs", "labels": {**profile, FLEET_LABEL: "mine"}}}
+        client = await api(named, {"metadata": {"name": "ours", "labels": profile}})
+        await client.create(PODS, bound_pod("p", "theirs"))
+        await a_minute_of(client, [], FleetOptions())
+        assert "status" in client.objects["nodes", "", "ours"]
+        assert "status" not in client.objects["nodes", "", "theirs"]
+        assert "status" not in client.objects["pods", "default", "p"]
 
     virtual_time.run(story())
 

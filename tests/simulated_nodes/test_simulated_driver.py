@@ -8,7 +8,7 @@ from in_memory_client import InMemoryClient, named
 
 import virtual_time
 from haru.drivers.simulated.driver import CLASSES, NODES, SLICES, SimulatedDriver
-from haru.drivers.simulated.objects import PROFILE_LABEL
+from haru.drivers.simulated.objects import FLEET_LABEL, PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
@@ -77,6 +77,16 @@ async def test_devices_are_published_once_node_exists() -> None:
         await client.until(lambda: len(slices(client)) == 9)
     assert generations(client) == {1}
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in slices(client)} == {stored["metadata"]["uid"]}
+
+
+async def test_node_of_a_named_fleet_is_left_to_its_own_driver() -> None:
+    client = InMemoryClient()
+    labels = {PROFILE_LABEL: "dgx-h100", FLEET_LABEL: "lab"}
+    await client.create(NODES, {"metadata": {"name": "lab-0", "labels": labels}})
+    await node(client, "dgx-h100-0")
+    async with driver(client, "dgx-h100:1"):
+        await client.until(lambda: slices(client))
+    assert {obj["spec"]["nodeName"] for obj in slices(client)} == {"dgx-h100-0"}
 
 
 async def test_existing_device_classes_are_kept() -> None:

@@ -44,7 +44,7 @@ OF_OTHER_PROJECTS = {
 }
 RARE_OF_FLEET = {
     ("create", "deviceclasses"): "where the class is not there",
-    ("create", "resourceslices"): "the driver of haru up is first here",
+    ("get", "resourceslices"): "slices that were there before, or that somebody else has written",
     ("update", "resourceslices"): "a device that fails, or is tainted",
     ("patch", "events"): "an event that happens again",
     ("patch", "nodes"): "a node of a fleet that was there before",

@@ -209,7 +209,8 @@ def _read(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
     file = _file_of(path)
     if not file.is_file():
         raise HistoryError(
-            f"{file}: there is no history: haru up keeps one, and --usage-history of haru scheduler and haru dashboard"
+            f"{file}: there is no history: haru up begins one soon after its start, and --usage-history makes"
+            " haru scheduler and haru dashboard keep one"
         )
     last: Exception | None = None
     for _ in range(5):

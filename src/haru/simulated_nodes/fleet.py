@@ -1,7 +1,8 @@
 """Run a fleet of simulated kubelets: one component for any number of nodes.
 
-Every Node with the profile label belongs to the fleet, whether the fleet created it or a user did: `nodes` brings it up
-and renews its lease and status, `pod_workers` acts for its pods. A Node that is deleted is gone.
+Every Node with the profile label belongs to the fleet, whether the fleet created it or a user did, unless a label gives
+it to a named fleet: `nodes` brings it up and renews its lease and status, `pod_workers` acts for its pods. A Node that
+is deleted is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
-from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
+from haru.drivers.simulated.objects import OF_NO_FLEET, OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
 from haru.kube.meta import Obj, annotations_of, labels_of, name_of
 from haru.kube.selectors import parse_label_selector
@@ -34,17 +35,17 @@ _RENEWED_SECONDS: Final = 5.0
 
 
 class FleetOptions(NamedTuple):
-    """What a fleet on a cluster of others keeps to."""
+    """Which Nodes belong to a fleet, and what it keeps to there."""
 
-    selector: str = ""
-    """Labels of the Nodes that belong to the fleet; empty: all that have a profile."""
+    selector: str = OF_NO_FLEET
+    """Labels of the Nodes that belong to the fleet, of those that have a profile."""
     taints: tuple[Obj, ...] = ()
     """Taints of the Nodes that the fleet creates."""
     with_claims: bool = True
     """Whether the server serves ResourceClaims."""
 
 
-ALL_NODES: Final = FleetOptions()
+NO_NAME: Final = FleetOptions()
 
 
 class Fleet:
@@ -62,7 +63,7 @@ class Fleet:
         recorder: EventRecorder | None = None,
         renew_seconds: float = 10.0,
         clients: Callable[[str], ApiClient] | None = None,
-        options: FleetOptions = ALL_NODES,
+        options: FleetOptions = NO_NAME,
     ) -> None:
         self._as_node = clients or (lambda name: client)
         self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from haru.client.api import ApiClient
+from haru.drivers.simulated.objects import FLEET_LABEL
 from haru.drivers.simulated.profiles import Profile
 from haru.event_loop import bounded
 from haru.kube import node_taints
@@ -21,7 +22,6 @@ from haru.simulated_nodes.nodes import LEASE_NAMESPACE, LEASES, NODES
 
 Nodes = list[tuple[Profile, str]]
 
-FLEET_LABEL: Final = "simulated.haru.dev/fleet"
 DEFAULT_TAINT: Final = "simulated.haru.dev/node:NoSchedule"
 PODS: Final = known_kind("v1", "Pod")
 SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")

@@ -1,7 +1,8 @@
 """The simulated DRA driver: publishes the devices of many nodes, and their taints.
 
-One component for all nodes that carry the profile label, whoever made them. Informers feed a queue of node names; each
-turn compares what ought to be published with what is, unless the slices are still at the versions that were written.
+One component for all nodes that carry the profile label, whoever made them, unless they belong to a named fleet, which
+has its own. Informers feed a queue of node names; each turn compares what ought to be published with what is,
+unless the slices are still at the versions that were written.
 The annotation `simulated.haru.dev/device-taints` on a node taints devices; one that cannot be read causes an event, and
 the last good one stays in force (after a restart: what is published).
 """
@@ -20,7 +21,7 @@ from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.amd import DRIVER as AMD_DRIVER
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
-from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
+from haru.drivers.simulated.objects import OF_NO_FLEET, PROFILE_LABEL, device_classes
 from haru.drivers.simulated.profiles import COMPUTE_DOMAIN_DRIVER, NVIDIA_DRIVER, Profile, ProfileError
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
@@ -117,7 +118,7 @@ class SimulatedDriver:
         recorder: EventRecorder | None = None,
         clock: Clock = SYSTEM,
         resync_seconds: float = 30.0,
-        selector: str = "",
+        selector: str = OF_NO_FLEET,
     ) -> None:
         self._client = client
         self._slim = client.metadata_only()

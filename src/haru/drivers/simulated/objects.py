@@ -12,6 +12,9 @@ from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
 
 PROFILE_LABEL: Final = "simulated.haru.dev/profile"
+FLEET_LABEL: Final = "simulated.haru.dev/fleet"
+"""Names the fleet that a Node belongs to: its own process acts for it, and no other."""
+OF_NO_FLEET: Final = f"!{FLEET_LABEL}"
 PROFILE_SPEC: Final = "simulated.haru.dev/profile-spec"
 OFFLINE: Final = "simulated.haru.dev/offline"
 RACK_LABEL: Final = "topology.haru.dev/rack"
