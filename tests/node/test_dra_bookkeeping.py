@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -293,7 +294,7 @@ def test_claim_infos_round_trip_and_are_released_with_last_pod() -> None:
     infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p2")
     infos.prepared("ns/c", "d", [PreparedDevice("p", "d0", ("r",), ("v/c=d0",), "s")])
     infos.finish("ns/c")
-    (again,) = ClaimInfos(infos.told()).all()
+    (again,) = ClaimInfos(orjson.loads(orjson.dumps(infos.told()))).all()
     assert again.drivers == infos.all()[0].drivers
     assert again.pods == {"p1", "p2"}
     assert not again.is_prepared

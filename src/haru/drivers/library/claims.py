@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import orjson
+
 from haru.drivers.cdi.edits import Edits
 from haru.drivers.checkpoint import Checkpoint
 from haru.drivers.library.errors import ClaimChanged
@@ -122,11 +124,13 @@ class ClaimBook:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._entries: dict[str, Entry] = {}
+        self._encoded: dict[str, orjson.Fragment] = {}
 
     def load(self) -> None:
         """Read the checkpoint. Raises `CheckpointError`."""
         content = self._checkpoint.load() or {"claims": []}
         self._entries = {told["uid"]: Entry(**told) for told in content["claims"]}
+        self._encoded = {uid: _encode(entry) for uid, entry in self._entries.items()}
 
     def get(self, uid: str) -> Entry | None:
         """The entry of a claim."""
@@ -138,13 +142,22 @@ class ClaimBook:
 
     def put(self, entry: Entry) -> None:
         """Add or replace an entry. Raises `CheckpointError`."""
-        self._store({**self._entries, entry.uid: entry})
+        self._store({**self._encoded, entry.uid: _encode(entry)})
+        self._entries[entry.uid] = entry
 
     def drop(self, uid: str) -> None:
         """Forget a claim. Raises `CheckpointError`."""
-        self._store({key: entry for key, entry in self._entries.items() if key != uid})
+        encoded = dict(self._encoded)
+        encoded.pop(uid, None)
+        self._store(encoded)
+        self._entries.pop(uid, None)
 
-    def _store(self, entries: dict[str, Entry]) -> None:
-        told = [{name: getattr(entry, name) for name in Entry.__slots__} for entry in entries.values()]
-        self._checkpoint.store({"claims": told})
-        self._entries = entries
+    def _store(self, encoded: dict[str, orjson.Fragment]) -> None:
+        self._checkpoint.store({"claims": list(encoded.values())})
+        self._encoded = encoded
+
+
+def _encode(entry: Entry) -> orjson.Fragment:
+    """An entry as the checkpoint has it, encoded once: each change of the book writes all entries."""
+    told = {name: getattr(entry, name) for name in Entry.__slots__}
+    return orjson.Fragment(orjson.dumps(told, option=orjson.OPT_SORT_KEYS))

@@ -27,6 +27,8 @@ from haru.kube.pod_environment.volume_files import references, token_requests
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 SECRETS = known_kind("v1", "Secret")
 ACCOUNTS = known_kind("v1", "ServiceAccount")
+ObjectKey = tuple[Kind, str, str]
+"""Kind, namespace, name."""
 _FIRST_SECONDS = 10.0
 _LONGEST_TOKEN_AGE = 24 * 3600.0
 
@@ -53,7 +55,8 @@ class Objects:
         self._client = client
         self._changed = changed
         self._now = now
-        self._watched: dict[tuple[Kind, str, str], _Watched] = {}
+        self._watched: dict[ObjectKey, _Watched] = {}
+        self._of_pod: dict[str, set[ObjectKey]] = {}
         self._tokens: dict[str, dict[str, _Token]] = {}
 
     async def want(self, pod: Obj) -> ReferencedObjects:
@@ -65,9 +68,9 @@ class Objects:
         entries = [self._watch(*key) for key in keys]
         for entry in entries:
             entry.users.add(uid)
-        for key, entry in list(self._watched.items()):
-            if uid in entry.users and key not in keys:
-                self._leave(key, uid)
+        before, self._of_pod[uid] = self._of_pod.get(uid, set()), keys
+        for key in before - keys:
+            self._leave(key, uid)
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
                 for entry in entries:
@@ -98,7 +101,7 @@ class Objects:
             informer.add_handler(tell, tell, tell)
         return self._watched[key]
 
-    def _leave(self, key: tuple[Kind, str, str], uid: str) -> None:
+    def _leave(self, key: ObjectKey, uid: str) -> None:
         entry = self._watched[key]
         entry.users.discard(uid)
         if not entry.users:
@@ -107,7 +110,7 @@ class Objects:
 
     def forget(self, uid: str) -> None:
         """Drop a deleted pod."""
-        for key in [key for key, entry in self._watched.items() if uid in entry.users]:
+        for key in self._of_pod.pop(uid, ()):
             self._leave(key, uid)
         self._tokens.pop(uid, None)
 
@@ -140,6 +143,7 @@ class Objects:
         """Watch nothing more."""
         tasks = [entry.task for entry in self._watched.values()]
         self._watched.clear()
+        self._of_pod.clear()
         await cancelled(*tasks)
 
 

@@ -7,11 +7,19 @@ Source: kubelet `cm/dra` (claiminfo, state), as behaviour; KEP-4381.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import orjson
 
 from haru.kube.meta import Obj
 from haru.node.dra.errors import ClaimRefused
+
+K = TypeVar("K", bound=Hashable)
+DeviceKey = tuple[str, str, str]
+"""Driver, pool, device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +55,32 @@ class ClaimInfo:
 
 
 class ClaimInfos:
-    """The claims of this node by key. Nothing here is kept: whoever changes it writes `told()` down."""
+    """The claims of this node by key. Nothing here is kept: whoever changes it writes `told()` down.
+
+    A claim is changed here alone, so that each change costs what the claim does, however many others there are.
+    """
 
     def __init__(self, told: Obj | None = None) -> None:
-        entries = [_read(entry) for entry in (told or {}).get("claims") or ()]
-        self._infos = {info.key: info for info in entries}
+        self._infos: dict[str, ClaimInfo] = {}
+        self._told: dict[str, orjson.Fragment] = {}
+        self._of_pod: dict[str, dict[str, None]] = {}
+        self._of_device: dict[DeviceKey, dict[str, None]] = {}
+        self._of_driver: Counter[str] = Counter()
+        for entry in (told or {}).get("claims") or ():
+            info = _read(entry)
+            self._put(info)
+            for pod_uid in info.pods:
+                self._add_pod(info, pod_uid)
+            for driver, devices in info.drivers.items():
+                self._of_driver[driver] += 1
+                self._index(info.key, driver, devices)
 
     def __len__(self) -> int:
         return len(self._infos)
 
     def told(self) -> Obj:
-        """As a checkpoint has it."""
-        return {"claims": [_tell(info) for info in self._infos.values()]}
+        """As a checkpoint has it, each claim encoded already."""
+        return {"claims": list(self._told.values())}
 
     def get(self, key: str) -> ClaimInfo | None:
         """The claim of that key."""
@@ -70,11 +92,15 @@ class ClaimInfos:
 
     def of_pod(self, pod_uid: str) -> list[ClaimInfo]:
         """The claims that a pod uses here."""
-        return [info for info in self._infos.values() if pod_uid in info.pods]
+        return [self._infos[key] for key in self._of_pod.get(pod_uid, ())]
+
+    def with_device(self, driver: str, pool: str, device: str) -> list[ClaimInfo]:
+        """The claims for which a device is prepared here."""
+        return [self._infos[key] for key in self._of_device.get((driver, pool, device), ())]
 
     def pods(self) -> set[str]:
         """The UIDs of all pods that use claims here."""
-        return {uid for info in self._infos.values() for uid in info.pods}
+        return set(self._of_pod)
 
     def check(self, claim: ClaimInfo) -> None:
         """Raises `ClaimRefused` if an earlier claim of that name is still here."""
@@ -89,15 +115,22 @@ class ClaimInfos:
         """Note that a pod uses a claim, which was checked; `claim.drivers` names those it needs."""
         known = self._infos.get(claim.key)
         if known is None:
-            known = self._infos[claim.key] = ClaimInfo(claim.namespace, claim.name, claim.uid)
+            known = ClaimInfo(claim.namespace, claim.name, claim.uid)
         for driver in claim.drivers:
-            known.drivers.setdefault(driver, ())
-        known.pods.add(pod_uid)
+            if driver not in known.drivers:
+                known.drivers[driver] = ()
+                self._of_driver[driver] += 1
+        self._add_pod(known, pod_uid)
+        self._put(known)
         return known
 
     def prepared(self, key: str, driver: str, devices: Sequence[PreparedDevice]) -> None:
         """A driver has prepared a claim."""
-        self._infos[key].drivers[driver] = tuple(devices)
+        info = self._infos[key]
+        self._unindex(key, driver, info.drivers.get(driver, ()))
+        info.drivers[driver] = tuple(devices)
+        self._index(key, driver, devices)
+        self._put(info)
 
     def finish(self, key: str) -> None:
         """All drivers have prepared a claim."""
@@ -112,22 +145,55 @@ class ClaimInfos:
         if info is None or pod_uid not in info.pods:
             return None
         if len(info.pods) > 1:
-            info.pods.discard(pod_uid)
+            self._remove_pod(info, pod_uid)
+            self._put(info)
             return None
         info.is_prepared = False
         return info
 
     def forget(self, key: str) -> None:
         """All drivers have given a claim back."""
-        self._infos.pop(key, None)
+        info = self._infos.pop(key, None)
+        if info is None:
+            return
+        del self._told[key]
+        for pod_uid in sorted(info.pods):
+            self._remove_pod(info, pod_uid)
+        for driver, devices in info.drivers.items():
+            self._of_driver[driver] -= 1
+            self._unindex(key, driver, devices)
 
     def drivers_in_use(self) -> dict[str, int]:
         """Driver -> how many claims it has here; `<any>` counts each claim once."""
-        counts: dict[str, int] = {"<any>": len(self._infos)}
-        for info in self._infos.values():
-            for driver in info.drivers:
-                counts[driver] = counts.get(driver, 0) + 1
-        return counts
+        return {"<any>": len(self._infos)} | {driver: count for driver, count in self._of_driver.items() if count}
+
+    def _put(self, info: ClaimInfo) -> None:
+        self._infos[info.key] = info
+        self._told[info.key] = orjson.Fragment(orjson.dumps(_tell(info), option=orjson.OPT_SORT_KEYS))
+
+    def _add_pod(self, info: ClaimInfo, pod_uid: str) -> None:
+        info.pods.add(pod_uid)
+        self._of_pod.setdefault(pod_uid, {})[info.key] = None
+
+    def _remove_pod(self, info: ClaimInfo, pod_uid: str) -> None:
+        info.pods.discard(pod_uid)
+        _drop(self._of_pod, pod_uid, info.key)
+
+    def _index(self, key: str, driver: str, devices: Iterable[PreparedDevice]) -> None:
+        for device in devices:
+            self._of_device.setdefault((driver, device.pool, device.device), {})[key] = None
+
+    def _unindex(self, key: str, driver: str, devices: Iterable[PreparedDevice]) -> None:
+        for device in devices:
+            _drop(self._of_device, (driver, device.pool, device.device), key)
+
+
+def _drop(index: dict[K, dict[str, None]], value: K, key: str) -> None:
+    keys = index.get(value)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[value]
 
 
 def _tell(info: ClaimInfo) -> Obj:

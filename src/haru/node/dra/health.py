@@ -17,7 +17,7 @@ from typing import Final
 from haru.client.backoff import Backoff
 from haru.drivers.protocol import HEALTH_NAMES
 from haru.event_loop import cancelled
-from haru.node.dra.claim_info_cache import ClaimInfo
+from haru.node.dra.claim_info_cache import DeviceKey
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
 from haru.proto import dra_pb2 as dra
@@ -27,8 +27,6 @@ DEFAULT_TIMEOUT: Final = 30.0
 LONGEST_MESSAGE: Final = 1024
 CHANGES: Final = 100
 """Pods that wait to be looked at; what is more is dropped, and their next look tells it."""
-Key = tuple[str, str, str]
-"""Driver, pool, device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,9 @@ class HealthCache:
     """What was reported, by the clock that is given with every call (seconds)."""
 
     def __init__(self) -> None:
-        self._reports: dict[Key, _Report] = {}
+        self._reports: dict[DeviceKey, _Report] = {}
 
-    def take(self, driver: str, report: dra.NodeWatchResourcesResponse, now: float) -> list[Key]:
+    def take(self, driver: str, report: dra.NodeWatchResourcesResponse, now: float) -> list[DeviceKey]:
         """Take a driver's report in; the devices whose state, message or timeout changed."""
         changed = []
         for told in report.devices:
@@ -68,12 +66,12 @@ class HealthCache:
             return "Unknown", ""
         return report.state, report.message
 
-    def expire(self, now: float) -> list[Key]:
+    def expire(self, now: float) -> list[DeviceKey]:
         """Forget what is stale; the devices whose state that changes."""
         stale = [key for key, report in self._reports.items() if report.until <= now]
         return [key for key in stale if self._reports.pop(key).state != "Unknown"]
 
-    def forget(self, driver: str) -> list[Key]:
+    def forget(self, driver: str) -> list[DeviceKey]:
         """Forget everything of a driver; the devices whose state that changes."""
         mine = [key for key in self._reports if key[0] == driver]
         return [key for key in mine if self._reports.pop(key).state != "Unknown"]
@@ -88,10 +86,13 @@ def _shortened(message: str) -> str:
 
 
 class HealthWatcher:
-    """Reads the streams of all registered drivers. The registry calls `changed`; `pods` names whose status to make."""
+    """Reads the streams of all registered drivers. The registry calls `changed`; `pods` names whose status to make.
 
-    def __init__(self, claims: Callable[[], Iterable[ClaimInfo]]) -> None:
-        self._claims = claims
+    `pods_with_device(driver, pool, device)` names the pods that use a device.
+    """
+
+    def __init__(self, pods_with_device: Callable[[str, str, str], Iterable[str]]) -> None:
+        self._pods_with_device = pods_with_device
         self._cache = HealthCache()
         self._registry: PluginRegistry | None = None
         self._watching: dict[str, tuple[Instance, asyncio.Task[None]]] = {}
@@ -162,16 +163,8 @@ class HealthWatcher:
             self._tell(self._cache.forget(instance.driver))
             await backoff.pause()
 
-    def _tell(self, devices: Iterable[Key]) -> None:
-        changed = set(devices)
-        if not changed:
-            return
-        pods: dict[str, None] = {}
-        for info in self._claims():
-            mine = ((driver, d.pool, d.device) for driver, some in info.drivers.items() for d in some)
-            if any(key in changed for key in mine):
-                pods.update(dict.fromkeys(sorted(info.pods)))
-        for pod_uid in pods:
+    def _tell(self, devices: Iterable[DeviceKey]) -> None:
+        for pod_uid in dict.fromkeys(uid for key in devices for uid in self._pods_with_device(*key)):
             try:
                 self.pods.put_nowait(pod_uid)
             except asyncio.QueueFull:

@@ -79,6 +79,10 @@ class DeviceManager:
         """All claims of this node."""
         return self._infos.all()
 
+    def pods_with_device(self, driver: str, pool: str, device: str) -> list[str]:
+        """The UIDs of the pods that use a device."""
+        return [uid for info in self._infos.with_device(driver, pool, device) for uid in sorted(info.pods)]
+
     # -- prepare ------------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: Obj) -> Prepared:

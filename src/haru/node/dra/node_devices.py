@@ -62,7 +62,7 @@ class NodeDevices:
             directory / "plugins_registry", self.metrics, self._changed, options.look_seconds
         )
         self.manager = DeviceManager(client, self.registry, directory, node_name, self.metrics)
-        self.health = HealthWatcher(self.manager.claims)
+        self.health = HealthWatcher(self.manager.pods_with_device)
         self._cleaner = SliceCleaner(client, node_name, self.registry.connected, options.grace_seconds)
         self._server = PodResourcesServer(lambda: pods() or (), self.manager.find, self.metrics)
 
