@@ -28,7 +28,7 @@ def empty() -> tuple[ClaimCache, list[tuple[object, object]]]:
     """A cache without claims and without consumers, and the allocations that it reports as old and new."""
     taken: list[tuple[object, object]] = []
     consumers = ReservedFor(NO_PODS, CowMap[Obj](), CowMap[PodGroupState](), ())
-    return ClaimCache(consumers, lambda old, new: taken.append((old, new))), taken
+    return ClaimCache(consumers, lambda old, new: taken.append((old, new)), lambda _: None), taken
 
 
 def index_of(cache: ClaimCache) -> ClaimIndex:
@@ -76,3 +76,15 @@ def test_pending_reservation_is_part_of_the_claim_until_it_is_dropped() -> None:
     assert cache.freeze(NO_PODS.freeze())[0]["default/c"]["status"]["reservedFor"] == [ENTRY]
     cache.unreserve("default/p")
     assert cache.freeze(NO_PODS.freeze())[0]["default/c"]["status"]["reservedFor"] == []
+
+
+def test_pods_are_told_when_an_allocated_claim_is_reserved_for_them_and_when_not() -> None:
+    told: list[str] = []
+    consumers = ReservedFor(NO_PODS, CowMap[Obj](), CowMap[PodGroupState](), ())
+    cache = ClaimCache(consumers, lambda _old, _new: None, told.append)
+    cache.apply(claim("c", 1))
+    cache.apply(allocated("2", {"resource": "pods", "name": "p", "uid": "u"}, {"resource": "podgroups", "name": "g"}))
+    cache.apply(allocated("3", {"resource": "pods", "name": "p", "uid": "u"}))
+    assert told == ["default/p", "default/p"]
+    cache.remove(claim("c", 1))
+    assert told == ["default/p"] * 3

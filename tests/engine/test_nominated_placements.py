@@ -102,6 +102,29 @@ def test_nominated_node_from_status_counts_beside_running_pods() -> None:
     assert ask(cluster, "late").status == "scheduled"
 
 
+@pytest.mark.parametrize(("group", "status"), [("g", "unschedulable"), ("", "scheduled")])
+@pytest.mark.parametrize("claim_first", [True, False])
+def test_claim_reserved_for_gang_member_keeps_room_on_its_only_node(group: str, status: str, claim_first: bool) -> None:
+    """Its claims are written before a gang is bound: they say where the member goes as a nomination does."""
+    member = pod("first", cpu="6", group=group, claims=["c"], priority=5)
+    given = allocated(claim("c"), allocation("a", "gpu-0"), member)
+    objects = [given, member] if claim_first else [member, given]
+    cluster = cluster_of(node("a"), pod_group("g", 2), *objects, pod("late", cpu="3"))
+    assert ask(cluster, "late").status == status
+    cluster.apply(claim("c"))
+    assert ask(cluster, "late").status == "scheduled"
+    cluster.apply(given)
+    cluster.remove(member)
+    assert ask(cluster, "late").status == "scheduled"
+
+
+def test_claim_reserved_for_other_pod_of_that_name_keeps_nothing() -> None:
+    member = pod("first", cpu="6", group="g", claims=["c"])
+    given = allocated(claim("c"), allocation("a", "gpu-0"), {**member, "metadata": {"name": "first", "uid": "old"}})
+    cluster = cluster_of(node("a"), pod_group("g", 2), given, member, pod("late", cpu="3"))
+    assert ask(cluster, "late").status == "scheduled"
+
+
 def test_nominated_placement_on_deleted_node_blocks_nothing() -> None:
     cluster = promised()
     cluster.apply(node("b"))

@@ -15,6 +15,8 @@ from haru.scheduler.shared import WatchedObjects
 
 Obj = dict[str, Any]
 ALLOCATION: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}
+NODE: Obj = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+HERE: Obj = {**ALLOCATION, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [NODE]}]}}
 OTHER: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-1"}]}}
 
 
@@ -263,3 +265,12 @@ async def test_nominations_are_written_and_missing_pod_fails_alone() -> None:
     api.faults["patch"] = [not_found_error("", "pods", "a")]
     failures = await binder(api).reserve([member("a", "a"), member("b", "b")], nominate=True)
     assert [key.name for key in failures] == ["a"]
+
+
+async def test_member_whose_claim_keeps_its_place_needs_no_nomination() -> None:
+    api = FakeApi(claim("a"), claim("b"))
+    local, shared = member("a", "a", HERE), member("b", "b")
+    assert await binder(api).reserve([local], nominate=True) == {}
+    assert "patch" not in api.calls
+    assert await binder(api).reserve([shared], nominate=True) == {}
+    assert api.calls.count("patch") == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, SLICES, Bench, play
 
+from haru.engine.state import pinned_node
 from haru.scheduler.binding.claim_updates import FINALIZER
 
 
@@ -145,7 +146,7 @@ def test_gang_with_members_of_another_scheduler_reports_reason() -> None:
     play(scenario)
 
 
-async def half_bound(bench: Bench, names: str = "abc", done: int = 1) -> list[str]:
+async def half_bound(bench: Bench, names: str = "abc", done: int = 1, *, claims: bool = True) -> list[str]:
     """A gang of which the scheduler was killed after one binding, or two; its cpu is all there is."""
     await bench.node("n1", cpu=len(names), gpus=len(names))
     await bench.gang("g", len(names))
@@ -159,8 +160,9 @@ async def half_bound(bench: Bench, names: str = "abc", done: int = 1) -> list[st
     bench.faulty.rate, bench.faulty.only = 1.0, only_one
     bench.faulty._rng.choice = lambda kinds: "lose"  # type: ignore[method-assign]
     for name in names:
-        await bench.claim(name)
-        await bench.pod(name, group="g", claim=name)
+        if claims:
+            await bench.claim(name)
+        await bench.pod(name, group="g", claim=name if claims else "")
     await asyncio.sleep(2)
     await bench.kill()
     bench.faulty.rate = 0.0
@@ -169,13 +171,19 @@ async def half_bound(bench: Bench, names: str = "abc", done: int = 1) -> list[st
     return waiting
 
 
+@pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize(("names", "done", "urgent"), [("abc", 1, False), ("abc", 1, True), ("abcd", 2, False)])
-def test_restarted_scheduler_completes_half_bound_gang_first(names: str, done: int, urgent: bool) -> None:
+def test_restarted_scheduler_completes_half_bound_gang_first(
+    names: str, done: int, urgent: bool, claims: bool
+) -> None:
+    """Each waiting member's place is stored: by its claim, which is of use on one node only, or by its status."""
+
     async def scenario(bench: Bench) -> None:
-        waiting = await half_bound(bench, names, done)
+        waiting = await half_bound(bench, names, done, claims=claims)
         for name in waiting:
-            assert (await bench.api.get(PODS, name, NS))["status"]["nominatedNodeName"] == "n1"
-            assert await bench.allocation(name)
+            status = (await bench.api.get(PODS, name, NS))["status"]
+            assert status.get("nominatedNodeName") == (None if claims else "n1")
+            assert not claims or pinned_node(await bench.allocation(name)) == "n1"
         spec: dict[str, Any] = {"priorityClassName": "system-cluster-critical"} if urgent else {}
         await bench.pod("competitor", cpu="2", **spec)
         await bench.start_scheduler()

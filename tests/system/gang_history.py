@@ -183,7 +183,8 @@ class History:
         return int((policy.get("gang") or {}).get("minCount") or 1)
 
     def _place(self, pod: Obj) -> str:
-        return pod["spec"].get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName") or ""
+        told = pod["spec"].get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName")
+        return told or next(filter(None, (_reserved_node(claim, pod) for claim in self._named_claims(pod))), "")
 
     def _lacks(self, pod: Obj) -> str:
         """What an unbound member lacks to be reserved in the API; empty if nothing."""
@@ -197,8 +198,7 @@ class History:
                 return "a reservation"
         return ""
 
-    def claims_of(self, pod: Obj) -> list[Obj | None]:
-        """The claims that a pod uses, None for one that is not there."""
+    def _named_claims(self, pod: Obj) -> list[Obj | None]:
         names = {
             s["name"]: s.get("resourceClaimName") for s in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         }
@@ -206,6 +206,11 @@ class History:
         for entry in pod["spec"].get("resourceClaims") or ():
             name = entry.get("resourceClaimName") or names.get(entry["name"])
             found.append(self.objects["resourceclaims"].get(self._claim_key(pod, name)))
+        return found
+
+    def claims_of(self, pod: Obj) -> list[Obj | None]:
+        """The claims that a pod uses, None for one that is not there."""
+        found = self._named_claims(pod)
         if cards_of(pod) and not plugin_cards(self._place(pod)):
             found.append(self.objects["resourceclaims"].get(self._claim_key(pod, recorded_claim(pod))))
         return found
@@ -271,6 +276,15 @@ def _uid(obj: Obj | None) -> str:
 
 def _allocation(claim: Obj | None) -> Obj:
     return ((claim or {}).get("status") or {}).get("allocation") or {}
+
+
+def _reserved_node(claim: Obj | None, pod: Obj) -> str:
+    """The only node that a claim can be used from which is reserved for a pod."""
+    terms = (_allocation(claim).get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    entries = ((claim or {}).get("status") or {}).get("reservedFor") or ()
+    if len(terms) != 1 or all(entry["uid"] != _uid(pod) for entry in entries):
+        return ""
+    return next((str(field["values"][0]) for field in terms[0].get("matchFields") or ()), "")
 
 
 def _scheduled(group: Obj | None) -> str | None:

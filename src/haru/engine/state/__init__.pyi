@@ -20,7 +20,6 @@ from .decision import object_path as object_path
 from .node_equivalence_classes import NodeEquivalenceClass as NodeEquivalenceClass
 from .node_info import NodeInfo as NodeInfo
 from .node_info import NodeSpec as NodeSpec
-from .overlay import pinned_node as pinned_node
 from .partition import WHOLE as WHOLE
 from .partition import NodeTaint as NodeTaint
 from .partition import Partition as Partition
@@ -37,6 +36,7 @@ from .reserved_for import Workload as Workload
 from .reserved_for import consumer_key as consumer_key
 from .reserved_for import freed as freed
 from .reserved_for import is_user as is_user
+from .reserved_for import pinned_node as pinned_node
 from .reserved_for import used_for as used_for
 from .reserved_for import workload_of as workload_of
 from .watched_kinds import HELD_BACK_BY as HELD_BACK_BY

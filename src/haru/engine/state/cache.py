@@ -62,7 +62,7 @@ class SchedulerCache:
         self._class_index = ClassIndex(self._inventory)
         state = self._state
         consumers = ReservedFor(state.pods, self._others["PodGroup"], state.groups, state.evicted_groups)
-        self._claims = ClaimCache(consumers, self._class_index.taken_changed)
+        self._claims = ClaimCache(consumers, self._class_index.taken_changed, self._reservations_changed)
         self._assumed_volumes = AssumedVolumes()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
         self._node_names: list[str] = []
@@ -315,8 +315,16 @@ class SchedulerCache:
             self._claims.consumer_changed("pods", path)
             self._member_changed(before, None)
 
+    def _reservations_changed(self, path: str) -> None:
+        """Put a pending pod anew: a claim is, or is no longer, reserved for it."""
+        pod = self._state.pods.get(path)
+        if pod is not None and not pod.node:
+            self._put_pod(pod)
+
     def _put_pod(self, pod: PodInfo) -> None:
         before = self._state.pods.get(pod.key.path)
+        if pod.group is not None and not pod.node and (node := self._claims.reserved_node(pod)) != pod.reserved_node:
+            pod = pod.with_reserved_node(node)
         if before is not None:
             self._remove_from_indexes(before)
         self._state.pods[pod.key.path] = pod

@@ -16,7 +16,14 @@ from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.decision import namespaced_name
 from haru.engine.state.pending_reservations import PendingReservations
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.reserved_for import ReservedFor, WorkloadOwners, allocation_of, consumer_keys
+from haru.engine.state.reserved_for import (
+    PODS,
+    ReservedFor,
+    WorkloadOwners,
+    allocation_of,
+    consumer_keys,
+    pinned_node,
+)
 from haru.engine.state.snapshot import ClaimIndex
 from haru.kube.meta import Obj
 
@@ -98,12 +105,19 @@ class ClaimCache:
     """The claims as decisions see them, what they allocate, and their indexes; each change costs one claim.
 
     `assumed` and `pending_reservations` are what the watch has not shown yet; `allocated` is what is taken. `consumers`
-    are the pods and PodGroups that exist now; `taken_changed` is told each allocation that ends or begins.
+    are the pods and PodGroups that exist now; `taken_changed` is told each allocation that ends or begins,
+    `reservations_changed` the pods for which an allocated claim is, or is no longer, reserved.
     """
 
-    def __init__(self, consumers: ReservedFor, taken_changed: Callable[[Any, Any], None]) -> None:
+    def __init__(
+        self,
+        consumers: ReservedFor,
+        taken_changed: Callable[[Any, Any], None],
+        reservations_changed: Callable[[str], None],
+    ) -> None:
         self._consumers = consumers
         self._taken_changed = taken_changed
+        self._reservations_changed = reservations_changed
         self._live: dict[str, Obj] = {}
         self.assumed = AssumedClaims()
         self.pending_reservations = PendingReservations()
@@ -175,6 +189,15 @@ class ClaimCache:
         for claim in claims:
             self._update_orphaned(claim)
 
+    def reserved_node(self, pod: PodInfo) -> str:
+        """The only node where a pod can use a claim that is reserved for it; "" if there is none, or many."""
+        for path in sorted(self._used_by("pods", pod.key.path)):
+            status = self._claims[path]["status"]
+            reserved = any(entry.get("uid") == pod.key.uid for entry in status.get("reservedFor") or ())
+            if reserved and (node := pinned_node(status["allocation"])):
+                return node
+        return ""
+
     def _used_by(self, resource: str, path: str) -> frozenset[str]:
         return self._by_consumer.get(f"{resource}/{path}") or _NO_CLAIMS
 
@@ -186,7 +209,8 @@ class ClaimCache:
         _set(self._in_flight, path, assumed.obj if assumed is not None and not assumed.written else None)
         _set(self._claims, path, effective)
         _index(self._by_pod, path, extended_resource_claim_owners(before), extended_resource_claim_owners(effective))
-        _index(self._by_consumer, path, consumer_keys(before), consumer_keys(effective))
+        were, are = consumer_keys(before), consumer_keys(effective)
+        _index(self._by_consumer, path, were, are)
         self._owners.changed((path,))
         self._update_orphaned(path)
         old, new = allocation_of(before), allocation_of(effective)
@@ -196,6 +220,10 @@ class ClaimCache:
             if new is not None:
                 self.allocated = self.allocated.with_allocation(path, new)
             self._taken_changed(old, new)
+        for key in were | are if old is not new or were != are else ():
+            resource, _, name = key.partition("/")
+            if resource == PODS:
+                self._reservations_changed(name)
 
     def _update_orphaned(self, path: str) -> None:
         claim = self._claims.get(path)

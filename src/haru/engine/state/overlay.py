@@ -7,7 +7,7 @@ snapshots, and those that tentative placements touched on either overlay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,21 +17,9 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
 from haru.kube.meta import Obj
-
-_NAME_KEY = "metadata.name"
-
-
-def pinned_node(allocation: Obj) -> str | None:
-    """The one node that an allocation can be used from, or None if its selector is of another form."""
-    terms: Sequence[Obj] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
-    if len(terms) != 1 or terms[0].get("matchExpressions"):
-        return None
-    fields: Sequence[Obj] = terms[0].get("matchFields") or ()
-    if len(fields) != 1 or fields[0].get("key") != _NAME_KEY or len(fields[0].get("values") or ()) != 1:
-        return None
-    return str(fields[0]["values"][0])
 
 
 def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:

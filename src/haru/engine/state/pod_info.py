@@ -149,12 +149,14 @@ class PodInfo:
     """One version of a pod. `node` is where it is bound, or assumed to be.
 
     `claimed` is what its devices take of the node, as a decision has it; None: what its status says (KEP-5517).
+    `reserved_node` is the only node where it can use a claim that is reserved for it.
     """
 
     key: PodKey
     obj: Obj
     node: str = ""
     claimed: tuple[Obj, ...] | None = None
+    reserved_node: str = ""
 
     @staticmethod
     def of(obj: Obj) -> PodInfo:
@@ -221,7 +223,7 @@ class PodInfo:
     @cached_property
     def nominated_node(self) -> str:
         """The node that it waits for: room is being made there, or it was about to be bound to it."""
-        return str(self.status.get("nominatedNodeName") or "")
+        return self.reserved_node or str(self.status.get("nominatedNodeName") or "")
 
     @cached_property
     def gated(self) -> bool:
@@ -401,6 +403,14 @@ class PodInfo:
     def _read(self) -> Mapping[str, Any]:
         """The decoded fields that pods with an equal spec share."""
         return {name: getattr(self, name) for name in (*_READ_ONCE, *_TAKEN)}
+
+    def with_reserved_node(self, node: str) -> PodInfo:
+        """Return the pod with another node where a claim is reserved for it."""
+        kept = object.__new__(PodInfo)
+        kept.__dict__.update(self.__dict__)
+        kept.__dict__.pop("nominated_node", None)
+        kept.__dict__["reserved_node"] = node
+        return kept
 
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
         """Return the pod on a node; `claimed` is what its devices take there, if a decision says so."""

@@ -18,6 +18,7 @@ from haru.kube.meta import Obj
 
 PODS, POD_GROUPS = "pods", "podgroups"
 _KEPT = "kept"
+_NAME_KEY = "metadata.name"
 
 
 def consumer_key(resource: str, namespace: str, name: str) -> str:
@@ -87,6 +88,17 @@ def is_kept(entry: Obj) -> bool:
 def allocation_of(claim: Obj | None) -> Any:
     """`status.allocation`, or None."""
     return ((claim or {}).get("status") or {}).get("allocation")
+
+
+def pinned_node(allocation: Obj) -> str | None:
+    """The one node that an allocation can be used from, or None if its selector is of another form."""
+    terms: Sequence[Obj] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return None
+    fields: Sequence[Obj] = terms[0].get("matchFields") or ()
+    if len(fields) != 1 or fields[0].get("key") != _NAME_KEY or len(fields[0].get("values") or ()) != 1:
+        return None
+    return str(fields[0]["values"][0])
 
 
 def freed(claim: Obj) -> Obj:

@@ -1,7 +1,8 @@
 """Write a decision: first the claims of all members, then the bindings.
 
 The order keeps a gang whole through any crash: the allocation and reservation of all its claims, and the nominated node
-of each member, are stored before the first binding is sent. The next scheduler finds them and completes the gang.
+of each member whose claims do not say it, are stored before the first binding is sent. The next scheduler finds them
+and completes the gang.
 
 A timeout proves nothing: after it, or after an error of the server, the object is read again, and a rollback goes on
 until it is certain what is stored. Until then the caller counts the devices as taken. Removing the finalizer of a
@@ -32,6 +33,7 @@ from haru.scheduler.binding.claim_updates import (
     ClaimWrite,
     claim_writes,
     freed_status,
+    is_place_reserved,
     is_protected_for_nothing,
     reserved_claim,
     same_allocation,
@@ -141,7 +143,8 @@ class Binder:
             elif isinstance(outcome, BaseException):
                 raise outcome
         standing = [m for m in members if m.pod not in failures]
-        answers = await asyncio.gather(*(self._tell(m, nominate, insist) for m in standing), return_exceptions=True)
+        tellings = (self._tell(m, nominate and not is_place_reserved(m), insist) for m in standing)
+        answers = await asyncio.gather(*tellings, return_exceptions=True)
         for member, answer in zip(standing, answers, strict=True):
             if isinstance(answer, Exception):
                 failures[member.pod] = answer

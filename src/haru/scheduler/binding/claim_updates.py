@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
+from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey, pinned_node
 from haru.kube.meta import Obj
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -49,6 +49,14 @@ def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
                 write.consumers.append(item.reserve_for)
             write.pods.add(member.pod)
     return writes
+
+
+def is_place_reserved(member: MemberDecision) -> bool:
+    """Tell whether a claim, once written, keeps the member's place: it is reserved for it, and of use there alone."""
+    return any(
+        made.reserve_for.get("resource") == "pods" and pinned_node(made.allocation) == member.node
+        for made in member.allocations
+    )
 
 
 def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:

@@ -10,6 +10,7 @@ from typing import Protocol
 from haru.engine import SchedulerCache
 from haru.engine.state import GroupKey, epoch
 from haru.kube.meta import Obj
+from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.idle_claims import abandoned_claims
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.pre_enqueue import PreEnqueue
@@ -142,6 +143,16 @@ class EventHandlers:
             self._pre_enqueue.claim_changed(path_of(claim))
             self._listener.wake()
         self.may_help(queueing_hints.claim_change(old, new))
+        if old is not None and self._kept_a_place(old, new):
+            self.may_help(queueing_hints.POD_GONE)
+
+    def _kept_a_place(self, old: Obj, new: Obj | None) -> bool:
+        """Tell whether a claim has lost the allocation that kept room on a node for a waiting member of a gang."""
+        before, after = ((claim or {}).get("status") or {} for claim in (old, new))
+        if not before.get("allocation") or after.get("allocation"):
+            return False
+        users = (self._cluster.snapshot().pods.get(path) for path in users_of(old))
+        return any(user is not None and user.group is not None and not user.node for user in users)
 
     def group_changed(self, old: Obj | None, new: Obj | None) -> None:
         """Check the members of a PodGroup again."""
