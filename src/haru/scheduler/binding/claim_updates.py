@@ -52,8 +52,11 @@ def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
 
 
 def is_place_reserved(member: MemberDecision) -> bool:
-    """Tell whether a claim, once written, keeps the member's place: it is reserved for it, and of use there alone."""
-    return any(
+    """Tell whether a claim, once written, keeps the member's place: it is reserved for it, and of use there alone.
+
+    Not of a member with extended resources: its status is written in any case, and can say it.
+    """
+    return member.extended is None and any(
         made.reserve_for.get("resource") == "pods" and pinned_node(made.allocation) == member.node
         for made in member.allocations
     )
