@@ -173,9 +173,7 @@ async def half_bound(bench: Bench, names: str = "abc", done: int = 1, *, claims:
 
 @pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize(("names", "done", "urgent"), [("abc", 1, False), ("abc", 1, True), ("abcd", 2, False)])
-def test_restarted_scheduler_completes_half_bound_gang_first(
-    names: str, done: int, urgent: bool, claims: bool
-) -> None:
+def test_restarted_scheduler_completes_half_bound_gang_first(names: str, done: int, urgent: bool, claims: bool) -> None:
     """Each waiting member's place is stored: by its claim, which is of use on one node only, or by its status."""
 
     async def scenario(bench: Bench) -> None:
