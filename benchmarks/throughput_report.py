@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -63,6 +64,8 @@ class Comparison:
     p99: float
     cpu: float
     """Processor time of all processes but the client, a pod."""
+    ceiling: float
+    """The most that `rate` could be: all processors busy with what the others took for it, none with the scheduler."""
 
     def missed(self, bar: float | None) -> list[str]:
         """Names of the bars that are missed."""
@@ -87,15 +90,21 @@ def compare(runs: Sequence[Run], baseline: str) -> list[Comparison]:
                 if own == load and name == scheduler != baseline and (load, baseline, number) in by_turn
             ]
             if pairs:
-                rate, p50, p99, cpu = map(median, zip(*(_quotients(*pair) for pair in pairs), strict=True))
-                found.append(Comparison(load, scheduler, rate, p50, p99, cpu))
+                medians = map(median, zip(*(_quotients(*pair) for pair in pairs), strict=True))
+                found.append(Comparison(load, scheduler, *medians))
     return found
 
 
-def _quotients(one: Measured, other: Measured) -> tuple[float, float, float, float]:
+def _quotients(one: Measured, other: Measured) -> tuple[float, float, float, float, float]:
     cpu = [sum(used.cpu_seconds for name, used in of.used.items() if name != "client") for of in (one, other)]
     of_pod = cpu[0] / one.bound / (cpu[1] / other.bound) if all(cpu) else math.nan
-    return one.rate / other.rate, one.p50 / other.p50, one.p99 / other.p99, of_pod
+    return one.rate / other.rate, one.p50 / other.p50, one.p99 / other.p99, of_pod, _ceiling(one) / other.rate
+
+
+def _ceiling(one: Measured) -> float:
+    """Pods a second if the scheduler took no processor time and the others as much as they did, on all processors."""
+    others = sum(used.cpu_seconds for name, used in one.used.items() if name != "scheduler")
+    return (os.cpu_count() or 1) * one.bound / others if others and "scheduler" in one.used else math.nan
 
 
 def table(runs: Sequence[Run], in_markdown: bool = False, without: Sequence[str] = ()) -> str:
@@ -138,8 +147,8 @@ def _medians(own: Sequence[Measured], processes: Sequence[str]) -> list[str]:
 
 
 def ratios(comparisons: Sequence[Comparison], bars: dict[Load, float], baseline: str, in_markdown: bool = False) -> str:
-    """Ratios to the baseline with their bars, and what is missed."""
-    heads = ["load", "scheduler", f"pods/s of {baseline}'s", "bar", "p50", "p99", "processor time", "misses"]
+    """Ratios to the baseline with their bars, the most that they could be, and what is missed."""
+    heads = ["load", "scheduler", f"pods/s of {baseline}'s", "bar", "at most", "p50", "p99", "processor time", "misses"]
     lines = []
     for one in comparisons:
         bar = bars.get(one.load)
@@ -147,10 +156,11 @@ def ratios(comparisons: Sequence[Comparison], bars: dict[Load, float], baseline:
         values = [
             f"{one.rate:.2f}",
             shown,
+            "" if one.load.beside or math.isnan(one.ceiling) else f"{one.ceiling:.2f}",
             f"{one.p50:.2f}",
             f"{one.p99:.2f}",
             f"{one.cpu:.2f}",
             ", ".join(one.missed(bar)),
         ]
         lines.append([one.load.describe(), one.scheduler, *values])
-    return (markdown if in_markdown else plain)(heads, lines, frozenset((0, 1, 7)))
+    return (markdown if in_markdown else plain)(heads, lines, frozenset((0, 1, 8)))

@@ -204,6 +204,11 @@ class SchedulerCache:
         """Return whether the pod is placed but the watch has not confirmed it."""
         return pod.path in self._assumed_pods
 
+    def waits_with_others(self, path: str) -> bool:
+        """Return whether a pod is a member of a PodGroup and has no node yet."""
+        pod = self._state.pods.get(path)
+        return pod is not None and pod.group is not None and not pod.node
+
     @property
     def assumed_pods(self) -> frozenset[str]:
         """Return the paths of the pods that are placed but that the watch has not confirmed."""

@@ -151,8 +151,7 @@ class EventHandlers:
         before, after = ((claim or {}).get("status") or {} for claim in (old, new))
         if not before.get("allocation") or after.get("allocation"):
             return False
-        users = (self._cluster.snapshot().pods.get(path) for path in users_of(old))
-        return any(user is not None and user.group is not None and not user.node for user in users)
+        return any(self._cluster.waits_with_others(path) for path in users_of(old))
 
     def group_changed(self, old: Obj | None, new: Obj | None) -> None:
         """Check the members of a PodGroup again."""
