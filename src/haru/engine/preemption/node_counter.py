@@ -88,13 +88,13 @@ class NodeCounter:
         sets = tuple(map(tuple, places))
         if len(sets) == 1 and len(sets[0]) == 1:
             (name,) = sets[0]
-            count = self._count_by_arithmetic(name)
+            count = self.count_by_arithmetic(name)
             return InitialCounts.of_node(name, self.count_by_filtering(name) if count is None else count)
         found = self._counter.kept.get_or_compute("initial counts", sets, lambda: InitialCounts(sets), _MAX_NODE_SETS)
-        found.catch_up(self._occupancies, self._count_by_arithmetic, self.count_by_filtering)
+        found.catch_up(self._occupancies, self.count_by_arithmetic, self.count_by_filtering)
         return found
 
-    def _count_by_arithmetic(self, name: str) -> int | None:
+    def count_by_arithmetic(self, name: str) -> int | None:
         """Count the members that a node takes with all units in place; None if it has to be filtered."""
         classified = classified_nodes_of(self._base.classified_nodes, name)
         if classified is not None and classified.node_device_class.free < self._counter.least:

@@ -18,6 +18,7 @@ from haru.engine.podgroup.schedule_one import Placed, PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
+from haru.engine.preemption.node_candidates import NodeCandidate, NodeCandidates
 from haru.engine.preemption.nominated_placements import own_nominated_placements
 from haru.engine.preemption.podgroup_preemption import (
     NEVER,
@@ -87,36 +88,43 @@ def _best(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
 ) -> Victims | None:
     """Return the victims on the cheapest node, or None; `texts` collects the reasons of the other nodes."""
-    found: list[Victims] = []
+    best: Victims | None = None
+    guarded = True
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    for victims in _candidates(base, preemptor, search, refusals, texts):
-        found.append(victims)
-        if len(found) >= enough and any(not victims.violations for victims in found):
+    for found, candidate in enumerate(_candidates(base, preemptor, search, refusals, texts), start=1):
+        guarded = guarded and candidate.violations > 0
+        if best is None or candidate.least_cost <= best.cost:
+            best = _better(best, candidate.victims())
+        if found >= enough and not guarded:
             break
-    if not found:
-        return None
-    least = min([victims.cost for victims in found])
-    # Of equal start times the first candidate wins.
-    return max([victims for victims in found if victims.cost == least], key=lambda victims: victims.started)
+    return best
+
+
+def _better(best: Victims | None, other: Victims) -> Victims:
+    """Return the cheaper victims; of equal cost those that started later, of equal start times the first."""
+    if best is None or other.cost < best.cost:
+        return other
+    return other if other.cost == best.cost and other.started > best.started else best
 
 
 def _candidates(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
-) -> Iterator[Victims]:
+) -> Iterator[NodeCandidate]:
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
+    candidates = NodeCandidates(base, preemptor, search)
     for name in (*names[start:], *names[:start]):
         failures = refusals.get(name, ())
         if not failures or not all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures):
             texts[name] = (NOT_HELPFUL,)
             continue
-        units = evictable_pods(base, preemptor, name)
+        units = candidates.units(name)
         if not units:
             texts[name] = (NO_VICTIMS,)
             continue
-        victims = search.victims(units, refused=True, places=((name,),))
-        if victims is not None:
-            yield victims
+        candidate = candidates.candidate(name, units)
+        if candidate is not None:
+            yield candidate
         else:
             texts[name] = [failure.reason.message for failure in failures]
 

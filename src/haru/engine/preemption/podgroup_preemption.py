@@ -27,7 +27,7 @@ from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservatio
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
-from haru.engine.preemption.node_counter import NodeCounter
+from haru.engine.preemption.node_counter import NodeCounter, UnitsOn
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
 from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
@@ -40,6 +40,17 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 _PRIORITY_OFFSET = 2**31
 WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
+
+
+Cost = tuple[int, int, int, int]
+"""The smallest wins: budget violations, highest priority, sum of priorities, pod count."""
+
+
+def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
+    """Return the cost of evicting units, most important first."""
+    highest = units[0].priority if units else -_PRIORITY_OFFSET
+    total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units])
+    return violations, highest, total, sum([len(unit.pods) for unit in units])
 
 
 @dataclass(frozen=True)
@@ -55,11 +66,9 @@ class Victims:
     violations: int = 0
 
     @cached_property
-    def cost(self) -> tuple[int, int, int, int]:
-        """Return the cost, the smallest wins: budget violations, highest priority, sum of priorities, pod count."""
-        highest = self.units[0].priority if self.units else -_PRIORITY_OFFSET
-        total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in self.units])
-        return self.violations, highest, total, sum([len(unit.pods) for unit in self.units])
+    def cost(self) -> Cost:
+        """Return what the victims cost."""
+        return cost_of(self.units, self.violations)
 
     @cached_property
     def started(self) -> str:
@@ -132,30 +141,40 @@ class Search:
         self._preemptor = preemptor
         options = preemptor.info.options
         # `base` lacks the victims of nominations that the preemptor must respect; these belong to overridable ones.
-        self._evicted = evicted_pods(base.pod_index.nominations.values())
+        self.evicted = evicted_pods(base.pod_index.nominations.values())
         self._occupancies = NodeOccupancies.of(base, partitionable=options.features.PartitionableDevices)
         self._capacity = member_capacity_for(base, preemptor.info, base.node_names)
         self._counter = (
             single_class_capacity_for(base, options, self._capacity.classes) if self._capacity is not None else None
         )
 
-    def victims(
-        self, units: Sequence[DisruptionUnit], *, refused: bool, places: Sequence[Sequence[str]] | None = None
-    ) -> Victims | None:
+    def victims(self, units: Sequence[DisruptionUnit], *, refused: bool) -> Victims | None:
         """Return the victims among candidates sorted by importance; None if evicting all of them is not enough.
 
         Raises UnansweredError.
-        `refused` says that the preemptor is known not to fit with all candidates in place; `places` limit its nodes.
+        `refused` says that the preemptor is known not to fit with all candidates in place.
         """
-        order = reprieve_order(self._base, units, self._evicted)
-        if places is None and self._is_complete(order):
+        order = reprieve_order(self._base, units, self.evicted)
+        if self._is_complete(order):
             order = replace(order, complete=True)
-        return self.least(order, lambda unit: unit.priority, refused=refused, places=places)
+        return self.least(order, attrgetter("priority"), refused=refused)
+
+    def victims_in(self, order: ReprieveOrder, node: str) -> Victims | None:
+        """Return the victims of a pod that is to take one node, on which it does not fit with all units in place."""
+        return self.least(order, attrgetter("priority"), refused=True, places=((node,),))
+
+    def node_counter(self, units_on: UnitsOn, *, keeps_steps: bool) -> NodeCounter | None:
+        """Return a counter of members on nodes; None where nodes cannot be counted independently."""
+        if self._capacity is None or self._counter is None:
+            return None
+        return NodeCounter(
+            self._base, self._occupancies, self._counter, self._capacity, units_on, keeps_steps=keeps_steps
+        )
 
     def _is_complete(self, order: ReprieveOrder) -> bool:
         """Tell whether candidates of the whole cluster are all of a priority, and those of one lasting victim index."""
         filtered = self._preemptor.info.options.preemption.minimum_run_time
-        return self._base.decision_cache.shares_results and not (order.guarded or self._evicted or filtered)
+        return self._base.decision_cache.shares_results and not (order.guarded or self.evicted or filtered)
 
     def least(
         self,

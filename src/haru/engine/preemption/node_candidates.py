@@ -1,0 +1,86 @@
+"""Find which nodes a single pod could take by evictions, and what that costs at least, before any victims are known.
+
+The first unit whose removal makes the pod fit on a node is evicted in any case, and is the most important victim there.
+Most nodes are dearer by it alone than the cheapest node so far, so that their other victims are never looked for.
+Source: KEP-268 (how nodes compare); the bound is our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from haru.engine.dra.errors import AllocationError
+from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
+from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order
+from haru.engine.preemption.eligibility import evictable_pods
+from haru.engine.preemption.feasibility_oracle import Preemptor
+from haru.engine.preemption.node_counter import NodeCounter
+from haru.engine.preemption.podgroup_preemption import Cost, Search, Victims, cost_of
+from haru.engine.preemption.removal_steps import RemovalSteps
+from haru.engine.preemption.victim_index import VictimIndex
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Reason
+
+
+class NodeCandidate(NamedTuple):
+    """A node on which the pod fits after evictions. `victims` finds them; they cost `least_cost` or more."""
+
+    least_cost: Cost
+    violations: int
+    victims: Callable[[], Victims]
+
+
+class NodeCandidates:
+    """Answer for one node after the other whether a pod could take it."""
+
+    def __init__(self, base: Snapshot, preemptor: Preemptor, search: Search) -> None:
+        self._base = base
+        self._preemptor = preemptor
+        self._search = search
+        self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
+        self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
+        self._counter = None if self._filters_units else search.node_counter(self._index.units_on, keeps_steps=True)
+
+    def units(self, node: str) -> list[DisruptionUnit]:
+        """Return the units on a node that the pod may evict, most important first."""
+        if self._filters_units:
+            return evictable_pods(self._base, self._preemptor, node)
+        return self._index.below_on(self._preemptor.priority, node)
+
+    def candidate(self, node: str, units: list[DisruptionUnit]) -> NodeCandidate | None:
+        """Return a node as a candidate; None if the pod does not fit without these units. Raises UnansweredError."""
+        order = reprieve_order(self._base, units, self._search.evicted)
+        if self._counter is not None and not order.guarded and not self._search.evicted:
+            try:
+                steps = self._steps(self._counter, node)
+                if steps is not None:
+                    return self._by_steps(self._counter, node, steps)
+            except OutOfBudgetError:
+                pass  # The general search may still decide it.
+            except AllocationError as error:
+                raise UnansweredError(Reason("SelectorError", str(error))) from error
+        victims = self._search.victims_in(order, node)
+        return None if victims is None else NodeCandidate(victims.cost, victims.violations, lambda: victims)
+
+    def _steps(self, counter: NodeCounter, node: str) -> RemovalSteps | None:
+        """Return the steps of a node that takes no pod yet; None where arithmetic does not tell."""
+        count = counter.count_by_arithmetic(node)
+        return counter.removal_steps(node, 0) if count == 0 else None
+
+    def _by_steps(self, counter: NodeCounter, node: str, steps: RemovalSteps) -> NodeCandidate | None:
+        step = counter.step(steps, 0)
+        if step is None or step.unit.priority >= self._preemptor.priority:
+            return None
+        first = step.unit
+        # More important units stay, whatever the pod's priority: so what is kept for the node serves every pod.
+        rest = ReprieveOrder(tuple(steps.units[steps.units.index(first) :]))
+        if len(rest.units) == 1:
+            only = Victims(rest.units, 1, ((node,),))
+            return NodeCandidate(only.cost, 0, lambda: only)
+        return NodeCandidate(cost_of((first,)), 0, lambda: self._victims(rest, node))
+
+    def _victims(self, order: ReprieveOrder, node: str) -> Victims:
+        victims = self._search.victims_in(order, node)
+        assert victims is not None, "the pod fits without the first unit and all less important ones"
+        return victims
