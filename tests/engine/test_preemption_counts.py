@@ -78,8 +78,8 @@ def by_counts(snapshot: Snapshot, preemptor: Preemptor, order: ReprieveOrder) ->
     if capacity is None or counter is None:
         return None
     occupancies = NodeOccupancies.of(snapshot, partitionable=OPTIONS.features.PartitionableDevices)
-    known = VictimIndex.of(snapshot, groups=True).units_on if order.complete else order.by_node().__getitem__
-    nodes = NodeCounter(snapshot, occupancies, counter, capacity, known, keeps_steps=order.complete)
+    units = VictimIndex.of(snapshot, groups=True) if order.complete else order.by_node()
+    nodes = NodeCounter(snapshot, occupancies, counter, capacity, units)
     fast = FastReprieve(order.units, preemptor.places, nodes)
     found = fast.victims(len(preemptor.info.members), 0)
     assert found is not None

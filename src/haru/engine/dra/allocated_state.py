@@ -130,22 +130,25 @@ def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
     return PoolUse(devices, shares)
 
 
-def _without(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse | None:
+def _without(use: PoolUse, holdings: Sequence[tuple[str, Sequence[_Taken]]]) -> PoolUse | None:
+    """What is taken of a pool without what these holders take; None if that is nothing."""
     if use.states:
-        return PoolUse.of_all(*(_without(state, holder, taken) or EMPTY_USE for state in use.states))
+        return PoolUse.of_all(*(_without(state, holdings) or EMPTY_USE for state in use.states))
     devices, shares = dict(use.devices), dict(use.shares)
-    for item in taken:
-        name = item.device.device
-        if item.share_id is None:
-            rest = list(devices.pop(name, ()))
-            if holder in rest:
-                rest.remove(holder)
-            if rest:
-                devices[name] = tuple(rest)
-        else:
-            kept = tuple(s for s in shares.pop(name, ()) if (s.holder, s.share_id) != (holder, item.share_id))
-            if kept:
-                shares[name] = kept
+    for holder, taken in holdings:
+        for item in taken:
+            name = item.device.device
+            if item.share_id is None:
+                rest = devices.pop(name, ())
+                if rest and rest != (holder,):
+                    left = list(rest)
+                    if holder in left:
+                        left.remove(holder)
+                    devices[name] = tuple(left)
+            else:
+                kept = tuple(s for s in shares.pop(name, ()) if (s.holder, s.share_id) != (holder, item.share_id))
+                if kept:
+                    shares[name] = kept
     return PoolUse(devices, shares) if devices or shares else None
 
 
@@ -247,7 +250,7 @@ class AllocatedState:
         taken = self._claims.get(claim)
         if taken is None:
             return self
-        changed = {pool: _without(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
+        changed = {pool: _without(self.use(pool), [(claim, items)]) for pool, items in _by_pool(taken).items()}
         return AllocatedState(self._pools.put(changed), self._claims.put({claim: None}))
 
     def freed(self, claims: Iterable[str]) -> AllocatedState:
@@ -262,12 +265,7 @@ class AllocatedState:
                     gone.setdefault(pool, []).append((claim, items))
         if not held:
             return self
-        changed: dict[PoolKey, PoolUse | None] = {}
-        for pool, holdings in gone.items():
-            use: PoolUse | None = self.use(pool)
-            for claim, items in holdings:
-                use = _without(use or EMPTY_USE, claim, items)
-            changed[pool] = use
+        changed = {pool: _without(self.use(pool), holdings) for pool, holdings in gone.items()}
         return AllocatedState(self._pools.put(changed), self._claims.put(held))
 
     def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:

@@ -115,9 +115,7 @@ def nominated(
     for outcome in outcomes:
         old = before[outcome.pod.key]
         if isinstance(outcome, Placed):
-            old = replace(
-                placed(outcome), status="nominated", reasons=old.reasons, message=old.message, plugins=old.plugins
-            )
+            old = placed(outcome, refused=old)
         members.append(old)
     return replace(refused, status="nominated", message=message, members=tuple(members), evictions=evictions)
 
@@ -132,14 +130,17 @@ def with_message(refused: Decision, note: str) -> Decision:
     return replace(refused, message=message, members=members)
 
 
-def placed(outcome: Placed) -> MemberDecision:
-    """Build the decision of a placed member."""
+def placed(outcome: Placed, *, refused: MemberDecision | None = None) -> MemberDecision:
+    """Build the decision of a placed member; one that was `refused` before evictions is nominated."""
     return MemberDecision(
         outcome.pod.key,
-        "scheduled",
+        "scheduled" if refused is None else "nominated",
         outcome.node,
         tuple([_allocation(use, allocation) for use, allocation in outcome.allocations]),
         tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]),
+        refused.reasons if refused is not None else (),
+        refused.message if refused is not None else "",
+        refused.plugins if refused is not None else (),
         extended=_extended(outcome),
         claimed=outcome.claimed,
     )

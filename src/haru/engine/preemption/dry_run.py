@@ -29,9 +29,15 @@ def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
     claim = snapshot.claims.get(path)
     if claim is None:
         return None
+    entries = (claim.get("status") or {}).get("reservedFor") or ()
+    if not entries:
+        return None
     namespace = claim["metadata"].get("namespace") or "default"
+    if len(entries) == 1 and entries[0].get("resource") == PODS:
+        sole = _bound_user(snapshot, namespace, entries[0])
+        return None if sole is None else frozenset((sole,))
     users: set[str] = set()
-    for entry in (claim.get("status") or {}).get("reservedFor") or ():
+    for entry in entries:
         name = entry.get("name") or ""
         if is_kept(entry):
             return None
@@ -42,12 +48,20 @@ def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
                 return None
             users.update(members)
             continue
-        pod = snapshot.pods.get(f"{namespace}/{name}")
-        same = pod is not None and entry.get("uid") in (None, "", pod.key.uid)
-        if entry.get("resource") != PODS or pod is None or not (same and pod.node):
+        user = _bound_user(snapshot, namespace, entry) if entry.get("resource") == PODS else None
+        if user is None:
             return None
-        users.add(pod.key.path)
+        users.add(user)
     return frozenset(users) or None
+
+
+def _bound_user(snapshot: Snapshot, namespace: str, entry: Obj) -> str | None:
+    """Return the path of the pod of an entry of `reservedFor`; None if it is not bound, or is another pod now."""
+    path, uid = f"{namespace}/{entry.get('name') or ''}", entry.get("uid")
+    pod = snapshot.pods.get(path)
+    if pod is None or not pod.node or (uid and uid != pod.key.uid):
+        return None
+    return path
 
 
 def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
@@ -153,23 +167,29 @@ class EvictionDryRun:
 
     def settled(self) -> Snapshot:
         """Return the same with all differences computed: with few removals it compares faster with the base."""
-        removed = [unit for unit, is_gone in zip(self.units, self.removed, strict=True) if is_gone]
-        if not removed:
+        pods = [pod for unit, is_gone in zip(self.units, self.removed, strict=True) if is_gone for pod in unit]
+        if not pods:
             return self.base
-        base, pods = self.base, [pod for unit in removed for pod in unit]
-        state = _State(EvictionDryRun(base, removed), b"\x01" * len(removed))
+        base, state = self.base, _State(EvictionDryRun(self.base, [pods]), b"\x01")
         nodes, groups = state.nodes(), state.groups()
         removed_pods: dict[str, PodInfo | None] = {pod.key.path: None for pod in pods}
-        claims = {path: changed for path in _claims_of(base, pods) if (changed := state.claim(path)) is not None}
+        claims: dict[str, Obj | None] = {}
+        free: list[str] = []
+        for path in _claims_of(base, pods):
+            if state.frees(path):
+                free.append(path)
+                claims[path] = freed(base.claims[path])
+            elif (changed := state.claim(path)) is not None:
+                claims[path] = changed
         return replace(
             base,
             nodes=Patched(base.nodes, {name: nodes[name] for name in dict.fromkeys(pod.node for pod in pods)}),
             pods=Patched(base.pods, removed_pods),
             claims=Patched(base.claims, claims),
             podgroup_index=base.podgroup_index.with_states(
-                {pod.group.path: groups[pod.group.path] for pod in pods if pod.group}
+                {group.path: groups[group.path] for group in {pod.group: None for pod in pods} if group}
             ),
-            allocated=base.allocated.freed(path for path in claims if state.frees(path)),
+            allocated=base.allocated.freed(free),
             pod_index=base.pod_index.without(removed_pods),
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from haru.engine.preemption.disruption_units import DisruptionUnit
 from haru.engine.preemption.node_counter import NodeCounter, NodeState
 from haru.engine.preemption.removal_steps import RemovalSteps
+from haru.engine.preemption.removal_timeline import Removal
 
 
 class FastReprieve:
@@ -47,13 +48,17 @@ class FastReprieve:
 
         Return None if fewer than `needed` fit without all units.
         """
-        begin = self._remove_until(enough)
-        fit = min(enough, max(self._totals, default=0))
+        removal = self._counter.removal(self._initial, self._units, enough)
+        if removal is not None:
+            begin, fit = self._take_over(removal)
+        else:
+            begin = self._remove_until(enough)
+            fit = min(enough, max(self._totals, default=0))
+            if needed <= fit < enough:
+                # The target is known only now: stop where that many members fit first.
+                begin = self._rewind(fit)
         if fit < needed:
             return None
-        if fit < enough:
-            # The target is known only now: stop where that many members fit first.
-            begin = self._rewind(fit)
         if begin == len(self._units):
             return [], fit
         return [begin, *self._victims_after(begin)], fit
@@ -65,6 +70,13 @@ class FastReprieve:
             changed[self._initial.location[name][0]].append((name, count))
         numbers = [number for number, total in enumerate(self._totals) if total >= self._target]
         return [self._initial.usable(number, changed[number]) for number in numbers]
+
+    def _take_over(self, removal: Removal) -> tuple[int, int]:
+        """Go to a state found at once; return the number of the last removed unit, and how many members fit."""
+        self._totals, self._counts, self._seen = removal.totals, removal.counts, removal.nodes
+        self._removed[removal.begin :] = b"\x01" * (len(self._units) - removal.begin)
+        self._aim_at(removal.fit)
+        return removal.begin, removal.fit
 
     def _remove_until(self, target: int) -> int:
         """Remove units from the end of the order until so many members fit; return the number of the last removed."""
@@ -102,10 +114,12 @@ class FastReprieve:
             if node not in seen:
                 seen.add(node)
                 self._meet(node)
-        for node, steps, index in self._due.pop(unit, ()):
-            self._take_step(number, node, steps, index)
-        for node in self._filtered.intersection(unit.nodes) if self._filtered else ():
-            self._put(number, node, self._counter.count_by_filtering(node))
+        if unit in self._due:
+            for node, steps, index in self._due.pop(unit):
+                self._take_step(number, node, steps, index)
+        if self._filtered:
+            for node in self._filtered.intersection(unit.nodes):
+                self._put(number, node, self._counter.count_by_filtering(node))
 
     def _meet(self, node: str) -> None:
         """Note when the count of a node changes first."""
@@ -148,12 +162,12 @@ class FastReprieve:
         numbers = dict(zip(self._units[begin:], range(begin, len(self._units)), strict=True))
         states: dict[str, NodeState] = {}
         concerned: set[int] = set()
-        for node in self._seen & self._initial.location.keys():
-            domain, index = self._initial.location[node]
-            count = self._counts.get(node, self._initial.counts[domain][index])
-            if count and self._totals[domain] >= self._target:
-                states[node], removed = self._state(node, count, domain, numbers)
-                concerned.update(removed)
+        for domain in [number for number, total in enumerate(self._totals) if total >= self._target]:
+            for index, node in enumerate(self._initial.sets[domain]):
+                count = self._counts.get(node, self._initial.counts[domain][index])
+                if count and node in self._seen:
+                    states[node], removed = self._state(node, count, domain, numbers)
+                    concerned.update(removed)
         self._removed[begin + 1 :] = bytes(len(self._units) - begin - 1)
         for number in concerned:
             self._removed[number] = 1

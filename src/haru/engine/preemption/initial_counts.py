@@ -44,7 +44,7 @@ class InitialCounts:
 
         An error of either leaves nodes uncounted; the next call counts them.
         """
-        changed = occupancies.changed_since(self._position)
+        changed = occupancies.changes.since(self._position)
         for name in self.location if changed is None else changed & self.location.keys():
             count = arithmetic(name)
             if count is None:
@@ -54,7 +54,7 @@ class InitialCounts:
                 self._put(name, count)
         for name in self._filtered:
             self._put(name, filtering(name))
-        self._position = occupancies.position
+        self._position = occupancies.changes.position
 
     def usable(self, number: int, exceptions: Sequence[tuple[str, int]]) -> tuple[str, ...]:
         """Return the nodes of a set that take a member; `exceptions` are other counts of some nodes."""

@@ -40,7 +40,9 @@ class NodeCandidates:
         self._search = search
         self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
         self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
-        self._counter = None if self._filters_units else search.node_counter(self._index.units_on, keeps_steps=True)
+        self._reorders = bool(search.evicted or base.objects("PodDisruptionBudget"))
+        # Steps are those of all units on a node, in the order of their importance.
+        self._counter = None if self._filters_units or search.evicted else search.node_counter(self._index)
 
     def units(self, node: str) -> list[DisruptionUnit]:
         """Return the units on a node that the pod may evict, most important first."""
@@ -50,8 +52,10 @@ class NodeCandidates:
 
     def candidate(self, node: str, units: list[DisruptionUnit]) -> NodeCandidate | None:
         """Return a node as a candidate; None if the pod does not fit without these units. Raises UnansweredError."""
-        order = reprieve_order(self._base, units, self._search.evicted)
-        if self._counter is not None and not order.guarded and not self._search.evicted:
+        order = ReprieveOrder(tuple(units))
+        if self._reorders:
+            order = reprieve_order(self._base, units, self._search.evicted)
+        if self._counter is not None and not order.guarded:
             try:
                 steps = self._steps(self._counter, node)
                 if steps is not None:

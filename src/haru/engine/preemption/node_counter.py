@@ -5,23 +5,27 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
+from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.node_device_classes import classified_nodes_of
 from haru.engine.podgroup.member_capacity import MemberCapacity
+from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
 from haru.engine.preemption.disruption_units import DisruptionUnit
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.preemption.initial_counts import InitialCounts
 from haru.engine.preemption.node_occupancy import NodeOccupancies, NodeOccupancy
 from haru.engine.preemption.removal_steps import RemovalSteps, Step
+from haru.engine.preemption.removal_timeline import Removal, RemovalTimeline
+from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.pod_info import PodInfo
 
 _MAX_NODE_SETS = 8
 
-UnitsOn = Callable[[str], Sequence[DisruptionUnit]]
-"""The units with pods on a node, the most important first."""
+UnitsByNode = Mapping[str, Sequence[DisruptionUnit]]
+"""The units with pods on each node, the most important first."""
 
 
 class NodeState:
@@ -48,9 +52,9 @@ class NodeState:
 
 
 class NodeCounter:
-    """Count members on nodes. `units_on` says which units are on a node.
+    """Count members on nodes with these units.
 
-    `keeps_steps`: these are all units below some priority, so that the next preemptor meets the same.
+    Steps are kept for the next preemptor if the units are those of an index, of which all below some priority may go.
     Counting raises AllocationError, and OutOfBudgetError where a negative answer would not be proven.
     """
 
@@ -60,16 +64,15 @@ class NodeCounter:
         occupancies: NodeOccupancies,
         counter: SingleClassCapacity,
         capacity: MemberCapacity,
-        units_on: UnitsOn,
-        *,
-        keeps_steps: bool,
+        units: VictimIndex | UnitsByNode,
     ) -> None:
         self._base = base
         self._occupancies = occupancies
         self._counter = counter
         self._capacity = capacity
-        self._units_on = units_on
-        self._keeps_steps = keeps_steps
+        self._index = units if isinstance(units, VictimIndex) else None
+        self.units_on = units.units_on if isinstance(units, VictimIndex) else units.__getitem__
+        """The units with pods on a node, the most important first."""
         self._steps: dict[str, RemovalSteps] = counter.kept.get_or_compute("removal steps", None, dict)
         self._dry_run: EvictionDryRun | None = None
         self._units: Sequence[DisruptionUnit] = ()
@@ -78,10 +81,6 @@ class NodeCounter:
     def begin(self, units: Sequence[DisruptionUnit], removed: bytearray) -> None:
         """Count for these units from now on; `removed` marks those that are removed."""
         self._dry_run, self._units, self._removed = None, units, removed
-
-    def units_on(self, node: str) -> Sequence[DisruptionUnit]:
-        """Return the units with pods on a node, the most important first."""
-        return self._units_on(node)
 
     def initial_counts(self, places: Sequence[Sequence[str]]) -> InitialCounts:
         """Count the members that each node of some sets takes with all units in place."""
@@ -103,19 +102,43 @@ class NodeCounter:
 
     def removal_steps(self, node: str, count: int) -> RemovalSteps | None:
         """Return the steps of a node that takes `count` members without removals; None if it must be filtered."""
-        occupancy, units = self._occupancies.with_frees(node), self._units_on(node)
+        units, known = self.units_on(node), self._steps.get(node)
+        if known is not None and known.units is units and known.occupancy is self._occupancies.known.get(node):
+            return known
+        occupancy = self._occupancies.with_frees(node)
         if not self._counter.is_plain(occupancy):
             return None
-        known = self._steps.get(node)
         if known is None or known.occupancy is not occupancy or known.units is not units:
             known = RemovalSteps(occupancy, units, count)
-            if self._keeps_steps:
+            if self._index is not None:
                 self._steps[node] = known
         return known
 
     def step(self, steps: RemovalSteps, index: int) -> Step | None:
         """Return a step of a node by its index; None if there are not as many."""
         return steps.step(index, self._counter)
+
+    def removal(self, initial: InitialCounts, units: Sequence[DisruptionUnit], enough: int) -> Removal | None:
+        """Return the first removal of units after which enough members fit, or as many as can.
+
+        None where only removing one unit after the other tells.
+        """
+        if self._index is None:
+            return None
+        timeline = self._counter.kept.get_or_compute(
+            "removal timelines", initial, lambda: RemovalTimeline(initial), _MAX_NODE_SETS
+        )
+        logs = self._occupancies.changes, self._index.changes
+        changed = [log.since(position) for log, position in zip(logs, timeline.positions, strict=True)]
+        try:
+            occupied, others = changed
+            timeline.catch_up(None if occupied is None or others is None else occupied | others, self)
+            timeline.positions = logs[0].position, logs[1].position
+            return timeline.removal(units, enough, self)
+        except (AllocationError, OutOfBudgetError):
+            # The timeline may look at more nodes than this preemptor needs.
+            timeline.clear()
+            return None
 
     def state(self, node: str, count: int, domain: int) -> NodeState:
         """Return the state of a node with all units in place, but with another count."""

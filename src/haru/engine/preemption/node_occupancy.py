@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
+from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import NodeInfo
 
 _TOPIC = "node occupancies"
-_MOST_CHANGES = 20_000
 
 
 class NodeOccupancy:
@@ -71,8 +71,8 @@ class NodeOccupancies:
         """By node: occupancies that depend only on the node, its pools and its claims."""
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
         self._on: dict[str, set[str]] = {}  # by claim: the nodes on which it has devices
-        self._changes: list[str] = []
-        self._first = 0
+        self.changes = ChangeLog()
+        """The nodes that changed, their devices and claims included."""
 
     @staticmethod
     def of(base: Snapshot, *, partitionable: bool) -> NodeOccupancies:
@@ -81,25 +81,17 @@ class NodeOccupancies:
         found.catch_up(base)
         return found
 
-    @property
-    def position(self) -> int:
-        """Return the position after all changes so far."""
-        return self._first + len(self._changes)
-
-    def changed_since(self, position: int) -> set[str] | None:
-        """Return the nodes that changed since a position, their devices and claims included; None for all."""
-        return set(self._changes[position - self._first :]) if position >= self._first else None
-
     def catch_up(self, base: Snapshot) -> None:
         """Switch to another snapshot and drop the occupancies that changed."""
         before, self._base = self._base, base
         if before is None or before is base:
             return
+        self.changes.add(self._transient)
         self._transient.clear()
         wide = any(one.devices.everywhere or one.devices.troubled for one in (before, base))
         if wide and base.devices is not before.devices:
             self.known.clear()
-            self._forget_changes()
+            self.changes.add_all()
         changed = differing(base.nodes, before.nodes)
         pools = {str(key) for key in base.allocated.changed(before.allocated)}
         if base.devices is not before.devices:
@@ -110,14 +102,7 @@ class NodeOccupancies:
             changed |= self._on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
-        self._changes += changed
-        if len(self._changes) > _MOST_CHANGES:
-            self._forget_changes()
-
-    def _forget_changes(self) -> None:
-        """Make every reader count all nodes again."""
-        self._first = self.position + 1
-        self._changes = []
+        self.changes.add(changed)
 
     def occupancy(self, name: str) -> NodeOccupancy:
         """Return a node's occupancy with all pods in place. Raises AllocationError for a broken pool."""
@@ -196,7 +181,7 @@ class NodeOccupancies:
 def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:
     status = (claim or {}).get("status")
     entries = status.get("reservedFor") or () if isinstance(status, Mapping) else ()
-    return all(entry.get("resource") == "pods" for entry in entries)
+    return len(entries) == [entry.get("resource") for entry in entries].count("pods")
 
 
 def _nodes_of(snapshot: Snapshot, pools: Iterable[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservatio
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
-from haru.engine.preemption.node_counter import NodeCounter, UnitsOn
+from haru.engine.preemption.node_counter import NodeCounter, UnitsByNode
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
 from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
@@ -163,13 +163,11 @@ class Search:
         """Return the victims of a pod that is to take one node, on which it does not fit with all units in place."""
         return self.least(order, attrgetter("priority"), refused=True, places=((node,),))
 
-    def node_counter(self, units_on: UnitsOn, *, keeps_steps: bool) -> NodeCounter | None:
+    def node_counter(self, units: VictimIndex | UnitsByNode) -> NodeCounter | None:
         """Return a counter of members on nodes; None where nodes cannot be counted independently."""
         if self._capacity is None or self._counter is None:
             return None
-        return NodeCounter(
-            self._base, self._occupancies, self._counter, self._capacity, units_on, keeps_steps=keeps_steps
-        )
+        return NodeCounter(self._base, self._occupancies, self._counter, self._capacity, units)
 
     def _is_complete(self, order: ReprieveOrder) -> bool:
         """Tell whether candidates of the whole cluster are all of a priority, and those of one lasting victim index."""
@@ -192,8 +190,8 @@ class Search:
         try:
             if self._capacity is not None and self._counter is not None:
                 if places is not None and len(places) == len(places[0]) == 1:
-                    return self._victims_on_node(order, self._capacity, self._counter, places, enough)
-                return self._fast_reprieve(order, self._capacity, self._counter, places, enough)
+                    return self._victims_on_node(order, self._counter, places, enough)
+                return self._fast_reprieve(order, places, enough)
         except OutOfBudgetError:
             pass  # The general search may still decide it.
         except AllocationError as error:
@@ -212,7 +210,6 @@ class Search:
     def _victims_on_node(
         self,
         order: ReprieveOrder,
-        capacity: MemberCapacity,
         counter: SingleClassCapacity,
         places: Sequence[Sequence[str]],
         enough: int | None,
@@ -220,28 +217,23 @@ class Search:
         """Return the victims on one node; kept for later preemptors, until the node or its units change."""
         occupancy = self._occupancies.with_frees(places[0][0])
         if not counter.is_plain(occupancy):
-            return self._fast_reprieve(order, capacity, counter, places, enough)
+            return self._fast_reprieve(order, places, enough)
         kept: dict[str, tuple[tuple[object, ...], Victims | None]]
         kept = counter.kept.get_or_compute("victims on nodes", None, dict)
         key = (occupancy, order.units, order.guarded, enough, self._preemptor.info.needed)
         known = kept.get(places[0][0])
         if known is None or known[0] != key:
-            known = kept[places[0][0]] = key, self._fast_reprieve(order, capacity, counter, places, enough)
+            known = kept[places[0][0]] = key, self._fast_reprieve(order, places, enough)
         return known[1]
 
     def _fast_reprieve(
-        self,
-        order: ReprieveOrder,
-        capacity: MemberCapacity,
-        counter: SingleClassCapacity,
-        places: Sequence[Sequence[str]] | None,
-        enough: int | None,
+        self, order: ReprieveOrder, places: Sequence[Sequence[str]] | None, enough: int | None
     ) -> Victims | None:
         """Return the victims for equal members, where nodes can be counted independently."""
         preemptor = self._preemptor
-        groups = preemptor.info.options.gates.groups
-        known = VictimIndex.of(self._base, groups=groups).units_on if order.complete else order.by_node().__getitem__
-        nodes = NodeCounter(self._base, self._occupancies, counter, capacity, known, keeps_steps=order.complete)
+        index = VictimIndex.of(self._base, groups=preemptor.info.options.gates.groups) if order.complete else None
+        nodes = self.node_counter(order.by_node() if index is None else index)
+        assert nodes is not None
         fast = FastReprieve(order.units, places or preemptor.places, nodes)
         found = fast.victims(len(preemptor.info.members) if enough is None else enough, preemptor.info.needed)
         return _victims(order, *found, places or fast.usable_nodes()) if found is not None else None

@@ -40,12 +40,13 @@ class RemovalSteps:
 
     def step(self, index: int, counter: SingleClassCapacity) -> Step | None:
         """Return a step by its index; None if there are not as many. Raises as `SingleClassCapacity.count` does."""
-        while len(self._found) <= index:
-            step = self._next(counter)
+        found = self._found
+        while len(found) <= index:
+            step = self._next(counter) if self._left else None
             if step is None:
                 return None
-            self._found.append(step)
-        return self._found[index]
+            found.append(step)
+        return found[index]
 
     def _next(self, counter: SingleClassCapacity) -> Step | None:
         left, taken, occupancy = self._left, self._taken, self.occupancy

@@ -6,9 +6,10 @@ Source: KEP-5710 (units, importance); that the order is kept is our own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
+from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
@@ -34,6 +35,8 @@ class VictimIndex:
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
         self._on: dict[str, tuple[DisruptionUnit, ...]] = {}  # by node, computed when asked for
+        self.changes = ChangeLog()
+        """The nodes on which other units are than before."""
 
     @staticmethod
     def of(base: Snapshot, *, groups: bool) -> VictimIndex:
@@ -69,8 +72,7 @@ class VictimIndex:
             return
         nodes = differing(base.nodes, before.nodes)
         keys = self._changed_groups(base, before, nodes) if self._groups else set()
-        for name in nodes:
-            self._on.pop(name, None)
+        self._forget(nodes)
         self._drop([unit for name in nodes for unit in self._single.pop(name, ())])
         self._drop([self._remove_group(key) for key in keys if key in self._whole])
         added = units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False)
@@ -109,13 +111,13 @@ class VictimIndex:
     def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
         if unit.group is None:
             self._single.setdefault(unit.pods[0].node, []).append(unit)
-            self._on.pop(unit.pods[0].node, None)
+            self._forget((unit.pods[0].node,))
             return
         nodes = frozenset(_nodes_of(base, unit.group))
         self._whole[unit.group] = unit, nodes
         for name in nodes:
             self._whole_on.setdefault(name, set()).add(unit.group)
-            self._on.pop(name, None)
+        self._forget(nodes)
 
     def _drop(self, units: Iterable[DisruptionUnit]) -> None:
         for unit in units:
@@ -126,8 +128,13 @@ class VictimIndex:
         unit, nodes = self._whole.pop(key)
         for name in nodes:
             self._whole_on[name].discard(key)
-            self._on.pop(name, None)
+        self._forget(nodes)
         return unit
+
+    def _forget(self, nodes: Collection[str]) -> None:
+        for name in nodes:
+            self._on.pop(name, None)
+        self.changes.add(nodes)
 
     def _group_units(self, base: Snapshot, key: GroupKey) -> list[DisruptionUnit]:
         """Return the group's whole unit, if it is one and has pods on existing nodes."""

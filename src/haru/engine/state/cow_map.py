@@ -102,7 +102,9 @@ class FrozenMap(Mapping[str, V]):
                 pairs = zip(own, own.values(), their.values(), strict=True)
                 found.update([key for key, value, before in pairs if value is not before])
             else:
-                found.update(key for key in own.keys() | their.keys() if own.get(key) is not their.get(key))
+                before_of = their.get
+                found.update([key for key, value in own.items() if value is not before_of(key)])
+                found.update([key for key in their if key not in own])
         return found
 
 

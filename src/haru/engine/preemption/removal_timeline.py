@@ -1,0 +1,193 @@
+"""Keep after which removals nodes take more members, as units are removed from the least important on.
+
+It grows only as far as some preemptor needed, and from one decision to the next only the nodes that changed are looked
+at again. Then the first moment at which a set of nodes takes enough members is read off the steps of the set.
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+from haru.engine.preemption.disruption_units import DisruptionUnit, Rank
+from haru.engine.preemption.initial_counts import InitialCounts
+from haru.engine.preemption.removal_steps import RemovalSteps, Step
+
+_RANK = attrgetter("rank")
+
+
+class Event(NamedTuple):
+    """When the unit of this rank is removed, a node takes so many members, `gain` more than before."""
+
+    rank: Rank
+    node: str
+    members: int
+    gain: int
+
+
+class Removal(NamedTuple):
+    """The state in which `fit` members fit first: the units from number `begin` on are removed.
+
+    `counts` are those that differ from the initial ones. `nodes` are all those with removed units, and others.
+    """
+
+    begin: int
+    fit: int
+    totals: list[int]
+    counts: dict[str, int]
+    nodes: set[str]
+
+
+class StepSource(Protocol):
+    """Give the steps of nodes, and the units on them, the most important first."""
+
+    def units_on(self, node: str) -> Sequence[DisruptionUnit]:
+        """Return the units with pods on a node."""
+
+    def removal_steps(self, node: str, count: int) -> RemovalSteps | None:
+        """Return the steps of a node that takes `count` members without removals; None if it must be filtered."""
+
+    def step(self, steps: RemovalSteps, index: int) -> Step | None:
+        """Return a step of a node by its index; None if there are not as many."""
+
+
+class RemovalTimeline:
+    """Hold the events of some sets of nodes, from the least important unit up to the rank `_until`."""
+
+    def __init__(self, initial: InitialCounts) -> None:
+        self._initial = initial
+        self.positions: tuple[int, int] = -1, -1
+        """Up to where whoever reads the changes has told them."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._until: Rank | None = None
+        self._events: list[list[Event]] = [[] for _ in self._initial.sets]  # the least important last
+        self._steps: dict[str, tuple[RemovalSteps, list[Event]]] = {}
+        self._due: dict[DisruptionUnit, list[str]] = {}  # by unit: the nodes whose next step is its removal
+        self._filtered: set[str] = set()
+
+    def catch_up(self, changed: set[str] | None, source: StepSource) -> None:
+        """Look at the nodes that changed again, at all of them for None."""
+        if changed is None:
+            self.clear()
+            return
+        for node in changed & self._initial.location.keys():
+            self._forget(node, source)
+            units = source.units_on(node)
+            if self._until is not None and units and units[-1].rank >= self._until:
+                self._meet(node, source)
+
+    def removal(self, units: Sequence[DisruptionUnit], enough: int, source: StepSource) -> Removal | None:
+        """Return the state in which as many members fit as can, at most `enough`, after the least removals.
+
+        None if some node has to be filtered on the way. `units` are all units below some priority.
+        """
+        most = max(self._initial.totals, default=0)
+        if most >= enough or not units or not self._events:
+            return self._nothing_removed(len(units), min(enough, most))
+        limit = units[0].rank
+        rank = self._first_time(enough, limit)
+        if rank is None:
+            self._extend(units, enough, source)
+            rank = self._first_time(enough, limit)
+        if self._filtered:
+            return None
+        fit = enough
+        if rank is None:
+            fit = max(self._totals(limit))
+            if most >= fit:
+                return self._nothing_removed(len(units), fit)
+            rank = self._first_time(fit, limit)
+        assert rank is not None
+        counts = {event.node: event.members for event in self._since(rank)}
+        return Removal(bisect_left(units, rank, key=_RANK), fit, self._totals(rank), counts, set(self._steps))
+
+    def _nothing_removed(self, begin: int, fit: int) -> Removal:
+        return Removal(begin, fit, list(self._initial.totals), {}, set())
+
+    def _first_time(self, target: int, limit: Rank) -> Rank | None:
+        """Return the rank at whose removal a set takes so many members first; None if none does by the limit."""
+        found: Rank | None = None
+        for total, events in zip(self._initial.totals, self._events, strict=True):
+            for event in reversed(events):
+                if event.rank < limit:
+                    break
+                total += event.gain
+                if total >= target:
+                    found = limit = event.rank
+                    break
+        return found
+
+    def _since(self, rank: Rank) -> Iterator[Event]:
+        """Yield the events up to the removal of a rank, those of a node in their order."""
+        for events in self._events:
+            yield from reversed(events[bisect_left(events, rank, key=_RANK) :])
+
+    def _totals(self, rank: Rank) -> list[int]:
+        """Return how many members each set takes after the removal of a rank."""
+        totals = list(self._initial.totals)
+        for event in self._since(rank):
+            totals[self._initial.location[event.node][0]] += event.gain
+        return totals
+
+    def _extend(self, units: Sequence[DisruptionUnit], target: int, source: StepSource) -> None:
+        """Go on until a set takes so many members, a node has to be filtered, or there are no more units."""
+        number = len(units) if self._until is None else bisect_left(units, self._until, key=_RANK)
+        location = self._initial.location
+        totals = self._totals(units[0].rank if self._until is None else self._until)
+        while number and not self._filtered:
+            number -= 1
+            unit = units[number]
+            self._until = unit.rank
+            for node in unit.nodes:
+                if node in location and node not in self._steps:
+                    totals[location[node][0]] += self._meet(node, source)
+            for node in self._due.pop(unit, ()):
+                totals[location[node][0]] += self._advance(node, source)
+            if max(totals) >= target:
+                return
+
+    def _meet(self, node: str, source: StepSource) -> int:
+        """Take in a node of which a unit is removed; return how many more members it takes by now."""
+        number, index = self._initial.location[node]
+        steps = source.removal_steps(node, self._initial.counts[number][index])
+        if steps is None:
+            self._filtered.add(node)
+            return 0
+        self._steps[node] = steps, []
+        return self._advance(node, source)
+
+    def _advance(self, node: str, source: StepSource) -> int:
+        """Take a node's steps so far as units are removed; return how many more members it takes."""
+        (steps, events), (number, index) = self._steps[node], self._initial.location[node]
+        before = members = events[-1].members if events else self._initial.counts[number][index]
+        while (step := source.step(steps, len(events))) is not None:
+            assert self._until is not None
+            if step.unit.rank < self._until:
+                self._due.setdefault(step.unit, []).append(node)
+                break
+            event = Event(step.unit.rank, node, step.members, step.members - members)
+            events.append(event)
+            insort(self._events[number], event)
+            members = step.members
+        return members - before
+
+    def _forget(self, node: str, source: StepSource) -> None:
+        self._filtered.discard(node)
+        steps, events = self._steps.pop(node, (None, ()))
+        if steps is None:
+            return
+        own = self._events[self._initial.location[node][0]]
+        for event in events:
+            del own[bisect_left(own, event)]
+        step = source.step(steps, len(events))
+        if step is not None:
+            waiting = self._due[step.unit]
+            waiting.remove(node)
+            if not waiting:
+                del self._due[step.unit]
