@@ -44,8 +44,6 @@ from haru.kube.selectors import FieldSelector, parse_field_selector, parse_label
 from haru.storage import Compacted, FutureRevision, Page, Record
 
 WAIT_FOR_REVISION = 3.0
-TOKEN_SECONDS = 300.0
-"""How long the pages of a list can be had: so long does a compaction every five minutes leave the history at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +95,26 @@ def revision_of(request: Request) -> int:
     return int(text or 0)
 
 
-def _encode_token(revision: int, key: str, began: float) -> str:
-    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key, "began": round(began)})
+def _encode_token(revision: int, key: str) -> str:
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key})
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
-def _decode_token(text: str, prefix: str, now: float) -> tuple[int, str, float]:
-    """The revision, the last key, and when the list began; one of another server says nothing of that.
+def _decode_token(text: str, prefix: str) -> tuple[int, str]:
+    """The revision and the last key.
 
     A token comes from the client: a key outside of `prefix` would show others'.
     """
     try:
         token = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        revision, start, began = token["rv"], token["start"], token.get("began", now)
+        revision, start = token["rv"], token["start"]
         if token["v"] != "meta.k8s.io/v1" or type(revision) is not int or revision < -1:
             raise ValueError
-        if not isinstance(start, str) or not start.startswith(prefix) or type(began) not in (int, float):
+        if not isinstance(start, str) or not start.startswith(prefix):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
         raise bad_request_error("continue key is not valid: the token was not made for this list") from None
-    return revision, start, float(began)
+    return revision, start
 
 
 def check_options(request: Request) -> None:
@@ -155,19 +153,15 @@ async def find(call: Call, selection: Selection) -> ListPage:
         return ListPage(page.records, page.revision)
     check_options(request)
     limit = max(request.number("limit"), 0)
-    token, now = request.param("continue"), call.objects.clock().timestamp()
-    began = now
-    if token:
+    if token := request.param("continue"):
         if request.param("resourceVersion") not in ("", "0"):
             raise bad_request_error("specifying resource version is not allowed when using continue")
-        revision, after, began = _decode_token(token, call.resource.prefix(call.namespace), now)
-        if revision >= 0 and now - began > TOKEN_SECONDS:
-            raise _expired(call, after)
+        revision, after = _decode_token(token, call.resource.prefix(call.namespace))
     else:
         if request.param("resourceVersion") == "0":
             limit = 0  # who takes any state takes the whole of it, as from the cache of 1.36
         revision, after = await _snapshot(call, limit), ""
-    return await _collect(call, selection, revision, after, limit, began if token and revision >= 0 else now)
+    return await _collect(call, selection, revision, after, limit)
 
 
 async def _snapshot(call: Call, limit: int) -> int:
@@ -199,29 +193,29 @@ async def wait_for_revision(call: Call, revision: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int, began: float) -> ListPage:
+async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> ListPage:
     prefix = call.resource.prefix(call.namespace)
     store = call.objects.store
     try:
         if selection.everything:
             page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
-            return _list_page(page, page.remaining, began)
+            return _list_page(page, page.remaining)
         page = await store.range(prefix, after=after, revision=max(revision, 0))
     except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
-        raise _expired(call, after) from None
+        raise _expired(after) from None
     chosen = await selected(page.records, selection, call.resource)
     if limit and len(chosen) > limit:
-        return _list_page(Page(chosen[:limit], page.revision, len(chosen) - limit), None, began)
+        return _list_page(Page(chosen[:limit], page.revision, len(chosen) - limit), None)
     return ListPage(chosen, page.revision)
 
 
-def _list_page(page: Page, remaining: int | None, began: float) -> ListPage:
+def _list_page(page: Page, remaining: int | None) -> ListPage:
     if not page.remaining:
         return ListPage(page.records, page.revision)
-    return ListPage(page.records, page.revision, _encode_token(page.revision, page.records[-1].key, began), remaining)
+    return ListPage(page.records, page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
 
 
-def _expired(call: Call, after: str) -> StatusError:
+def _expired(after: str) -> StatusError:
     if not after:
         return expired_error("The resourceVersion for the provided list is too old.")
     error = expired_error(
@@ -231,7 +225,7 @@ def _expired(call: Call, after: str) -> StatusError:
         "modified, or deleted between the time the first chunk was returned and now may show up in the list."
     )
     # -1: whatever is newest when the client comes back.
-    return ExpiredPage(error, _encode_token(-1, after, call.objects.clock().timestamp()))
+    return ExpiredPage(error, _encode_token(-1, after))
 
 
 class ExpiredPage(StatusError):
