@@ -169,6 +169,25 @@ async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
     assert '.spec.stages[name="a"].steps' in conflict.json["message"]
     strategic = await api("PATCH", f"{TRAININGS}/t", {}, type="application/strategic-merge-patch+json")
     assert strategic.status == 415
+    wrong = await applied("two", replicas="x", zones=["y", "y"])
+    assert (wrong.status, wrong.json["message"]) == (
+        500,
+        "failed to create typed patch object (/t; ml.example.com/v1, Kind=Training): errors:\n"
+        "  .spec.replicas: expected numeric (int or float), got string\n"
+        '  .spec.zones: duplicate entries for key [="y"]',
+    )
+
+
+async def test_embedded_metadata_of_a_wrong_type_are_refused(api: Caller) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    await define(api, with_schema({"type": "object", "properties": {"object": embedded}}))
+    inner = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}}
+    answer = await api("POST", TRAININGS, {**training(), "spec": None, "object": inner})
+    assert (answer.status, answer.json["message"]) == (
+        400,
+        'Training in version "v1" cannot be handled as a Training: object.metadata: Invalid value: {"name":5}: '
+        "json: cannot unmarshal number into Go struct field ObjectMeta.name of type string",
+    )
 
 
 async def test_printer_columns_and_selectable_fields_work(api: Caller) -> None:

@@ -122,13 +122,72 @@ async def test_apply_to_status_changes_only_status(api: Caller) -> None:
     assert (await api("PATCH", f"{PODS}/none/status?fieldManager=m", body, type=APPLY)).status in (400, 404)
 
 
-async def test_apply_with_resource_version_or_uid_does_not_create(api: Caller) -> None:
-    obj = config_map("a")
-    obj["metadata"]["resourceVersion"] = "5"
-    assert (await apply(api, obj)).status == 404
+async def test_apply_with_uid_does_not_create(api: Caller) -> None:
     obj = config_map("a")
     obj["metadata"]["uid"] = "x"
-    assert (await apply(api, obj)).status == 409
+    answer = await apply(api, obj)
+    assert (answer.status, answer.json["message"]) == (
+        409,
+        'Operation cannot be fulfilled on configmaps "a": '
+        "uid mismatch: the provided object specified uid x, and no existing object was found",
+    )
+    del obj["metadata"]["uid"]
+    obj["metadata"]["resourceVersion"] = "5"
+    assert (await apply(api, obj)).status == 201
+
+
+NAMELESS = "the name of the object (a based on URL) was undeterminable: name must be provided"
+OTHER_NAME = "the name of the object (b) does not match the name on the URL (a)"
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize(
+    ("metadata", "code", "message"),
+    [
+        ({"name": None}, 400, NAMELESS),
+        ({"name": ""}, 400, NAMELESS),
+        ({"name": "b"}, 400, OTHER_NAME),
+        ({"name": "b", "resourceVersion": "1"}, 400, OTHER_NAME),
+        ({"name": "b", "namespace": "c"}, 400, OTHER_NAMESPACE),
+        ({"name": "a", "namespace": ""}, 200, None),
+        (
+            {"name": 5},
+            500,
+            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata.name: expected string, "
+            "got &value.valueUnstructured{Value:5}",
+        ),
+        ("x", 500, "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata: expected map, got &{x}"),
+    ],
+)
+async def test_applied_name_and_namespace_are_those_of_the_path(
+    api: Caller, metadata: Any, code: int, message: str | None, exists: bool
+) -> None:
+    if exists:
+        await api.create(MAPS, config_map("a"))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", body, type=APPLY)
+    assert (answer.status, answer.json.get("message")) == (code if code != 200 or exists else 201, message)
+
+
+async def test_apply_without_a_name_changes_what_is_there_and_creates_nothing(api: Caller) -> None:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "1"}}
+    answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", body, type=APPLY)
+    assert (answer.status, answer.json["message"]) == (400, NAMELESS)
+    await api.create(MAPS, config_map("a"))
+    answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", body, type=APPLY)
+    assert (answer.status, answer.json["data"]) == (200, {"k": "1"})
+
+
+async def test_merge_patch_takes_name_and_namespace_as_they_are(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    for metadata, message in (
+        ({"name": ""}, NAMELESS),
+        ({"name": "b", "resourceVersion": "1"}, OTHER_NAME),
+        ({"name": "b", "namespace": "c"}, OTHER_NAMESPACE),
+    ):
+        answer = await api("PATCH", f"{MAPS}/a", {"metadata": metadata}, type=MERGE)
+        assert (answer.status, answer.json["message"]) == (400, message)
 
 
 async def test_managed_fields_can_be_reset(api: Caller) -> None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from mutating_objects import MUTATORS, applying, install, mutator
 
 from haru.kube.patch.apply import ManagedWrite, server_side_apply
-from haru.kube.patch.overlay import OverlayError, lay_over
-from haru.kube.patch.typed import Shape, shape_of
+from haru.kube.patch.declared import declared_by
+from haru.kube.patch.overlay import OverlayError, check_overlay
+from haru.kube.patch.typed import Shape, merge, shape_of
 from haru.kube.schema import SCALARS, Field, MessageType, message_type
 
 Obj = dict[str, Any]
@@ -46,6 +47,13 @@ def objects(draw: st.DrawFn, message: MessageType, *, whole: bool, depth: int = 
         return {}
     chosen = draw(st.lists(st.sampled_from(fields), max_size=4, unique_by=lambda field: field.name))
     return {field.name: draw(values(field, shape.field(field.name), whole, depth - 1)) for field in chosen}
+
+
+def lay_over(live: Obj, partial: Obj, message: MessageType) -> Obj:
+    """The live object with the partial one laid over it, as a mutating policy does."""
+    check_overlay(partial, shape_of(message), declared_by(message))
+    laid: Obj = merge(live, partial, shape_of(message))
+    return laid
 
 
 def usable(field: Field, shape: Shape, whole: bool, depth: int) -> bool:
@@ -89,12 +97,12 @@ def agree(data: st.DataObject) -> None:
     message = message_type(f"io.k8s.api.{data.draw(st.sampled_from(TYPES))}")
     live = data.draw(objects(message, whole=True))
     partial = data.draw(objects(message, whole=False))
-    laid = lay_over(live, partial, shape_of(message))
+    laid = lay_over(live, partial, message)
     write = ManagedWrite("me", "v1", message, "", "2026-01-02T03:04:05Z")
     applied = server_side_apply(live, partial, write, force=True)
     applied["metadata"].pop("managedFields", None)
     assert {**laid, "metadata": laid.get("metadata") or {}} == applied
-    assert lay_over(laid, partial, shape_of(message)) == laid, "once more changes nothing"
+    assert lay_over(laid, partial, message) == laid, "once more changes nothing"
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
@@ -110,21 +118,26 @@ def test_apply_configuration_equals_server_side_apply_in_many_cases(data: st.Dat
     agree(data)
 
 
+ATOMIC_OR_NOT: dict[str, Any] = {
+    "tolerations": [{"key": "a"}],
+    "nodeSelector": {"a": "b"},
+    "readinessGates": [{"conditionType": "c"}],
+    "resourceClaims": [{"name": "a"}],
+}
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_apply_configuration_of_atomic_field_is_refused(data: st.DataObject) -> None:
     message = message_type("io.k8s.api.core.v1.PodSpec")
     partial = data.draw(objects(message, whole=False))
-    name = data.draw(st.sampled_from(("tolerations", "nodeSelector", "readinessGates", "resourceClaims")))
-    atomic = shape_of(message).field(name).style == "leaf"
-    value = {"a": "b"} if name == "nodeSelector" else [{"key": "a", "name": "a", "conditionType": "c"}]
-    partial[name] = value
-    if not atomic:
-        partial[name] = [{"name": "a"}]
-        lay_over({}, partial, shape_of(message))
+    name = data.draw(st.sampled_from(sorted(ATOMIC_OR_NOT)))
+    partial[name] = ATOMIC_OR_NOT[name]
+    if shape_of(message).field(name).style != "leaf":
+        lay_over({}, partial, message)
         return
     with pytest.raises(OverlayError, match=rf"may not mutate atomic arrays, maps or structs: .*\.{name}"):
-        lay_over({}, partial, shape_of(message))
+        lay_over({}, partial, message)
 
 
 # --- through the server

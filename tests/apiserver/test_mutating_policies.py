@@ -117,7 +117,19 @@ REFUSED: list[tuple[str, str]] = [
     ),
     (
         "Object{spec: Object.spec{hostname: 1}}",
-        "error applying patch: failed to convert patch object to typed object: .spec.hostname: expected string, got 1",
+        "error applying patch: failed to convert patch object to typed object: .spec.hostname: expected string, "
+        "got &value.valueUnstructured{Value:1}",
+    ),
+    (
+        'Object{spec: Object.spec{hostNetwork: null, activeDeadlineSeconds: "x"}}',
+        "error applying patch: failed to convert patch object to typed object: errors:\n"
+        "  .spec.activeDeadlineSeconds: expected numeric (int or float), got string\n"
+        "  .spec.hostNetwork: expected boolean, got &{NULL_VALUE}",
+    ),
+    (
+        'Object{metadata: Object.metadata{creationTimestamp: "x"}}',
+        'unable to convert unstructured object to /v1, Kind=Pod: parsing time "x" as "2006-01-02T15:04:05Z07:00": '
+        'cannot parse "x" as "2006"',
     ),
     (
         "Object{spec: Object.specx{}}",

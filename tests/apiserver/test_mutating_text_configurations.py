@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_mutating_merge import expression
+from test_mutating_merge import expression, lay_over
 
 from haru.apiserver.admission.dynamic.texts import Texts, texts_of
 from haru.apiserver.admission.reinvocation import nothing_new
@@ -20,9 +20,6 @@ from haru.cel.libraries import to_json
 from haru.kube.defaulting import apply_defaults
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.patch.overlay import lay_over
-from haru.kube.patch.typed import shape_of
-from haru.kube.schema import type_of
 
 Obj = dict[str, Any]
 
@@ -89,7 +86,7 @@ def test_compiled_overlay_equals_evaluated_overlay(case: tuple[Kind, Obj, Obj]) 
     before = json.dumps(live)
     put = texts.put(live, value_of(texts.expression, composition, live))
     general = {**to_json(value_of(found, composition, live)), "apiVersion": kind.api_version, "kind": kind.kind}
-    assert put == lay_over(live, general, shape_of(type_of(kind)))
+    assert put == lay_over(live, general, kind.message_type)
     assert json.dumps(live) == before
     assert (put is live) == (put == live)
     if texts.is_complete:

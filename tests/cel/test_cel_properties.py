@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
 from haru.cel.environment import Environment
-from haru.cel.libraries.conversions import format_double, plain_double
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.timestamps import civil, days_from_civil, format_timestamp, parse_timestamp
 from haru.cel.program import MeteredProgram, Program, parse_and_check, parse_only
 from haru.cel.types import DYN
 from haru.cel.values import Timestamp, equals, type_of
+from haru.kube.go_values import format_double, plain_double
 
 ENVIRONMENT = Environment((*BASE, BINDINGS), {"a": DYN, "b": DYN})
 

@@ -69,6 +69,11 @@ def test_anchors_and_merge_keys_are_expanded() -> None:
     assert loaded["same"] is not loaded["base"]
 
 
+@pytest.mark.parametrize("text", ["a: 1e999\n", '{"a": 1e999}', "{a: 1e999}"])
+def test_number_that_is_too_large_for_a_float_is_a_text(text: str) -> None:
+    assert yaml.load(text) == {"a": "1e999"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -66,23 +66,25 @@ def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
     try:
         pruned = walk.message(metadata, target, "metadata", "metadata", "ObjectMeta")
     except TypeMismatchError as mismatch:
-        raise _cannot_handle(kind, str(mismatch)) from None
+        raise cannot_handle(kind, str(mismatch)) from None
     return pruned, [f'unknown field "{path}"' for path, _, _ in walk.unknown]
 
 
 def embedded_metadata(metadata: Any, path: str) -> tuple[Any, list[str]]:
     """The known fields of the metadata of an object inside of another one, and the paths of the others.
 
-    Metadata of a wrong form are returned as they are: validation has words for them.
+    What is no object is returned as it is: validation has words for it. Raises TypeMismatchError where a field is of
+    another type.
     """
     target = message_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-    if _checker(target)(metadata):
+    if not isinstance(metadata, dict) or _checker(target)(metadata):
         return metadata, []
     walk = Walk()
     try:
-        known = walk.message(metadata, target, path, path, "ObjectMeta")
-    except TypeMismatchError:
-        return metadata, []
+        known = walk.message(metadata, target, path, "", "ObjectMeta")
+    except TypeMismatchError as mismatch:
+        shown = json.dumps(metadata, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        raise TypeMismatchError(f"{path}: Invalid value: {shown}: {mismatch}") from None
     return known, [place for place, _, _ in walk.unknown]
 
 
@@ -127,11 +129,12 @@ def _decode(obj: Any, kind: Kind) -> tuple[Obj, list[_Unknown]]:
     try:
         pruned = walk.message(obj, target, "", "", None)
     except TypeMismatchError as mismatch:
-        raise _cannot_handle(kind, str(mismatch)) from None
+        raise cannot_handle(kind, str(mismatch)) from None
     return pruned, walk.unknown
 
 
-def _cannot_handle(kind: Kind, why: str) -> StatusError:
+def cannot_handle(kind: Kind, why: str) -> StatusError:
+    """400 for an object that is not of the form of its kind."""
     return bad_request_error(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from haru.kube.custom.structural import Structural
 from haru.kube.meta import Obj
 from haru.kube.printing.base import Printer
-from haru.kube.schema import MessageType
+from haru.kube.schema import MessageType, type_of
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """The verbs of a resource that can do everything."""
@@ -33,6 +33,7 @@ class CustomType(Protocol):
     warning: str
     terminating: bool
     message: MessageType
+    declared: Any
     rules: Any
     converter: Any
     reader: Any
@@ -82,6 +83,16 @@ class Kind:
     def group_resource(self) -> str:
         """`pods`, `deployments.apps`: how messages name the resource."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def group_version_kind(self) -> str:
+        """`apps/v1, Kind=Deployment`, `/v1, Kind=Pod`: how messages name the kind with its version."""
+        return f"{self.group}/{self.version}, Kind={self.kind}"
+
+    @property
+    def message_type(self) -> MessageType:
+        """The type of its objects, built in or custom."""
+        return self.custom.message if self.custom is not None else type_of(self)
 
     def __str__(self) -> str:
         return f"{self.api_version} {self.kind}"

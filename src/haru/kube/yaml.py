@@ -9,6 +9,7 @@ Source: sigs.k8s.io/yaml, as behaviour.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -90,7 +91,7 @@ def dump_all(objects: list[Obj]) -> str:
 def _documents(text: str, repeated_keys: bool = False) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
-            return [json.loads(text)]
+            return [json.loads(text, parse_float=_finite)]
         except ValueError:
             pass  # a flow mapping, or several documents: YAML after all
     import yaml
@@ -185,6 +186,13 @@ def _integer(text: str) -> int:
     return sign * int(digits, 0)
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large for a number")
+    return value
+
+
 def _number(value: float) -> int | float:
     """JSON has one kind of number: a whole float is written without a fraction."""
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
@@ -259,11 +267,12 @@ def _loader(repeated_keys: bool = False) -> Any:
     def scalar(make: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
         return lambda loader, node: make(loader.construct_scalar(node))
 
-    def floating(loader: Any, node: Any) -> int | float:
-        text = loader.construct_scalar(node)
+    def floating(loader: Any, node: Any) -> int | float | str:
+        text = str(loader.construct_scalar(node))
         if _SPECIAL_FLOAT.match(text):
             raise ConstructorError(None, None, f"{text} has no form in JSON", node.start_mark)
-        return _number(float(text))
+        value = float(text)
+        return _number(value) if math.isfinite(value) else text  # too large for a number: a text, as to Go
 
     for tag, form, first in _implicit():
         Loader.add_implicit_resolver(tag, form, first)

@@ -33,13 +33,16 @@ def own_metadata(obj: Obj) -> Obj:
 
 def place_in_namespace(call: Call, metadata: Obj) -> None:
     """The namespace of the path is the object's; 400 when the body says another. One of the cluster has none."""
-    given = metadata.get("namespace") or ""
+    _check_namespace(call, metadata)
+    if call.resource.kind.namespaced:
+        metadata["namespace"] = call.namespace
+
+
+def _check_namespace(call: Call, metadata: Obj) -> None:
     if not call.resource.kind.namespaced:
         metadata.pop("namespace", None)
-        return
-    if given and given != call.namespace:
+    elif (metadata.get("namespace") or call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-    metadata["namespace"] = call.namespace
 
 
 def name_new_object(call: Call, metadata: Obj) -> None:
@@ -122,22 +125,20 @@ _KEPT = ("uid", "creationTimestamp", "generation", "selfLink")
 def check_identity(call: Call, wanted: Obj) -> None:
     """A body must say who it is, and mean the object of the URL, whether that exists or not."""
     metadata = wanted.get("metadata") or {}
+    _check_place(call, metadata)
     if not metadata.get("name"):
         raise bad_request_error(
             f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
         )
-    _check_place(call, metadata)
 
 
 def _check_place(call: Call, metadata: Obj) -> None:
+    """The namespace first, as 1.36 does."""
+    _check_namespace(call, metadata)
     if (metadata.get("name") or call.name) != call.name:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
-    if not call.resource.kind.namespaced:
-        metadata.pop("namespace", None)
-    elif (metadata.get("namespace") or call.namespace) != call.namespace:
-        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:

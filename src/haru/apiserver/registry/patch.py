@@ -6,10 +6,11 @@ Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from typing import Any
 
 import orjson
 
+from haru.apiserver.registry.object_metadata import check_identity
 from haru.apiserver.registry.write import Outcome, Prepare, change, create_absent, managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call
@@ -30,11 +31,12 @@ from haru.kube.json_form import served
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.declared import declared_of
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
-from haru.kube.patch.type_errors import type_errors
-from haru.kube.schema import MessageType, type_of
+from haru.kube.patch.type_errors import joined, type_errors
+from haru.kube.schema import MessageType
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -143,10 +145,8 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         if await call.objects.record(call.resource, call.namespace, call.name) is None:
             if call.subresource:
                 raise call.not_found()
-            if applied["metadata"].get("resourceVersion"):
-                raise call.not_found()
             try:
-                return await create_absent(call, merged(None), applied=True)
+                return await create_absent(call, _absent(call, merged(None)), applied=True)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
@@ -159,8 +159,19 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
     raise conflict_error(kind.group, kind.plural, call.name)
 
 
+def _absent(call: Call, obj: Obj) -> Obj:
+    """The object that an apply creates. It may name a version, as 1.36 does not look at that, but no certain object."""
+    metadata = obj.get("metadata") or {}
+    if uid := metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict_error(call.resource.kind.group, call.resource.kind.plural, call.name, why)
+    check_identity(call, obj)
+    metadata.pop("resourceVersion", None)
+    return obj
+
+
 def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
-    """The applied configuration as it was sent: an object of the kind with the path's name.
+    """The applied configuration as it was sent: an object of the kind, of whatever name.
 
     Nulls and texts that are no quantities stay in it: they conflict with what others hold before anybody reads them.
     """
@@ -169,45 +180,21 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
     if not value.get("apiVersion") or not value.get("kind"):
         raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
     bodies.check_kind(value, kind)
-    metadata = value.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise bad_request_error("error decoding YAML: metadata must be an object")
-    if metadata.setdefault("name", call.name) != call.name:
-        raise bad_request_error(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
-        )
-    named = str(metadata.get("namespace") or "")
-    if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
-        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
     if repeated and wish == "Strict":
         raise bodies.strict_error(kind, repeated)
     if repeated and wish == "Warn":
         call.request.warnings.extend(repeated)
-    if errors := _errors_of(value, kind):
-        raise _untyped(call, kind, named, errors)
+    if errors := sorted(type_errors(value, declared_of(kind))):
+        raise _untyped(kind, value.get("metadata"), errors)
     return value
 
 
-def _errors_of(value: Obj, kind: Kind) -> list[str]:
-    """What of a configuration its schema does not declare, or declares otherwise; each with its path in front."""
-    if kind.custom is None:
-        return sorted(type_errors(value, type_of(kind)))
-    unknown: list[str] = []
-    with suppress(StatusError):  # of what cannot be read, once it is known that it does not conflict
-        _, unknown = strict_decode(value, kind)
-    return [f".{problem.split(chr(34))[1]}: field not declared in schema" for problem in unknown]
-
-
-def _untyped(call: Call, kind: Kind, namespace: str, errors: list[str]) -> StatusError:
+def _untyped(kind: Kind, metadata: Any, errors: list[str]) -> StatusError:
     """500, as in 1.36: what is not as declared cannot be merged, whatever strictness the client asks for."""
-    places = errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors)
-    what = f"{namespace}/{call.name}; {_group_version(kind)}, Kind={kind.kind}"
-    return StatusError(500, "", f"failed to create typed patch object ({what}): {places}")
-
-
-def _group_version(kind: Kind) -> str:
-    """As a GroupVersionKind is printed: the core group has no name before the slash."""
-    return kind.api_version if "/" in kind.api_version else f"/{kind.api_version}"
+    names = metadata if isinstance(metadata, dict) else {}
+    where = "/".join(text if isinstance(text := names.get(part), str) else "" for part in ("namespace", "name"))
+    what = f"{where}; {kind.group_version_kind}"
+    return StatusError(500, "", f"failed to create typed patch object ({what}): {joined(errors)}")
 
 
 def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:

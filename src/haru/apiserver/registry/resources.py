@@ -10,7 +10,7 @@ from haru.kube.errors import PageNotFound, StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
 from haru.kube.lifecycle import is_in
-from haru.kube.schema import MessageType, type_of
+from haru.kube.schema import MessageType
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Resource:
     @cached_property
     def message_type(self) -> MessageType:
         """The schema in the served version."""
-        return self.kind.custom.message if self.kind.custom is not None else type_of(self.kind)
+        return self.kind.message_type
 
     @cached_property
     def has_status(self) -> bool:

@@ -203,10 +203,10 @@ async def change(
             raise call.not_found()
         live = await read_record(record, resource)
         wanted = await make(live)
+        check_identity(call, wanted)
         check_preconditions(call, wanted, live)
         pinned = bool(named_version(wanted["metadata"]))
         owned = applied
-        check_identity(call, wanted)
         if call.chain is not None:
             track = None if applied else partial(_tracked, call, live)
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))

@@ -23,11 +23,10 @@ from haru.cel.types import (
     type_of_type,
 )
 from haru.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+from haru.kube.go_values import format_double
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
-_FIRST_EXPONENT = 6
-"""From this power of ten on, Go writes an exponent where it may choose."""
 
 
 def _same(value: Value) -> Value:
@@ -112,45 +111,6 @@ def _bytes_to_string(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
-
-
-def format_double(value: float) -> str:
-    """A double as Go's shortest form (`%g`): `1`, `1.5`, `123456`, `1e+06`, `+Inf`."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    digits, power = _digits_and_power(value)
-    if -4 <= power < _FIRST_EXPONENT:
-        return plain_double(value)
-    tail = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{_sign(value)}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
-
-
-def plain_double(value: float) -> str:
-    """A finite double in its shortest form without an exponent."""
-    digits, power = _digits_and_power(value)
-    if power < 0:
-        return f"{_sign(value)}0.{'0' * (-power - 1)}{digits}"
-    if len(digits) <= power + 1:
-        return _sign(value) + digits + "0" * (power + 1 - len(digits))
-    return f"{_sign(value)}{digits[: power + 1]}.{digits[power + 1 :]}"
-
-
-def _sign(value: float) -> str:
-    return "-" if math.copysign(1.0, value) < 0 else ""
-
-
-def _digits_and_power(value: float) -> tuple[str, int]:
-    """Significant digits, and the power of ten of the first one."""
-    if value == 0:
-        return "0", 0
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    power = len(whole) - 1 + int(exponent or "0")
-    if not whole.strip("0"):
-        power = int(exponent or "0") - (len(fraction) - len(fraction.lstrip("0")) + 1)
-    return (whole + fraction).strip("0"), power
 
 
 def int_to_timestamp(seconds: int) -> Timestamp:

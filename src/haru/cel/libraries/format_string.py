@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from haru.cel.ast import ListLiteral, MapLiteral, Node
 from haru.cel.errors import EvaluationError
-from haru.cel.libraries.conversions import format_double, plain_double
 from haru.cel.libraries.timestamps import format_duration, format_timestamp
 from haru.cel.types import DYN, Type
 from haru.cel.values import Duration, Timestamp, Uint, Value, from_key, type_name
+from haru.kube.go_values import format_double, plain_double
 
 _PRECISION = 6
 _MAX_PRECISION = 1_000

@@ -1,11 +1,17 @@
-"""How values of a structural schema take part in server-side apply: maps by name, keyed lists by key, the rest whole.
+"""How values of a structural schema take part in server-side apply: what is declared of them, and how they merge.
+
+Maps merge by name, keyed lists by key, and the rest is replaced whole.
 
 Source: structured-merge-diff schemas made of structural schemas, as behaviour (KEP 555).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from haru.kube.custom.structural import Structural
+from haru.kube.patch.declared import ANY as UNTYPED
+from haru.kube.patch.declared import BOOLEAN, NUMERIC, SCALAR, STRING, Declared, declared_by
 from haru.kube.patch.typed import ANY, LEAF, Shape, shape_of
 from haru.kube.schema import message_type
 
@@ -80,3 +86,43 @@ def _list_shape(schema: Structural) -> Shape:
     defaults = {key: items.properties.get(key) for key in schema.list_map_keys}
     keys = tuple((key, found.default if found is not None else None) for key, found in defaults.items())
     return Shape("keyed", element=schema_shape(items), keys=keys)
+
+
+# --- what is declared
+
+
+def root_declared(schema: Structural) -> Declared:
+    """What is declared of whole objects."""
+    return _declared_object(schema, resource=True)
+
+
+def _declared(schema: Structural) -> Declared:
+    if schema.type == "array":
+        items = _declared(schema.items) if schema.items is not None else UNTYPED
+        return Declared("list", items, _list_shape(schema))
+    if schema.type == "object" or schema.properties or schema.embedded:
+        return _declared_object(schema, resource=False)
+    if schema.type == "string" and schema.checks.get("format") == "date-time":
+        return SCALAR
+    return _SCALARS.get(schema.type, UNTYPED)
+
+
+def _declared_object(schema: Structural, *, resource: bool) -> Declared:
+    if schema.additional is not None:
+        return Declared("map", _declared(schema.additional))
+    is_resource = resource or schema.embedded
+    if not schema.properties and not is_resource:
+        return Declared("map", UNTYPED)
+
+    def find(name: str) -> Declared | None:
+        if is_resource and name == "metadata":
+            return declared_by(message_type(_META))
+        if is_resource and name in ("apiVersion", "kind"):
+            return STRING
+        found = schema.properties.get(name)
+        return _declared(found) if found is not None else None
+
+    return Declared("object", find=find, keeps_unknown=schema.preserves_unknown)
+
+
+_SCALARS: Final = {"string": STRING, "integer": NUMERIC, "number": NUMERIC, "boolean": BOOLEAN}

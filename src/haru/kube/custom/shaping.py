@@ -18,7 +18,10 @@ TYPE_META = ("apiVersion", "kind", "metadata")
 
 
 def pruned(value: Obj, schema: Structural) -> tuple[Obj, list[str]]:
-    """The object without what the schema does not know, and the paths of what went; unchanged parts are shared."""
+    """The object without what the schema does not know, and the paths of what went; unchanged parts are shared.
+
+    Raises TypeMismatchError for metadata of an embedded object with fields of wrong types.
+    """
     unknown: list[str] = []
     found: Obj = _prune(value, schema, "", unknown, resource=True)
     return found, unknown

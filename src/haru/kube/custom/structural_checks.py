@@ -15,6 +15,7 @@ from haru.kube import names
 from haru.kube.custom.shaping import unknown_members
 from haru.kube.custom.structural import Structural, parse
 from haru.kube.custom.value_validation import judge
+from haru.kube.decoding import TypeMismatchError
 from haru.kube.errors import FieldError, forbidden, invalid, required
 from haru.kube.patterns import PatternError, compile_pattern
 
@@ -229,8 +230,12 @@ def _defaults(raw: Raw, path: str) -> Iterator[FieldError]:
 
 def _default(raw: Raw, path: str) -> Iterator[FieldError]:
     value, schema = raw["default"], parse({**raw, "default": None})
-    if unknown_members(value, schema):
-        yield invalid(path, value, "must not have unknown fields")
+    try:
+        if unknown_members(value, schema):
+            yield invalid(path, value, "must not have unknown fields")
+    except TypeMismatchError as mismatch:
+        yield invalid(path, value, str(mismatch))
+        return
     found = list(_resources(value, schema, path)) or judge(value, schema, path)
     yield from (replace(error, field=path) if error.field == "<nil>" else error for error in found)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from haru.kube.custom.merging import root_shape
+from haru.kube.custom.merging import root_declared, root_shape
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
-from haru.kube.decoding import decode_metadata
+from haru.kube.decoding import TypeMismatchError, cannot_handle, decode_metadata
 from haru.kube.errors import bad_request_error
 from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
@@ -41,6 +41,7 @@ class CustomType:
         self.terminating = terminating
         """Whether the definition is being deleted, so that no object may be made any more."""
         self.message = self._message(label)
+        self.declared = root_declared(self.schema)
         self.rules: Any = None
         """The compiled rules of the schema, once somebody asked: CEL is a room above this one."""
         self.converter: Any = None
@@ -69,7 +70,10 @@ class CustomType:
         if not isinstance(obj, dict):
             raise bad_request_error(f"{kind.kind} in version {kind.version!r} is no object")
         metadata, unknown = decode_metadata(obj.get("metadata"), kind)
-        kept, more = pruned(obj, self.schema)
+        try:
+            kept, more = pruned(obj, self.schema)
+        except TypeMismatchError as mismatch:
+            raise cannot_handle(kind, str(mismatch)) from None
         if metadata is not obj.get("metadata"):
             kept = {**kept, "metadata": metadata}
         return kept, unknown + [f'unknown field "{path}"' for path in more]

@@ -17,10 +17,10 @@ from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
+from haru.kube.patch.declared import declared_of
 from haru.kube.patch.json_patch import REJECTED, TestFailedError, apply_json_patch
 from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
-from haru.kube.patch.typed import Shape, merge, shape_of
-from haru.kube.schema import type_of
+from haru.kube.patch.typed import merge, shape_of
 
 
 class MutationError(Exception):
@@ -32,17 +32,14 @@ def configured(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) 
     partial = _json(value, "error applying patch")
     kind = _kind(seen, attributes)
     partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
-    message = kind.custom.message if kind.custom is not None else type_of(kind)
-    shape = shape_of(message)
     try:
-        partial = _fitting(partial, shape, kind)
+        partial = _fitting(partial, kind)
     except OverlayError as error:
         raise MutationError(f"error applying patch: {error}") from None
     except StatusError as error:
-        raise MutationError(
-            f"error applying patch: failed to convert typed object to object: {error.message}"
-        ) from None
-    laid = merge(obj, partial, shape)
+        why = error.message.partition(": ")[2]
+        raise MutationError(f"unable to convert unstructured object to {kind.group_version_kind}: {why}") from None
+    laid = merge(obj, partial, shape_of(kind.message_type))
     return obj if laid == obj else _defaulted(laid, obj, kind, attributes)
 
 
@@ -52,18 +49,19 @@ def with_texts(obj: Obj, found: Sequence[str], texts: Texts, attributes: Attribu
     return laid if laid is obj or texts.is_complete else _defaulted(laid, obj, texts.kind, attributes)
 
 
-def _fitting(partial: Obj, shape: Shape, kind: Kind) -> Obj:
+def _fitting(partial: Obj, kind: Kind) -> Obj:
     """What a policy adds in the form that the kind has; the object itself has been decoded before.
 
     Raises OverlayError and StatusError.
     """
+    shape = shape_of(kind.message_type)
     try:
         decoded, _ = strict_decode(partial, kind)
     except StatusError:
-        check_overlay(partial, shape)  # in its words, where it has some
+        check_overlay(partial, shape, declared_of(kind))  # in its words, where it has some
         raise
     if kind.custom is not None or decoded is not partial or not is_plain(partial, shape):
-        check_overlay(partial, shape)
+        check_overlay(partial, shape, declared_of(kind))
     return decoded
 
 

@@ -1,0 +1,101 @@
+"""Values as Go prints them: messages of 1.36 show JSON values in these forms.
+
+Source: Go's `fmt` (`%v`, `%#v`, `%T`) and `strconv`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+_FIRST_EXPONENT: Final = 6
+"""From this power of ten on, Go writes an exponent where it may choose."""
+_LARGEST_INT: Final = 2**63 - 1
+
+
+class NullValue(int):
+    """The null of an expression, which Go knows as a number with a name."""
+
+
+NULL_VALUE: Final = NullValue(0)
+
+
+def go_type(value: Any) -> str:
+    """Name the type of a JSON value (`%T`)."""
+    names = {
+        str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}",
+        dict: "map[string]interface {}", NullValue: "structpb.NullValue",
+    }  # fmt: skip
+    return names[type(value)]
+
+
+def go_value(value: Any) -> str:
+    """Print a JSON value as `%v` does."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_value(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_value, value))}]"
+    if isinstance(value, NullValue):
+        return "NULL_VALUE"
+    return "<nil>" if value is None else value if isinstance(value, str) else _scalar(value)
+
+
+def go_syntax(value: Any) -> str:
+    """Print a JSON value as `%#v` does, in Go's own syntax."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(key)}:{go_syntax(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{inside}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(go_syntax, value))}}}"
+    if value is None:
+        return "interface {}(nil)"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _scalar(value)
+
+
+def _scalar(value: float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # JSON's numbers without a fraction are integers as long as they fit.
+    if value == value // 1 and -_LARGEST_INT - 1 <= value <= _LARGEST_INT:
+        return str(int(value))
+    return format_double(float(value))
+
+
+def format_double(value: float) -> str:
+    """A double as Go's shortest form (`%g`): `1`, `1.5`, `123456`, `1e+06`, `+Inf`."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    digits, power = _digits_and_power(value)
+    if -4 <= power < _FIRST_EXPONENT:
+        return plain_double(value)
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{_sign(value)}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def plain_double(value: float) -> str:
+    """A finite double in its shortest form without an exponent."""
+    digits, power = _digits_and_power(value)
+    if power < 0:
+        return f"{_sign(value)}0.{'0' * (-power - 1)}{digits}"
+    if len(digits) <= power + 1:
+        return _sign(value) + digits + "0" * (power + 1 - len(digits))
+    return f"{_sign(value)}{digits[: power + 1]}.{digits[power + 1 :]}"
+
+
+def _sign(value: float) -> str:
+    return "-" if math.copysign(1.0, value) < 0 else ""
+
+
+def _digits_and_power(value: float) -> tuple[str, int]:
+    """Significant digits, and the power of ten of the first one."""
+    if value == 0:
+        return "0", 0
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    power = len(whole) - 1 + int(exponent or "0")
+    if not whole.strip("0"):
+        power = int(exponent or "0") - (len(fraction) - len(fraction.lstrip("0")) + 1)
+    return (whole + fraction).strip("0"), power
