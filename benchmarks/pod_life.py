@@ -1,11 +1,15 @@
 """What one pod's life from POST to Running costs in `haru up`, by component, and which requests it takes.
 
-    python -m benchmarks.pod_life [--nodes 200] [--gangs 10] [--size 80] [--functions] [--document docs/performance.md]
+    python -m benchmarks.pod_life [--nodes 200] [--gangs 10] [--size 80] [--functions 40] [--document PAGE.md]
+    python -m benchmarks.pod_life --nodes 5000 --gangs 250 --unsampled [--seconds 1200]
 
 One process with simulated dgx-h100 nodes runs Jobs of `--size` pods, each with a claim of one GPU, until
 all run. The processor time of its main thread is sampled (benchmarks/sampled_up.py), and a sample counts for the
 component that asked for the work: the innermost frame that lies in a component's package. What the API server does for
 a component's request counts for the API server. Requests are the difference of `apiserver_request_total`.
+
+`--unsampled` leaves the components out and tells the progress instead: for each tenth of the pods seconds, processor
+time of `haru up` and its memory (children included). What takes longer than `--seconds` is stopped.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 from benchmarks.cluster import compile_package, kind
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, high_water_mib, resident_mib
 from benchmarks.sampled_up import OTHER_THREADS
 from benchmarks.tables import Line, markdown, plain, write_section
 from haru.client.api import ApiClient
@@ -34,6 +38,7 @@ POD, JOB = kind("", "pods"), kind("batch", "jobs")
 TEMPLATE = kind("resource.k8s.io", "resourceclaimtemplates")
 SETTLE_SECONDS = 5.0
 LIMIT_SECONDS = 1200.0
+PORTIONS = 10
 _PACKAGE = re.compile(r"/haru/(\w+)(?:/|\.py:)").search
 
 COMPONENTS = {
@@ -93,10 +98,11 @@ def requests_of(exposition: str) -> Requests:
 
 
 class Cluster:
-    """A `haru up` that is sampled."""
+    """A `haru up` that can be sampled."""
 
     def __init__(self, nodes: int, directory: Path, flags: Sequence[str]) -> None:
         compile_package()
+        began = time.monotonic()
         self.stacks = directory / "stacks.json"
         data = directory / "data"
         command = [sys.executable, "-m", "benchmarks.sampled_up", str(self.stacks), "up", "--listen", "127.0.0.1:0"]
@@ -105,11 +111,17 @@ class Cluster:
         assert self.process.stdout is not None
         if not self.process.stdout.readline():
             raise RuntimeError("haru up did not become ready")
+        self.ready_seconds = time.monotonic() - began
         self.client = ApiClient.from_kubeconfig(data / "kubeconfig", user_agent="haru-benchmark")
 
     def signal(self) -> None:
         """Begin to sample, or end."""
         self.process.send_signal(signal.SIGUSR1)
+
+    def state(self) -> tuple[str, str, str]:
+        """Processor time so far, memory now and at most, of the process and its children."""
+        pid = self.process.pid
+        return f"{cpu_seconds(pid):,.1f}", f"{resident_mib(pid):,.0f}", f"{high_water_mib(pid):,.0f}"
 
     def rows(self) -> list[list[str | float]]:
         """The samples, once they are written."""
@@ -129,17 +141,23 @@ class Cluster:
         self.process.stdout.close()
 
 
-async def run_jobs(client: ApiClient, gangs: int, size: int) -> float:
-    """Create Jobs and wait until all of their pods run; the seconds that it took."""
+async def run_jobs(
+    client: ApiClient,
+    gangs: int,
+    size: int,
+    tell: Callable[[int], None] = lambda running: None,
+    limit: float = LIMIT_SECONDS,
+) -> float:
+    """Create Jobs and wait until all of their pods run, telling how many do; the seconds that it took."""
     device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     spec = {"spec": {"devices": {"requests": [device]}}}
     await client.create(TEMPLATE, {"metadata": {"name": "one", "namespace": "default"}, "spec": spec})
     revision = (await client.list(POD, "default"))["metadata"]["resourceVersion"]
     began = time.monotonic()
-    watched = asyncio.create_task(_wait_running(client, revision, gangs * size))
+    watched = asyncio.create_task(_wait_running(client, revision, gangs * size, tell))
     for number in range(gangs):
         await client.create(JOB, _job(f"job-{number}", size))
-    await asyncio.wait_for(watched, LIMIT_SECONDS)
+    await asyncio.wait_for(watched, limit)
     return time.monotonic() - began
 
 
@@ -155,14 +173,40 @@ def _job(name: str, size: int) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-async def _wait_running(client: ApiClient, revision: str, count: int) -> None:
+async def _wait_running(client: ApiClient, revision: str, count: int, tell: Callable[[int], None]) -> None:
     running: set[str] = set()
-    async with aclosing(client.watch(POD, "default", revision, timeout_seconds=int(LIMIT_SECONDS))) as events:
-        async for _, pod in events:
-            if (pod.get("status") or {}).get("phase") == "Running":
-                running.add(pod["metadata"]["uid"])
-                if len(running) == count:
-                    return
+    while len(running) < count:
+        async with aclosing(client.watch(POD, "default", revision)) as events:
+            async for _, pod in events:
+                revision = pod["metadata"]["resourceVersion"]
+                uid = pod["metadata"].get("uid", "")
+                if (pod.get("status") or {}).get("phase") == "Running" and uid not in running:
+                    running.add(uid)
+                    tell(len(running))
+                    if len(running) == count:
+                        return
+
+
+async def progress(cluster: Cluster, gangs: int, size: int, limit: float) -> bool:
+    """Print what each portion of the pods took; whether all ran in time."""
+    count, began = gangs * size, time.monotonic()
+    portion = max(1, count // PORTIONS)
+    print(f"ready after {cluster.ready_seconds:.1f} s", *cluster.state())
+    await asyncio.sleep(SETTLE_SECONDS)
+
+    def tell(running: int) -> None:
+        if running % portion == 0:
+            print(f"{running:,}", f"{time.monotonic() - began:,.1f}", *cluster.state(), flush=True)
+
+    async with cluster.client:
+        began = time.monotonic()
+        tell(0)
+        try:
+            await run_jobs(cluster.client, gangs, size, tell, limit)
+        except TimeoutError:
+            print("stopped unfinished", *cluster.state())
+            return False
+    return True
 
 
 async def measure(cluster: Cluster, gangs: int, size: int) -> tuple[float, float, Requests]:
@@ -221,11 +265,16 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=80)
     parser.add_argument("--functions", type=int, default=0, metavar="COUNT", help="also print so many functions")
     parser.add_argument("--document", type=Path, help="write the tables into this document")
+    parser.add_argument("--unsampled", action="store_true", help="tell progress and memory instead of components")
+    parser.add_argument("--seconds", type=float, default=LIMIT_SECONDS, help="stop what takes longer")
     options, flags = parser.parse_known_args()
     pods = options.gangs * options.size
     with tempfile.TemporaryDirectory(prefix="haru-bench-") as directory:
         cluster = Cluster(options.nodes, Path(directory), flags)
         try:
+            if options.unsampled:
+                print("running  s  processor s  MiB  at most")
+                return int(not asyncio.run(progress(cluster, options.gangs, options.size, options.seconds)))
             seconds, used, requests = asyncio.run(measure(cluster, options.gangs, options.size))
             rows = cluster.rows()
         finally:

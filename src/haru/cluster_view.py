@@ -17,7 +17,8 @@ from typing import Any
 from haru.client.api import ApiClient, path_of
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import adapt_to_server
-from haru.client.informer import EVERYTHING, Informer, Selection, object_key, strip_managed_fields
+from haru.client.informer import EVERYTHING, Informer, Selection, object_key
+from haru.client.transforms import strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
 from haru.engine.state import WATCHED_KINDS, PodInfo, differing
@@ -113,7 +114,7 @@ class WatchedObjects:
         return informer
 
     def _take_slice(self, obj: Obj) -> Obj:
-        self._cache.apply(strip_managed_fields(obj))
+        self._cache.apply(obj)
         metadata = {name: obj["metadata"].get(name, "") for name in ("name", "uid", "resourceVersion")}
         return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
 

@@ -165,3 +165,22 @@ async def test_client_in_the_process_that_changes_nothing_gets_the_object_that_i
     record = await api.app.objects.store.get("pods/default/a")
     assert record is not None
     assert written == objects.decode(record)
+
+
+async def test_pages_of_a_list_are_the_objects_that_are_stored_for_a_client_that_changes_none(api: Caller) -> None:
+    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (True, False))
+    written = [await sharing.create(POD, pod(name), "default") for name in ("a", "b", "c")]
+
+    async def pages(client: ApiClient) -> tuple[list[Obj], Obj]:
+        items: list[Obj] = []
+        listed: Obj = {}
+        async for listed, _ in client.pages(POD, "default", limit=2, shared=True):
+            items += listed["items"]
+        return items, listed
+
+    (shared, last), (own, same) = await pages(sharing), await pages(owning)
+    assert [one is other for one, other in zip(shared, written, strict=True)] == [True] * 3
+    assert own == [{key: value for key, value in obj.items() if key not in ("apiVersion", "kind")} for obj in written]
+    assert {**last, "items": []} == {**same, "items": []}
+    listed = await sharing.list(POD, "default")
+    assert listed["items"] == own

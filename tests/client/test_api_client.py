@@ -91,18 +91,13 @@ async def test_pages_of_a_list_are_joined_at_one_revision(api, client):
     assert [entry[2].get("continue") for entry in api.log[-3:]] == [None, "2", "4"]
 
 
-async def test_objects_of_a_page_are_transformed_before_the_next_page_is_read(api, client):
-    for number in range(4):
+async def test_pages_of_a_list_come_one_by_one(api, client):
+    for number in range(3):
         await client.create(PODS, pod(f"p{number}"))
     seen = []
-
-    def transform(obj):
-        seen.append((obj["metadata"]["name"], api.log[-1][2].get("continue")))
-        return {"metadata": {"name": obj["metadata"]["name"]}}
-
-    listed = await client.list(PODS, "ns", limit=2, transform=transform)
-    assert listed["items"] == [{"metadata": {"name": f"p{number}"}} for number in range(4)]
-    assert seen == [("p0", None), ("p1", None), ("p2", "2"), ("p3", "2")]
+    async for page, is_first in client.pages(PODS, "ns", limit=2):
+        seen.append(([obj["metadata"]["name"] for obj in page["items"]], is_first, api.log[-1][2].get("continue")))
+    assert seen == [(["p0", "p1"], True, None), (["p2"], False, "2")]
 
 
 async def test_list_with_expired_continue_token_is_read_in_one_request(api, client):

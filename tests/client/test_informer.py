@@ -8,6 +8,7 @@ from fake_api import FakeApi
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, SharedInformers, object_key
+from haru.client.transforms import strip_managed_fields
 from haru.kube import kinds
 from waiting import until
 
@@ -233,6 +234,16 @@ async def test_managed_fields_are_dropped_from_store(client, api):
     await client.create(PODS, pod("a", managedFields=[{"manager": "x"}]))
     async with running(informer):
         assert "managedFields" not in informer.store["ns/a"]["metadata"]
+
+
+def test_object_stripped_twice_is_one_object_and_another_at_its_place_is_not_taken_for_it():
+    first = pod("a", managedFields=[{"manager": "x"}], labels={"a": "b"})
+    stripped = strip_managed_fields(first)
+    assert strip_managed_fields(first) is stripped
+    assert stripped == pod("a", labels={"a": "b"})
+    assert first["metadata"]["managedFields"]
+    for number in range(3000):
+        assert strip_managed_fields(pod(f"p{number}", managedFields=[]))["metadata"]["name"] == f"p{number}"
 
 
 async def test_informers_are_shared_and_can_be_requested_after_start(client, api):

@@ -55,3 +55,19 @@ def test_parts_stay_equal_when_more_than_are_kept_are_shared() -> None:
     for number in range(9000):
         assert parts.part({"number": number}) == {"number": number}
     assert parts.part({"number": 8999}) is parts.part({"number": 8999})
+
+
+def test_large_parts_that_differ_are_not_kept_for_long() -> None:
+    parts = SharedParts()
+    for number in range(3000):
+        parts.part({"number": number, "text": "x" * 10_000})
+    assert len(parts) < 300
+
+
+def test_part_that_is_met_again_and_again_stays_however_many_differ() -> None:
+    parts = SharedParts()
+    first = parts.part({"name": "common"})
+    for number in range(50_000):
+        parts.part({"number": number})
+        if number % 1000 == 0:
+            assert parts.part({"name": "common"}) is first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -93,6 +93,9 @@ class InMemoryClient(ApiClient):
             and labels.matches(labels_of(found))
         ]
         return {"metadata": {"resourceVersion": str(self.revision)}, "items": copy.deepcopy(items)}
+
+    async def pages(self, kind: Kind, *selection: Any, shared: bool = False) -> AsyncGenerator[tuple[Obj, bool], None]:
+        yield await self.list(kind, *selection), True
 
     async def watch(self, kind: Kind, namespace: str = "", resource_version: str = "", label_selector: str = "", field_selector: str = "", bookmarks: bool = True, timeout_seconds: int = 0, opened: Any = lambda: None, shared: bool = False) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override] # fmt: skip # noqa: E501
         selector = parse_field_selector(field_selector)

@@ -95,6 +95,11 @@ class ApiClient:
         self.version = AS_WRITTEN
         """What the server is and serves, as far as this client was told."""
 
+    @property
+    def shares_objects(self) -> bool:
+        """Whether others in this process have the objects that come back as well."""
+        return self._shared
+
     def metadata_only(self) -> ApiClient:
         """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
         view = copy.copy(self)
@@ -198,39 +203,59 @@ class ApiClient:
         field_selector: str = "",
         limit: int = 0,
         resource_version: str = "",
-        transform: Callable[[Obj], Obj] | None = None,
     ) -> Obj:
-        """All objects as one list; it is read in pages of `limit` (default 500) of one revision.
-
-        When the pages' revision is compacted under way the list is read again in one piece. `transform` is applied to
-        each object of a page before the next page is read.
-        """
-        selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
-        query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
-        path = self._path(kind, namespace)
-        # A list "from any cached state" is answered whole, never in pages.
-        paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
-
-        async def read(query: Sequence[tuple[str, str]]) -> tuple[Obj, list[Obj]]:
-            page = self.version.incoming_list(kind, await self._json("GET", path, query, of_list=True))
-            found = page.get("items") or ()
-            return page, list(found) if transform is None else [transform(item) for item in found]
-
-        page, items = await read([*query, *paging])
-        while token := (page.get("metadata") or {}).get("continue"):
-            following = [(k, v) for k, v in query if k != "resourceVersion"]
-            try:
-                page, more = await read([*following, *paging, ("continue", token)])
-            except StatusError as error:
-                if error.code != 410:
-                    raise
-                items.clear()
-                page, more = await read(query)
-            items += more
+        """All objects as one list, of one revision."""
+        selection = (namespace, label_selector, field_selector)
+        items: list[Obj] = []
+        page: Obj = {}
+        async with aclosing(self.pages(kind, *selection, limit, resource_version)) as pages:
+            async for page, is_first in pages:
+                if is_first:
+                    items.clear()
+                items += page.get("items") or ()
         metadata = dict(page.get("metadata") or {})
         metadata.pop("continue", None)
         metadata.pop("remainingItemCount", None)
         return {**page, "metadata": metadata, "items": items}
+
+    async def pages(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+        *,
+        shared: bool = False,
+    ) -> AsyncGenerator[tuple[Obj, bool], None]:
+        """Yield a list in pages of `limit` (default 500) of one revision, and whether a page is the first.
+
+        When the pages' revision is compacted under way the list is read again in one piece, which is then the first.
+        `shared`: the caller changes no object, as for `watch`.
+        """
+        selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
+        query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
+        path, shared = self._path(kind, namespace), shared and self._shared
+        # A list "from any cached state" is answered whole, never in pages.
+        paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
+
+        async def read(query: Sequence[tuple[str, str]]) -> Obj:
+            answer = await self._json("GET", path, query, of_list=True, shared=shared)
+            return self.version.incoming_list(kind, answer)
+
+        page = await read([*query, *paging])
+        yield page, True
+        while token := (page.get("metadata") or {}).get("continue"):
+            following = [(k, v) for k, v in query if k != "resourceVersion"]
+            is_first = False
+            try:
+                page = await read([*following, *paging, ("continue", token)])
+            except StatusError as error:
+                if error.code != 410:
+                    raise
+                page, is_first = await read(query), True
+            yield page, is_first
 
     async def create(
         self, kind: Kind, obj: Obj, namespace: str = "", dry_run: bool = False, field_manager: str = ""
@@ -420,13 +445,15 @@ class ApiClient:
         body: Any = None,
         content_type: str = "application/json",
         of_list: bool = False,
+        shared: bool | None = None,
     ) -> Obj:
         headers = self._headers(self._accept(of_list))
         data = b""
         if body is not None:
             headers["content-type"] = content_type
             data = orjson.dumps(body)
-        request = Request(method, path, query, headers, data, self._shared and not of_list, encoded_here=True)
+        shared = (self._shared and not of_list) if shared is None else shared
+        request = Request(method, path, query, headers, data, shared, encoded_here=True)
         response = await self._send(request, self._timeout)
         if response.obj is not None:
             return response.obj

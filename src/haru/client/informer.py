@@ -25,6 +25,7 @@ from cachetools import FIFOCache
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
+from haru.client.transforms import only_metadata, strip_managed_fields
 from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -49,25 +50,6 @@ def object_key(obj: Mapping[str, Any]) -> str:
 def _revision(obj: Mapping[str, Any]) -> int:
     version = (obj.get("metadata") or {}).get("resourceVersion") or "0"
     return int(version) if str(version).isdigit() else 0
-
-
-def strip_managed_fields(obj: Obj) -> Obj:
-    """The object without `metadata.managedFields`, which is most of its size and of no use to a reconciler."""
-    if "managedFields" not in obj["metadata"]:
-        return obj
-    metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
-    return {**obj, "metadata": metadata}
-
-
-def only_metadata(kind: Kind) -> Callable[[Obj], Obj]:
-    """The transform that keeps what says who an object is and who owns it, and nothing else."""
-    dropped = ("managedFields", "labels", "annotations")
-
-    def transform(obj: Obj) -> Obj:
-        metadata = {key: value for key, value in obj["metadata"].items() if key not in dropped}
-        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-
-    return transform
 
 
 def metadata_informer(client: ApiClient, kind: Kind, backoff: Backoff | None = None) -> Informer:
@@ -121,15 +103,12 @@ class Informer:
         selection: Selection = EVERYTHING,
         *,
         transform: Callable[[Obj], Obj] = strip_managed_fields,
-        transform_pages: bool = False,
         backoff: Backoff | None = None,
     ) -> None:
-        """`transform_pages`: `transform` may be applied more than once, so a list is at no time known whole."""
         self.kind = kind
         self._client = client
         self._selection = selection
         self._transform = transform
-        self._transform_pages = transform_pages
         self._backoff = backoff or Backoff(rng=random.Random())
         self._store: dict[str, Obj] = {}
         self._indexes: dict[str, _Index] = {}
@@ -268,22 +247,29 @@ class Informer:
             self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
-        early: dict[str, Any] = {"transform": self._taken_from_page} if self._transform_pages else {}
-        listed = await self._client.list(self.kind, *self._selection, **early)
-        # Not optional: an answer without it is no list, and must not be taken for an empty one.
-        revision = str(listed["metadata"]["resourceVersion"])
-        horizon = int(revision) if revision.isdigit() else 0
-        # A server restored from a backup counts again from an earlier revision: then nothing known is newer.
-        restored = horizon < self._seen
         fresh: set[str] = set()
+        later: list[Obj] = []
         piece = TimeSlice()
-        for item in listed["items"]:
-            obj = self._named(item)
-            fresh.add(object_key(obj))
-            self._apply(obj, force=restored)
-            if not restored:
-                # Own writes may come in between: they are newer than the list. After a restore nobody could tell.
-                await piece.shared()
+        restored, horizon, revision = False, 0, ""
+        async with aclosing(self._client.pages(self.kind, *self._selection, shared=True)) as pages:
+            async for page, is_first in pages:
+                # Not optional: an answer without it is no list, and must not be taken for an empty one.
+                revision = str(page["metadata"]["resourceVersion"])
+                if is_first:
+                    horizon = int(revision) if revision.isdigit() else 0
+                    # A server restored from a backup counts again from an earlier revision: then nothing is newer.
+                    restored = horizon < self._seen
+                    fresh.clear()
+                    later.clear()
+                if restored:
+                    # Own writes must not come in between: nobody could tell whether they are newer.
+                    later += page["items"]
+                    continue
+                for item in page["items"]:
+                    fresh.add(self._take_listed(item))
+                    await piece.shared()
+        for item in later:
+            fresh.add(self._take_listed(item, force=True))
         for key, known in list(self._store.items()):
             # Something newer than the list is an own write that the list could not hold yet.
             if key not in fresh and (restored or _revision(known) <= horizon):
@@ -295,8 +281,11 @@ class Informer:
         self._synced.set()
         self._tell_waiting()
 
-    def _taken_from_page(self, item: Obj) -> Obj:
-        return self._transform(self._named(item))
+    def _take_listed(self, item: Obj, force: bool = False) -> str:
+        """Take in an item of a list; its key."""
+        obj = self._named(item)
+        self._apply(obj, force)
+        return object_key(obj)
 
     def _named(self, item: Obj) -> Obj:
         """Items of a list need not carry their kind."""

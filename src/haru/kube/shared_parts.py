@@ -13,7 +13,9 @@ import orjson
 
 from haru.kube.meta import Obj
 
-_MOST: Final = 8192
+_MOST: Final = 4096
+_MOST_BYTES: Final = 1024 * 1024
+"""Of their JSON: what differs in each object, as the devices of a node, would be kept here for nothing."""
 _PER_MEMBER: Final = frozenset(
     {"containers", "initContainers", "volumes", "containerStatuses", "initContainerStatuses", "allocation"}
 )
@@ -22,14 +24,16 @@ _PER_ITEM: Final = frozenset({"conditions", "ownerReferences"})
 
 
 class SharedParts:
-    """Keep up to `_MOST` parts by their JSON. `kept` makes what is kept of a part, such as a copy."""
+    """Keep parts that were met lately by their JSON. `kept` makes what is kept of one, such as a copy."""
 
     def __init__(self, kept: Callable[[Any], Any] = lambda value: value) -> None:
         self._kept = kept
         self._known: dict[bytes, Any] = {}
+        self._earlier: dict[bytes, Any] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self._earlier)
 
     def members(self, fields: Obj) -> Obj:
         """Return equal fields whose parts are those of earlier objects where they are equal."""
@@ -46,12 +50,18 @@ class SharedParts:
             return value  # a number, or a depth, beyond what is encoded here
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= _MOST:
-                # What is known to nobody else goes; the rest is told apart once more.
-                self._known.clear()
+            known = self._earlier.get(key)
             # A copy: orjson's own bytes keep the memory of its buffer.
-            known = self._known[bytes(bytearray(key))] = self._kept(value)
+            known = self._keep(bytes(bytearray(key)), self._kept(value) if known is None else known)
         return known
+
+    def _keep(self, key: bytes, part: Any) -> Any:
+        if len(self._known) >= _MOST or self._bytes + len(key) > _MOST_BYTES:
+            # What was not met since the last time goes.
+            self._earlier, self._known, self._bytes = self._known, {}, 0
+        self._known[key] = part
+        self._bytes += len(key)
+        return part
 
     def _member(self, name: str, value: Any) -> Any:
         if name in _PER_MEMBER:

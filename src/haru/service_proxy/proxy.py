@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
-from haru.client.informer import Informer, Selection, strip_managed_fields
+from haru.client.informer import Informer, Selection
+from haru.client.transforms import strip_managed_fields
 from haru.event_loop import cancelled
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj

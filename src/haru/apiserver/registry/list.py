@@ -17,7 +17,7 @@ import orjson
 from haru.apiserver.apiextensions.reader import in_version
 from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
-from haru.apiserver.encoding.objects import Selection, partial_bytes
+from haru.apiserver.encoding.objects import Selection, partial_bytes, recent
 from haru.apiserver.encoding.rendering import (
     item,
     item_bytes,
@@ -39,8 +39,10 @@ from haru.kube.errors import (
     invalid,
     invalid_error,
 )
+from haru.kube.json_form import served
 from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, parse_field_selector, parse_label_selector, selectable_path
+from haru.serving import OBJECT
 from haru.storage import Compacted, FutureRevision, Page, Record
 
 WAIT_FOR_REVISION = 3.0
@@ -282,6 +284,11 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     resource = call.resource
     kind = resource.kind
     representation = representation_of(call.request)
+    if representation is PLAIN and kind.custom is None and OBJECT in (call.request.scope.get("extensions") or ()):
+        shared = [served(recent(record), kind) for record in found.records]
+        return Response(
+            200, obj={"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": shared}
+        )
     if representation is PLAIN or replace(representation, listed=False) == PARTIAL:
         return _stored_bytes(lists, call, selection, found, metadata)
     objs = [versioned(record, resource) for record in found.records]

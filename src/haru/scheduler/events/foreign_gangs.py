@@ -14,7 +14,8 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import may_list, served_resources
-from haru.client.informer import Informer, strip_managed_fields
+from haru.client.informer import Informer
+from haru.client.transforms import strip_managed_fields
 from haru.gangs import ADAPTERS as ALL
 from haru.gangs import KUEUE_KINDS, ForeignKind, GangTranslator, Translated, adapters_for
 from haru.kube.errors import StatusError

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server, may_list
-from haru.client.informer import Informer, Selection, object_key, strip_managed_fields
+from haru.client.informer import Informer, Selection, object_key
 from haru.client.server_version import AS_WRITTEN
+from haru.client.transforms import strip_managed_fields
 from haru.engine import SchedulerCache
 from haru.gangs import GangTranslator, Translated, as_written, is_translated
 from haru.kube.kinds import Kind, known_kind
@@ -139,14 +140,14 @@ class Watchers:
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
         kept = KeptFields()
-        transforms = {**_TRANSFORMS, "Pod": kept.pod, "ResourceClaim": kept.claim}
+        # A claim that others in this process have anyway takes less as it is than with parts of its own.
+        claim = strip_managed_fields if client.shares_objects else kept.claim
+        transforms = {**_TRANSFORMS, "Pod": kept.pod, "ResourceClaim": claim, "ResourceSlice": self._take_slice}
         for name, kind in kinds.items():
-            # The engine takes a slice in as it is transformed, which is only to be done to the newest.
-            whole = name == "ResourceSlice"
-            transform = self._take_slice if whole else transforms.get(name, strip_managed_fields)
+            transform = transforms.get(name, strip_managed_fields)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
             selection = Selection(field_selector=selector)
-            informer = Informer(client, kind, selection, transform=transform, transform_pages=not whole)
+            informer = Informer(client, kind, selection, transform=transform)
             self.informers[name] = informer
             self._connect(name, informer)
         if "PodGroup" in kinds or config.gang_adapters:
@@ -172,7 +173,7 @@ class Watchers:
 
     def _take_slice(self, obj: Obj) -> Obj:
         # The engine keeps slices in columns and interned parts; a second copy as dicts would dwarf it.
-        self._cluster.apply(strip_managed_fields(obj))
+        self._cluster.apply(obj)
         metadata = obj["metadata"]
         slim = {name: metadata.get(name, "") for name in ("name", "uid", "resourceVersion")}
         return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": slim}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sys import intern
 from typing import Any, Final
 
-from haru.client.informer import strip_managed_fields
+from haru.client.transforms import strip_managed_fields
 from haru.kube.meta import Obj
 from haru.kube.shared_parts import SharedParts
 

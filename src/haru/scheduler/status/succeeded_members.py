@@ -40,7 +40,7 @@ class FinishedMembers:
 
     def __init__(self, client: ApiClient, pods: Kind, changed: Callable[[str], None]) -> None:
         ended = Selection(field_selector="status.phase=Succeeded")
-        self.informer = Informer(client, pods, ended, transform=_slim, transform_pages=True)
+        self.informer = Informer(client, pods, ended, transform=_slim)
         self._by_group: dict[str, set[str]] = {}
         self._changed = changed
         self.informer.add_handler(self._add, on_delete=self._remove)
