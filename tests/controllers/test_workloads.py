@@ -192,8 +192,9 @@ async def test_revision_history_limit_deletes_old_replica_sets(cluster):
     await cluster.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)
-    for image in ("v2", "v3", "v4"):
-        await status_is(cluster, DEPLOYMENTS, availableReplicas=1, updatedReplicas=1, replicas=1)
+    rolled_out = {"availableReplicas": 1, "updatedReplicas": 1, "replicas": 1}
+    for generation, image in enumerate(("v2", "v3", "v4"), 1):
+        await status_is(cluster, DEPLOYMENTS, observedGeneration=generation, **rolled_out)
         spec = deployment(1, image, revisionHistoryLimit=1)["spec"]
         await cluster.set_spec(DEPLOYMENTS, "web", spec)
 

@@ -3,6 +3,7 @@
 No object is shared but where the caller says that it changes none (`Request.shared`): the object of an answer or of an
 event is then the same for all of them, and none of them decodes it.
 
+A whole answer is made in the caller's task: whoever leaves before it is there cancels the application where it waits.
 A streamed answer goes through a bounded queue, so a reader that does not read holds the writer back as a full socket
 does. Leaving the stream tells the application `http.disconnect`; one that does not end by itself is cancelled.
 """
@@ -29,6 +30,7 @@ AsgiApp = Callable[
 _QUEUED_CHUNKS = 64
 _GRACE_SECONDS = 1.0
 _KEPT_TIMEOUTS = 16
+_TURN_CALLS = 64
 
 
 class _Sent:
@@ -125,13 +127,17 @@ class _Exchange(_Sent):
 
 
 class _Call(_Sent):
-    """One request for a whole answer: the application runs as a task, and the answer settles a future."""
+    """One request for a whole answer: the application runs in the caller's task, and its messages make the answer."""
 
-    def __init__(self, app: AsgiApp, request: Request) -> None:
+    def __init__(self, request: Request) -> None:
         super().__init__(request)
         self._status, self._headers = 0, {}  # type: int, dict[str, str]
         self._parts: list[bytes] = []
-        self.answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._answered: Response | None = None
+
+    async def run(self, app: AsgiApp) -> Response:
+        """Run the application to its end; its answer."""
+        request = self._request
         scope = _scope(request)
         extensions: dict[str, Any] = {ANSWER: self._answer}
         if request.shared:
@@ -139,8 +145,14 @@ class _Call(_Sent):
         if request.encoded_here:
             extensions[ENCODED_HERE] = True
         scope["extensions"] = extensions
-        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
-        self.task.add_done_callback(self._ended)
+        why, cause = "ended without an answer", None
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception as error:
+            why, cause = repr(error), error
+        if self._answered is None:
+            raise ConnectionResetError(f"{request.method} {request.path}: {why}") from cause
+        return self._answered
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -148,35 +160,14 @@ class _Call(_Sent):
             return
         self._parts.append(bytes(message.get("body") or b""))
         if not message.get("more_body"):
-            self._settle(Response(self._status, self._headers, b"".join(self._parts)))
+            self._answered = self._answered or Response(self._status, self._headers, b"".join(self._parts))
 
     def _answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-        self._settle(Response(status, _decoded(headers), body))
+        self._answered = Response(status, _decoded(headers), body)
         return True
 
     def _answer_object(self, status: int, headers: Iterable[tuple[bytes, bytes]], obj: dict[str, Any]) -> None:
-        self._settle(Response(status, _decoded(headers), b"", obj))
-
-    def _settle(self, response: Response) -> None:
-        if not self.answered.done():
-            self.answered.set_result(response)
-
-    def _ended(self, task: asyncio.Future[None]) -> None:
-        failure = None if task.cancelled() else task.exception()
-        if not self.answered.done():
-            why = repr(failure) if failure is not None else "ended without an answer"
-            error = ConnectionResetError(f"{self._request.method} {self._request.path}: {why}")
-            error.__cause__ = failure
-            self.answered.set_exception(error)
-
-    async def leave(self) -> None:
-        """Tell the application that nobody waits any more, and cancel it if it does not end."""
-        self._gone.set()
-        self.answered.cancel()
-        await asyncio.wait([self.task], timeout=_GRACE_SECONDS)
-        if not self.task.done():
-            self.task.cancel()
-            await asyncio.wait([self.task])
+        self._answered = Response(status, _decoded(headers), b"", obj)
 
 
 def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -215,15 +206,14 @@ class AsgiTransport:
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
         self._timeouts: dict[float, SharedTimeout] = {}
+        self._calls = 0
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""
-        call = _Call(self._app, request)
-        try:
-            return await self._within(timeout).wait_for(call.answered)
-        finally:
-            if not call.answered.done() or call.answered.cancelled():
-                await call.leave()
+        self._calls += 1
+        if not self._calls % _TURN_CALLS:
+            await asyncio.sleep(0)  # calls that are answered at once would never let others run
+        return await self._within(timeout).wait_for(_Call(request).run(self._app))
 
     def _within(self, seconds: float) -> SharedTimeout:
         found = self._timeouts.get(seconds)
