@@ -84,6 +84,8 @@ class WatchedObjects:
         self._cache = SchedulerCache()
         self._layouts = Layouts()
         self._events: Informer | None = None
+        self._shown_events: Sequence[Obj] | None = None
+        """The same tuple as long as there is no other event."""
         self._groups: Informer | None = None
         self._translator = GangTranslator(())
         self._counted: Mapping[str, PodInfo] = {}
@@ -97,21 +99,25 @@ class WatchedObjects:
         """Return the cluster as it is now."""
         version = self._changes.version
         self._count_succeeded()
-        events = tuple(self._events.store.values()) if self._events is not None else ()
-        return ClusterView(self._cache.snapshot(), version, tuple(self.refused), self._layouts, events)
+        if self._shown_events is None:
+            self._shown_events = tuple(self._events.store.values()) if self._events is not None else ()
+        return ClusterView(self._cache.snapshot(), version, tuple(self.refused), self._layouts, self._shown_events)
 
     def informer(self, client: ApiClient, kind: Kind, selection: Selection = EVERYTHING) -> Informer:
         """Make the informer that brings the objects of a kind."""
         transform = self._take_slice if kind.kind == "ResourceSlice" else strip_managed_fields
         informer = Informer(client, kind, selection, transform=transform)
         if kind.kind == "Event":
-            add = self._changes.add
-            informer.add_handler(lambda _: add(), lambda _, __: add(), lambda _: add())
+            informer.add_handler(self._event_changed, self._event_changed, self._event_changed)
             self._events = informer
         else:
             self._groups = informer if kind.group_resource == "podgroups.scheduling.k8s.io" else self._groups
             informer.add_handler(lambda new: self._take(None, new), self._take, self._drop)
         return informer
+
+    def _event_changed(self, *_: Obj) -> None:
+        self._shown_events = None
+        self._changes.add()
 
     def _take_slice(self, obj: Obj) -> Obj:
         self._cache.apply(obj)

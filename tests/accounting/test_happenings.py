@@ -30,10 +30,13 @@ def fault(began: int, ended: int = 0, text: str = "node a is not ready") -> Happ
 
 def test_moment_is_told_once_and_fault_with_its_beginning_and_end() -> None:
     meter = HappeningMeter()
-    assert meter.observe([moment(5)], [fault(10)], 10) == [moment(5), fault(10)]
-    assert meter.observe([moment(5)], [fault(20)], 20) == [], "a taint of which nobody knows since when"
-    assert meter.observe([moment(5), moment(25)], [], 30) == [moment(25), fault(10, 30)]
-    assert meter.observe([], [fault(40)], 40) == [fault(40)]
+    assert meter.moments([moment(5)]) == [moment(5)]
+    assert meter.moments([moment(5), moment(25)]) == [moment(25)]
+    assert meter.faults({"node a": [fault(10)]}, 10) == [fault(10)]
+    assert meter.faults({"node a": [fault(20)]}, 20) == [], "a taint of which nobody knows since when"
+    assert meter.faults({"node b": []}, 25) == []
+    assert meter.faults({"node a": []}, 30) == [fault(10, 30)]
+    assert meter.faults({"node a": [fault(40)]}, 40) == [fault(40)]
     assert meter.stop(50) == [fault(40, 50)]
 
 

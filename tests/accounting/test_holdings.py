@@ -22,16 +22,18 @@ def key(device: str, owner: str) -> HoldingKey:
 
 def test_holding_begins_and_ends_with_its_mean_utilization() -> None:
     meter = HoldingMeter()
-    assert meter.observe([card(("mig-1", "job/t", 10.0))], 1000) == [Holding(key("mig-1", "job/t"), 1000, 0, 10.0)]
-    assert meter.observe([card(("mig-1", "job/t", 40.0))], 2000) == []
-    assert meter.observe([card()], 4000) == [Holding(key("mig-1", "job/t"), 1000, 4000, 30.0)]
+    quiet, busy = card(("mig-1", "job/t", 10.0)), card(("mig-1", "job/t", 40.0))
+    assert meter.change([], [quiet], 1000) == [Holding(key("mig-1", "job/t"), 1000, 0, 10.0)]
+    assert meter.change([quiet], [busy], 2000) == []
+    assert meter.change([busy], [card()], 4000) == [Holding(key("mig-1", "job/t"), 1000, 4000, 30.0)]
     assert meter.stop(5000) == []
 
 
 def test_change_of_holder_ends_one_holding_and_begins_another() -> None:
     meter = HoldingMeter()
-    meter.observe([card(("gpu-0", "job/a", None))], 1000)
-    told = meter.observe([card(("gpu-0", "job/b", None))], 1000)
+    first, second = card(("gpu-0", "job/a", None)), card(("gpu-0", "job/b", None))
+    meter.change([], [first], 1000)
+    told = meter.change([first], [second], 1000)
     # Even one that was seen for no time has a length.
     assert told == [Holding(key("gpu-0", "job/a"), 1000, 1001, None), Holding(key("gpu-0", "job/b"), 1000, 0, None)]
     assert meter.stop(3000) == [Holding(key("gpu-0", "job/b"), 1000, 3000, None)]

@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from haru.accounting.device_states import WHOLE, UsageKey, amounts, card_states, counts_of
+from haru.accounting.changed_cards import ChangedCards
+from haru.accounting.device_states import WHOLE, UsageKey
 from haru.accounting.happenings import HappeningMeter
 from haru.accounting.history import HOUR, History
 from haru.accounting.holdings import Holding, HoldingMeter
@@ -31,7 +32,8 @@ from haru.engine import Features, Options
 from haru.engine.framework import SchedulerGates
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.explain.card_counts import CardCounts
-from haru.explain.happenings import Happening, faults, moments
+from haru.explain.happenings import Happening, moments
+from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +96,8 @@ class UsageCollector:
             new_share_id=lambda: "accounted",
             gates=SchedulerGates(node_allocatable=True),
         )
+        self._cards = ChangedCards(self._options)
+        self._events: Sequence[Obj] = ()
         self.looked = asyncio.Event()
         self.registry = CollectorRegistry()
         self.registry.register(_Metrics(self))
@@ -157,11 +161,13 @@ class UsageCollector:
                     wait = min(self._intervals.write, 2 * wait)
 
     def _measure(self, view: ClusterView, at: int) -> _Measured:
-        snapshot, layouts = view.snapshot, view.layouts
-        cards = card_states(snapshot, self._options, layouts.of(snapshot.devices.pools))
-        holdings = self._holdings.observe(cards, at)
-        happened = self._happenings.observe(moments(snapshot, view.events), faults(snapshot, layouts, at), at)
-        return _Measured(amounts(cards), counts_of(cards), holdings, happened)
+        changes = self._cards.look(view.snapshot, at)
+        holdings = self._holdings.change(changes.before, changes.after, at)
+        happened = self._happenings.faults(changes.faults, at)
+        if view.events is not self._events:
+            self._events = view.events
+            happened += self._happenings.moments(moments(view.snapshot, view.events))
+        return _Measured(self._cards.units, self._cards.counts, holdings, happened)
 
     async def _pause(self, seconds: float) -> None:
         while seconds > 0:
@@ -174,6 +180,7 @@ class UsageCollector:
         """End what is counted; the time that follows is not observed."""
         until = self._meter.until
         self._end(self._meter.stop())
+        self._cards = ChangedCards(self._options)
         if until is not None:
             self._write_changes(self._holdings.stop(until), self._happenings.stop(until))
 

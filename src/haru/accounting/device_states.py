@@ -8,11 +8,11 @@ without a report it is unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from haru.accounting.missed_devices import WaitingWorkloads, missed_use
+from haru.accounting.missed_devices import WaitingWorkload, WaitingWorkloads, missed_use
 from haru.engine import Options, Snapshot
 from haru.engine.dra import DeviceId, PoolUse
 from haru.engine.state import PodInfo, workload_of
@@ -21,6 +21,7 @@ from haru.explain.card_counts import CardCounts, CardPartition, Word, held_parts
 from haru.explain.cards import Layout, PoolLayout, layout_of
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import IDLE_BELOW_PERCENT, utilization
+from haru.kube.meta import Obj
 
 HeldState = Literal["Busy", "Idle", "Unused", "Held"]
 FreeState = Literal[
@@ -95,24 +96,55 @@ class CardState:
 
 def card_states(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayout] | None = None) -> list[CardState]:
     """List every card of the newest generation of each pool. `layouts` are those of the pools, if known."""
-    waiting = WaitingWorkloads(snapshot, options)
-    holders, partition = _Holders(snapshot), CardPartition(snapshot, options)
-    pools = snapshot.devices.pools
+    look, pools = CardLook(snapshot, options), snapshot.devices.pools
     found = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
-    return [
-        _card_state(card, known, snapshot.allocated.use(known.pool.key), waiting, holders, partition)
-        for known in found
-        for card in known.cards
-    ]
+    return [card for known in found for card in look.states(known)]
+
+
+class CardLook:
+    """Finds the states of cards in one snapshot. `pending` are its pods that wait for nodes, if known."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        options: Options,
+        pending: Sequence[PodInfo] | None = None,
+        reserved_for: Iterable[Obj] | None = None,
+    ) -> None:
+        """`reserved_for`: objects one of which places may be kept for; by default all that wait."""
+        self._snapshot = snapshot
+        self._waiting = WaitingWorkloads(snapshot, options, pending)
+        self._holders = _Holders(snapshot)
+        self._partition = CardPartition(snapshot, options, reserved_for)
+
+    @property
+    def reserved(self) -> set[DeviceId]:
+        """The devices that are kept for somebody."""
+        return self._partition.reserved
+
+    @property
+    def waiting(self) -> Iterable[WaitingWorkload]:
+        """The work that waits for devices."""
+        return self._waiting
+
+    def states(self, known: PoolLayout) -> list[CardState]:
+        """The cards of a pool."""
+        use = self._snapshot.allocated.use(known.pool.key)
+        return [_card_state(card, known, use, self._waiting, self._holders, self._partition) for card in known.cards]
 
 
 def counts_of(cards: Iterable[CardState]) -> CardCounts:
     """Sum the shares by word."""
+    return CardCounts.of(words(cards))
+
+
+def words(cards: Iterable[CardState]) -> Counter[Word]:
+    """Sum the shares by word, as numbers that can be added and taken away."""
     found: Counter[Word] = Counter()
     for card in cards:
         for part in card.parts:
             found[part.word] += part.share
-    return CardCounts.of(found)
+    return found
 
 
 def amounts(cards: Iterable[CardState]) -> Counter[UsageKey]:

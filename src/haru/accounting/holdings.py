@@ -52,14 +52,10 @@ class HoldingMeter:
     def __init__(self) -> None:
         self._open: dict[HoldingKey, _Open] = {}
 
-    def observe(self, cards: Iterable[CardState], now: int) -> list[Holding]:
-        """Take the state from now on; return the holdings that have begun (`ended` 0) or ended."""
-        held = dict(_held(cards))
-        told: list[Holding] = []
-        for key in self._open.keys() - held.keys():
-            known = self._open.pop(key)
-            known.advance(now, None)
-            told.append(Holding(key, known.began, max(now, known.began + 1), _mean(known)))
+    def change(self, before: Iterable[CardState], after: Iterable[CardState], now: int) -> list[Holding]:
+        """Take cards that are other from now on; return the holdings that have begun (`ended` 0) or ended."""
+        held = dict(_held(after))
+        told = [self._end(key, now) for key, _ in _held(before) if key not in held and key in self._open]
         for key, percent in held.items():
             if key in self._open:
                 self._open[key].advance(now, percent)
@@ -70,7 +66,12 @@ class HoldingMeter:
 
     def stop(self, now: int) -> list[Holding]:
         """End all: what follows is not observed."""
-        return self.observe((), now)
+        return [self._end(key, now) for key in list(self._open)]
+
+    def _end(self, key: HoldingKey, now: int) -> Holding:
+        known = self._open.pop(key)
+        known.advance(now, None)
+        return Holding(key, known.began, max(now, known.began + 1), _mean(known))
 
 
 def _mean(known: _Open) -> float | None:

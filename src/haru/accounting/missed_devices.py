@@ -74,9 +74,10 @@ class MissedUse:
 class WaitingWorkloads:
     """The work that waits for devices, the most urgent first; evaluated only as far as it is read."""
 
-    def __init__(self, snapshot: Snapshot, options: Options) -> None:
+    def __init__(self, snapshot: Snapshot, options: Options, pending: Sequence[PodInfo] | None = None) -> None:
+        """`pending` are the snapshot's pods that wait for nodes, if known."""
         self._known: list[WaitingWorkload] = []
-        self._more = _waiting_workloads(snapshot, options)
+        self._more = _waiting_workloads(snapshot, options, pending_pods(snapshot) if pending is None else pending)
 
     def __iter__(self) -> Iterator[WaitingWorkload]:
         yield from self._known
@@ -94,10 +95,17 @@ def missed_use(units: Iterable[WaitingWorkload], pool: str, devices: Sequence[De
     return None
 
 
-def _waiting_workloads(snapshot: Snapshot, options: Options) -> Iterator[WaitingWorkload]:
+def pending_pods(snapshot: Snapshot) -> list[PodInfo]:
+    """The pods that wait for nodes."""
+    return [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
+
+
+def _waiting_workloads(snapshot: Snapshot, options: Options, pending: Sequence[PodInfo]) -> Iterator[WaitingWorkload]:
     seen: set[object] = set()
-    snapshot, refused = _without_quotas(snapshot)
-    for members in _pods_by_workload(snapshot):
+    snapshot, refused = _without_quotas(snapshot, pending)
+    if snapshot.objects("ResourceQuota"):
+        pending = pending_pods(snapshot)
+    for members in _pods_by_workload(pending):
         ungated = _without_gates(snapshot, members)
         work = WorkloadUnit(tuple(pod.key.path for pod in members), members[0].group)
         states: dict[tuple[str, str], WaitState] = {}
@@ -118,7 +126,7 @@ def _waiting_workloads(snapshot: Snapshot, options: Options) -> Iterator[Waiting
             return
 
 
-def _without_quotas(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
+def _without_quotas(snapshot: Snapshot, pending: Sequence[PodInfo]) -> tuple[Snapshot, frozenset[str]]:
     """Return the cluster as if no quota refused anything, and the paths of the pods that quotas refuse.
 
     One pod stands for all that a workload lacks; a pod whose claims are refused has them.
@@ -128,7 +136,7 @@ def _without_quotas(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
     lacking = [found.pod for found in all_unmade(snapshot)][:MOST_QUOTA_CHECKS]
     larger = hypothesis.with_pods(snapshot, lacking)
     refused = {pod.key.path for pod in lacking}
-    waiting = [pod for pod in snapshot.pods.values() if pod.claims and not (pod.node or pod.terminal or pod.deleting)]
+    waiting = [pod for pod in pending if pod.claims]
     for pod in [*lacking, *waiting[:MOST_QUOTA_CHECKS]]:
         generated = with_generated_claims(larger, [pod])
         if generated is None or not generated[1]:
@@ -139,11 +147,10 @@ def _without_quotas(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
     return larger, frozenset(refused)
 
 
-def _pods_by_workload(snapshot: Snapshot) -> list[list[PodInfo]]:
+def _pods_by_workload(pending: Iterable[PodInfo]) -> list[list[PodInfo]]:
     """Group the waiting pods by PodGroup or alone, in the order of the queue: priority, age, name."""
-    waiting = [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
     units: dict[GroupKey | str, list[PodInfo]] = {}
-    for pod in sorted(waiting, key=_order):
+    for pod in sorted(pending, key=_order):
         units.setdefault(pod.group or pod.key.path, []).append(pod)
     return list(units.values())
 

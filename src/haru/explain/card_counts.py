@@ -136,9 +136,12 @@ def held_word(percent: float | None) -> Word:
 class CardPartition:
     """The words of all cards of a snapshot. `reserved` devices are those of nominated pods and reservations."""
 
-    def __init__(self, snapshot: Snapshot, options: Options | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, options: Options | None = None, reserved_for: Iterable[Obj] | None = None
+    ) -> None:
+        """`reserved_for`: the objects one of which may be the head of the queue; by default all that wait."""
         self._snapshot = snapshot
-        self.reserved = _reserved(snapshot, hypothetical_options(options))
+        self.reserved = _reserved(snapshot, hypothetical_options(options), reserved_for)
         self._closed: dict[str, bool] = {}
         self._percents: dict[tuple[str, DeviceId], float | None] = {}
 
@@ -205,10 +208,10 @@ def card_counts_by_driver(
     return found
 
 
-def _reserved(snapshot: Snapshot, options: Options) -> set[DeviceId]:
+def _reserved(snapshot: Snapshot, options: Options, reserved_for: Iterable[Obj] | None) -> set[DeviceId]:
     """The devices kept for nominated pods, and for the head of the queue."""
     places = [placement.allocations for placement in nominated_placements(snapshot)]
-    published = published_reservation(snapshot, options) if snapshot.reservation is None else None
+    published = published_reservation(snapshot, options, reserved_for) if snapshot.reservation is None else None
     reservation = snapshot.reservation if published is None else published[1]
     if reservation is not None:
         places += [place.allocations for place in reservation.places]

@@ -5,13 +5,13 @@ Events tell of a moment. A fault lasts: as long as a node is not ready, and as l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from haru.engine import Snapshot
 from haru.engine.dra import PoolKey
-from haru.explain.cards import Layout, Layouts
+from haru.explain.cards import Layout, Layouts, PoolLayout
 from haru.kube.meta import Obj
 
 HappeningKind = Literal["preempted", "evicted", "fault"]
@@ -54,7 +54,9 @@ def moments(snapshot: Snapshot, events: Iterable[Obj]) -> list[Happening]:
 
 def faults(snapshot: Snapshot, layouts: Layouts, now: int) -> list[Happening]:
     """List the faults that last. One of which nobody knows the beginning stands at `now`."""
-    return [*_of_nodes(snapshot, now), *_of_devices(snapshot, layouts, now)]
+    of_nodes = (fault for name in snapshot.nodes for fault in faults_of_node(snapshot, name, now))
+    pools = layouts.of(snapshot.devices.pools)
+    return [*of_nodes, *(fault for known in pools for fault in faults_of_cards(known, now))]
 
 
 def _of_event(event: Obj, snapshot: Snapshot) -> Happening:
@@ -69,19 +71,26 @@ def _of_event(event: Obj, snapshot: Snapshot) -> Happening:
     return Happening(_KINDS[event["reason"]], node or "", namespace, text, at, at)
 
 
-def _of_nodes(snapshot: Snapshot, now: int) -> Iterator[Happening]:
-    for name, info in snapshot.nodes.items():
-        for condition in (info.spec.obj.get("status") or {}).get("conditions") or ():
-            if condition.get("type") == "Ready" and condition.get("status") != "True":
-                began = _milliseconds(str(condition.get("lastTransitionTime") or "")) or now
-                yield Happening("fault", name, "", node_fault(name), began, 0)
+def faults_of_node(snapshot: Snapshot, name: str, now: int) -> list[Happening]:
+    """List the faults of one node that last."""
+    info = snapshot.nodes.get(name)
+    conditions = ((info.spec.obj.get("status") or {}).get("conditions") or ()) if info is not None else ()
+    return [
+        Happening(
+            "fault", name, "", node_fault(name), _milliseconds(str(condition.get("lastTransitionTime") or "")) or now, 0
+        )
+        for condition in conditions
+        if condition.get("type") == "Ready" and condition.get("status") != "True"
+    ]
 
 
-def _of_devices(snapshot: Snapshot, layouts: Layouts, now: int) -> Iterator[Happening]:
-    for known in layouts.of(snapshot.devices.pools):
-        for card in known.cards:
-            if card.taints:
-                yield Happening("fault", card.node, "", card_fault(card, known.pool.key), now, 0)
+def faults_of_cards(known: PoolLayout, now: int) -> list[Happening]:
+    """List the faults of a pool's cards that last."""
+    return [
+        Happening("fault", card.node, "", card_fault(card, known.pool.key), now, 0)
+        for card in known.cards
+        if card.taints
+    ]
 
 
 def node_fault(name: str) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from haru.engine import Options, Snapshot, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
 from haru.engine.state import GroupKey, namespaced_name
 from haru.kube.meta import Obj
 
 
-def published_reservation(snapshot: Snapshot, options: Options) -> tuple[Obj, BackfillReservation] | None:
-    """The pod or PodGroup that places are kept for, and these places; None if there is no such work."""
-    holder = next((obj for obj in _objects(snapshot) if is_reserved(obj)), None)
+def published_reservation(
+    snapshot: Snapshot, options: Options, among: Iterable[Obj] | None = None
+) -> tuple[Obj, BackfillReservation] | None:
+    """The pod or PodGroup that places are kept for, and these places; None if there is no such work.
+
+    It is one of `among`, by default of all that wait.
+    """
+    holder = next((obj for obj in (_objects(snapshot) if among is None else among) if is_reserved(obj)), None)
     if holder is None:
         return None
     found = _reservation(snapshot, holder, options)
