@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Watch
 
+TASKS = "haru apiserver: changes"
+"""How the tasks are called that wait: one for each resource, which end with each wait."""
+
 
 class ObjectChanges:
     """Cursors in the history of some resources; what has changed is read by who asks."""
@@ -61,7 +64,10 @@ class ObjectChanges:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            waits = [asyncio.create_task(watch.wait(left)) for watch in self._watches.values()]
+            waits = [
+                asyncio.create_task(watch.wait(left), name=f"{TASKS} of {prefix}")
+                for prefix, watch in self._watches.items()
+            ]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=left)
             finally:
