@@ -68,7 +68,7 @@ def table(
         raise bad_request_error(f'unrecognized includeObject value: "{include_object}": use None, Metadata or Object')
     found = _printer(kind)
     rows: list[Obj] = []
-    for obj in objs:
+    for obj in objs if found.order is None else sorted(objs, key=found.order):
         shown: Any = None
         if include_object == "Metadata":
             shown = partial_object_metadata(obj)

@@ -34,9 +34,10 @@ class Loopback:
         call.now, call.manager = self.objects.now(), "kube-apiserver"
         return call
 
-    async def ensure(self, obj: Obj) -> bool:
-        """Create an object unless it exists; False if it exists."""
+    async def ensure(self, obj: Obj, manager: str = "kube-apiserver") -> bool:
+        """Create an object unless it exists, in the name of a field manager; False if it exists."""
         call = self.call(obj, "create", named=False)
+        call.manager = manager
         if await self.objects.record(call.resource, call.namespace, obj["metadata"]["name"]) is not None:
             return False
         try:

@@ -22,6 +22,8 @@ class Printer:
 
     columns: tuple[Obj, ...]
     cells: Cells
+    order: Callable[[Obj], Any] | None = None
+    """By what the rows of a table are sorted; None: they come as the objects do."""
 
 
 def column(name: str, type: str = "string", *, wide: bool = False, description: str = "", named: bool = True) -> Obj:
@@ -46,14 +48,14 @@ _DESCRIPTIONS = {
 }
 
 
-def printer(spec: str, cells: Cells) -> Printer:
+def printer(spec: str, cells: Cells, order: Callable[[Obj], Any] | None = None) -> Printer:
     """Columns out of a short text: `Name Ready:integer IP* Node_Name*`; `*` is wide, `_` a blank."""
     columns = []
     for word in spec.split():
         wide = word.endswith("*")
         name, _, kind = word.rstrip("*").partition(":")
         columns.append(column(name.replace("_", " "), kind or "string", wide=wide))
-    return Printer(tuple(columns), cells)
+    return Printer(tuple(columns), cells, order)
 
 
 def human_duration(seconds: float) -> str:

@@ -73,7 +73,9 @@ PRINTERS = {
         "Name DriverName Age", between(lambda obj: obj.get("driverName", ""))
     ),
     (_FLOW, "flowschemas"): printer(
-        "Name PriorityLevel MatchingPrecedence DistinguisherMethod Age MissingPL", _flow_schema
+        "Name PriorityLevel MatchingPrecedence DistinguisherMethod Age MissingPL",
+        _flow_schema,
+        lambda obj: (spec(obj).get("matchingPrecedence", 0), obj["metadata"]["name"]),
     ),
     (_FLOW, "prioritylevelconfigurations"): printer(
         "Name Type NominalConcurrencyShares Queues HandSize QueueLengthLimit Age", _priority_level
