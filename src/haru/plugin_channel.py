@@ -6,7 +6,8 @@ Source: grpc's name syntax (`unix:`, `unix-abstract:`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from haru.proto import MessageError
@@ -28,6 +29,23 @@ OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
+
+
+@contextlib.contextmanager
+def calling() -> Iterator[None]:
+    """A call within; raises UsageError, as on a closed channel, where the channel was closed during the call.
+
+    gRPC cancels such a call: its CancelledError would end the caller's task as if that had been cancelled.
+    """
+    import grpc.aio
+
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise grpc.aio.UsageError("the channel was closed during the call") from None
 
 
 class PluginChannel:
@@ -71,7 +89,8 @@ class PluginChannel:
         loop = asyncio.get_running_loop()
         began, code = loop.time(), "OK"
         try:
-            answer: bytes = await call(request, timeout=seconds, wait_for_ready=True)
+            with calling():
+                answer: bytes = await call(request, timeout=seconds, wait_for_ready=True)
             return read(answer)
         except grpc.aio.AioRpcError as error:
             code = error.code().name

@@ -18,15 +18,19 @@ from haru.drivers.cdi.edits import CdiError, DeviceNode, Edits, Mount, Spec, rea
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.library import ClaimToPrepare, Entry, ReadyDevice
+from haru.drivers.protocol import V1
 from haru.drivers.sockets import SocketError, call, channel, serve
+from haru.node.dra.errors import DriverAway
 from haru.node.dra.health import HealthCache
+from haru.node.dra.metrics import DraMetrics
+from haru.node.dra.plugins import Instance
 from haru.node.dra.pod_resources import (
     SERVICE,
     SOCKET,
     TokenBucket,
 )
 from haru.proto import podresources_pb2 as podresources
-from haru.proto.dra_pb2 import DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
+from haru.proto.dra_pb2 import Claim, DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
 from protobuf_wire import fields
 from waiting import until
 
@@ -299,3 +303,35 @@ def test_cdi_spec_round_trips() -> None:
     edits = Edits(("A=1",), (Mount("/a", "/b", ("ro",), "bind"),), (node,), (44,))
     spec = Spec("v.com/card", {"one": edits}, Edits(("B=2",)))
     assert read_spec(spec.as_file(), "it") == spec
+
+
+async def test_call_under_way_when_the_connection_is_given_up_says_that_the_driver_is_away(here: Bench) -> None:
+    """gRPC cancels the call; whoever waits for it was not cancelled, and must not look as if."""
+    called = asyncio.Event()
+
+    class Stuck(Plain):
+        async def prepare(self, claim: ClaimToPrepare) -> list[ReadyDevice]:
+            called.set()
+            await asyncio.Event().wait()
+            return []
+
+    mine = pod("p", "claim")
+    claim = await here.claim("claim", result("gpu-0"), pods=[mine])
+    async with here.driver(Stuck()) as driver:
+        endpoint = str(here.options().socket)
+        instance = Instance(DRIVER, endpoint, V1, has_health=False, registrar=Path(endpoint), metrics=DraMetrics())
+        asked = Claim(namespace="default", uid=claim["metadata"]["uid"], name="claim")
+        waiting = asyncio.create_task(instance.prepare([asked]))
+        await called.wait()
+        await instance.close()
+        with pytest.raises(DriverAway, match="is leaving"):
+            await waiting
+        again = Instance(DRIVER, endpoint, V1, has_health=False, registrar=Path(endpoint), metrics=DraMetrics())
+        called.clear()
+        waiting = asyncio.create_task(again.prepare([asked]))
+        await called.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await again.close()
+        assert driver is not None

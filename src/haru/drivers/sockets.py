@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import Message
 
 from haru.errors import InputError
-from haru.plugin_channel import OPTIONS
+from haru.plugin_channel import OPTIONS, calling
 from haru.proto import decode
 
 if TYPE_CHECKING:
@@ -34,14 +34,18 @@ def channel(path: str | Path) -> grpc.aio.Channel:
 
 
 def call(through: grpc.aio.Channel, path: str, answer: type[Message], *, stream: bool = False) -> Any:
-    """A call of one message, answered with one (that raises `MessageError`) or with a stream of them."""
+    """A call of one message, answered with one (that raises `MessageError`) or with a stream of them.
+
+    The first raises UsageError where the channel is closed meanwhile.
+    """
     if stream:
         return through.unary_stream(path, request_serializer=_encode, response_deserializer=answer.FromString)
     # gRPC itself would log what a deserializer raises and answer None.
     ask: Any = through.unary_unary(path, request_serializer=_encode)
 
     async def decoded(request: Message, timeout: float | None = None) -> Message:
-        return decode(answer, await ask(request, timeout=timeout))
+        with calling():
+            return decode(answer, await ask(request, timeout=timeout))
 
     return decoded
 

@@ -18,6 +18,7 @@ from haru.drivers.protocol import HEALTH, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
 from haru.node.dra.errors import DriverAway, DriverFailed
 from haru.node.dra.metrics import DraMetrics
+from haru.plugin_channel import calling
 from haru.proto import MessageError
 from haru.proto import dra_pb2 as dra
 
@@ -70,8 +71,9 @@ class Instance:
     async def health(self) -> AsyncIterator[dra.NodeWatchResourcesResponse]:
         """Reports of all devices, until the stream ends. Raises `grpc.aio.AioRpcError`."""
         watch = call(self.through, method(HEALTH, "NodeWatchResources"), dra.NodeWatchResourcesResponse, stream=True)
-        async for report in watch(dra.NodeWatchResourcesRequest()):
-            yield report
+        with calling():
+            async for report in watch(dra.NodeWatchResourcesRequest()):
+                yield report
 
     async def connection_changed(self) -> None:
         """Wait until the connection is lost or back; `connected` says which."""
