@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 
 from haru.engine.dra.allocated_state import AllocatedState
-from haru.engine.dra.allocator.candidates import CandidatePositions, Candidates, SubrequestPlan, candidates_of
+from haru.engine.dra.allocator.candidates import (
+    CandidatePositions,
+    Candidates,
+    ListedCandidates,
+    SubrequestPlan,
+    candidates_of,
+)
 from haru.engine.dra.allocator.conditions import NODE_CONDITIONS, SELECTING_CONDITIONS, SPOILING_CONDITIONS, check_of
 from haru.engine.dra.allocator.constraints import Values, attribute_values
 from haru.engine.dra.allocator.consumable_capacity import share
@@ -119,13 +125,24 @@ class AllocationProblem(AllocatedNodeDevices):
             return SubrequestPlan(
                 number, ask, constraints, CandidatePositions(self._all_candidates(claim, ask), None, {})
             )
-        offers = [candidates_of(view.table, ask, self.features) for view in self.views]
+        offers = [self._offer(number, ask) for number in range(len(self.views))]
         errors: dict[int, str] = {}
         found = self._exact_candidates(claim, ask, offers, errors)
         if all(offer.complete for offer in offers):
             return SubrequestPlan(number, ask, constraints, CandidatePositions(list(found), None, errors))
         self._ready = False
         return SubrequestPlan(number, ask, constraints, CandidatePositions([], found, errors))
+
+    def _offer(self, number: int, ask: SubRequest) -> Candidates | ListedCandidates:
+        """Return the candidates of a view; if fewer devices are free than are asked for, only those among them."""
+        view = self.views[number]
+        offer = candidates_of(view.table, ask, self.features)
+        if offer.complete or ask.admin:
+            return offer
+        taken = self.uses[number].devices
+        if not 0 < len(view.devices) - len(taken) < ask.count:
+            return offer
+        return offer.listed([index for index, device in enumerate(view.devices) if device.name not in taken])
 
     def _all_candidates(self, claim: Claim, ask: SubRequest) -> list[int]:
         found = []
@@ -147,7 +164,7 @@ class AllocationProblem(AllocatedNodeDevices):
         return found
 
     def _exact_candidates(
-        self, claim: Claim, ask: SubRequest, offers: Sequence[Candidates], errors: dict[int, str]
+        self, claim: Claim, ask: SubRequest, offers: Sequence[Candidates | ListedCandidates], errors: dict[int, str]
     ) -> Iterator[int]:
         for number, (offset, offer) in enumerate(zip(self.offsets, offers, strict=True)):
             hiding = check_of(_HIDING, self, number, ask)

@@ -8,7 +8,7 @@ Source: KEP-4381; the conditions are in `conditions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.allocator.conditions import DEVICE_CONDITIONS
@@ -22,20 +22,37 @@ _FEW = 12
 """Devices judged one by one, before the others are judged all at once."""
 
 
+class ListedCandidates:
+    """The candidates among some devices of a table, by index; all of them are known."""
+
+    __slots__ = ("complete", "errors", "found")
+
+    def __init__(self, found: list[int], errors: dict[int, SelectionError]) -> None:
+        self.found = found
+        self.complete = True
+        self.errors = errors
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.found)
+
+
 class Candidates:
     """The indexes of a table's candidates, ascending: `found` so far; `errors` are those where a selector fails.
 
     An error counts when the search reaches it, even if the device breaks another condition (except `hides_errors`).
     """
 
-    __slots__ = ("_rest", "complete", "errors", "found")
+    __slots__ = ("_ask", "_features", "_rest", "_table", "complete", "errors", "found")
 
     def __init__(self, table: DeviceTable, ask: SubRequest, features: Features) -> None:
         self.found: list[int] = []
         self.complete = False
         """Whether the whole table was looked through."""
         self.errors: dict[int, SelectionError] = {}
-        self._rest = self._scan(table, ask, features)
+        self._table = table
+        self._ask = ask
+        self._features = features
+        self._rest = self._look_through()
 
     def __iter__(self) -> Iterator[int]:
         index, found = 0, self.found
@@ -43,14 +60,26 @@ class Candidates:
             yield found[index]
             index += 1
 
-    def _scan(self, table: DeviceTable, ask: SubRequest, features: Features) -> Iterator[int]:
-        selector, found = compiled_selector_of(ask.selection, table.tables.cache), self.found
+    def _look_through(self) -> Iterator[int]:
+        for index in self._among(range(len(self._table.devices))):
+            self.found.append(index)
+            yield index
+        self.complete = True
+
+    def listed(self, indexes: Iterable[int]) -> ListedCandidates:
+        """Return the candidates among some devices; no other device is looked at."""
+        return ListedCandidates(list(self._among(indexes)), self.errors)
+
+    def _among(self, indexes: Iterable[int]) -> Iterator[int]:
+        table, ask, features = self._table, self._ask, self._features
+        selector, devices = compiled_selector_of(ask.selection, table.tables.cache), table.devices
         failing = [c for c in DEVICE_CONDITIONS if c.can_fail(table, ask, features)]
         hiding = [c.met for c in failing if c.hides_errors]
         others = [c.met for c in failing if not c.hides_errors]
-        for index, device in enumerate(table.devices):
-            if index == _FEW:
+        for count, index in enumerate(indexes):
+            if count == _FEW:
                 selector.learn(table)
+            device = devices[index]
             verdict = selector.verdict(device.shape)
             if verdict is False or (hiding and not all(met(device, ask, features) for met in hiding)):
                 continue
@@ -58,9 +87,7 @@ class Candidates:
                 self.errors[index] = verdict
             elif others and not all(met(device, ask, features) for met in others):
                 continue
-            found.append(index)
             yield index
-        self.complete = True
 
 
 def candidates_of(table: DeviceTable, ask: SubRequest, features: Features) -> Candidates:

@@ -25,7 +25,7 @@ class NodeDevices:
         self.offsets: Sequence[int] = ()
         if len(self.views) == 1:
             self.devices, self.offsets = self.views[0].devices, (0,)
-            self.view_of, self.index_of = [0] * len(self.devices), list(range(len(self.devices)))
+            self.view_of, self.index_of = bytes(len(self.devices)), range(len(self.devices))
         else:
             self._join(self.views)
 

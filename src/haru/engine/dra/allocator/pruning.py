@@ -64,6 +64,8 @@ class PruningBounds:
         self._values: dict[tuple[int, str], Values | None] = {}
         self._plain = not (problem.sharing or problem.counting)
         """Whether a device is free unless it is taken."""
+        self._candidates_of: dict[tuple[int, int], int | None] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
         self._taken: dict[int, dict[str, int]] = {}
         self._cards: dict[int, CounterGroups] = {}
         self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
@@ -115,7 +117,18 @@ class PruningBounds:
         together = ConflictingMatches()
         usable: set[int] = set()
         wanted: list[tuple[int, list[int]]] = []
+        known: dict[tuple[int, int], list[int]] = {}
         for number, alternatives, have, begin in demands:
+            if self._plain and (shared := self._shared_candidates(alternatives)) is not None:
+                # Alternatives that differ in nothing but their number, beside others like them: they are most.
+                place_of = (shared, begin)
+                if place_of not in known:
+                    known[place_of] = self._free_of(ledger, number, alternatives[0], have, begin)
+                needed = min([p.needed for p in alternatives]) - have
+                if len(known[place_of]) < needed:
+                    return True
+                wanted.append((needed, known[place_of]))
+                continue
             offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
             rests = (Remainder(number, p, have, free) for p, free in zip(alternatives, offers, strict=True))
             options = [self._option(ledger, rest) for rest in rests]
@@ -139,6 +152,16 @@ class PruningBounds:
             return True
         # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
         return place.done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+
+    def _shared_candidates(self, plans: Request) -> int | None:
+        """Return a number for the candidates of a request if all alternatives take any of the same; None if not."""
+        key = (plans[0].number, len(plans))
+        if key not in self._candidates_of:
+            sets = {tuple(p.candidates) for p in plans}
+            free = not any(p.takes_all or p.constraints or p.ask.admin for p in plans)
+            same = free and len(sets) == 1
+            self._candidates_of[key] = self._numbers.setdefault(sets.pop(), len(self._numbers)) if same else None
+        return self._candidates_of[key]
 
     def _exclusive(self, plans: Request) -> bool:
         """Whether no device that a request takes can be taken by another one."""

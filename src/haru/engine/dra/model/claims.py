@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import claim_key
 from haru.engine.dra.allocator.consumable_capacity import Wanted
@@ -23,9 +24,12 @@ EXACT_COUNT = "ExactCount"
 ALL = "All"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SubRequest:
-    """One alternative of a request, `request/name` when there are several, else the request itself."""
+    """One alternative of a request, `request/name` when there are several, else the request itself.
+
+    Immutable by convention: a frozen class is slow to construct, and small claims consist of little else.
+    """
 
     name: str
     result_name: str
@@ -41,8 +45,7 @@ class SubRequest:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request with its alternatives in order of preference."""
 
     name: str
@@ -64,8 +67,7 @@ class Constraint:
         return not self.requests or request.name in self.requests or ask.result_name in self.requests
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A claim to allocate. `constraint_error` is reported after its requests have been looked at."""
 
     name: str
@@ -131,15 +133,14 @@ class _ClaimDecoder:
             tolerations=tuple(decode_toleration(t) for t in tolerations),
             raw_tolerations=tolerations,
             wanted=_wanted((raw.get("capacity") or {}).get("requests") or {}),
-            error=self._error(name, bool(prefix), raw),
+            error=self._error(name, bool(prefix), raw, own),
         )
 
-    def _error(self, name: str, alternative: bool, raw: Obj) -> str:
+    def _error(self, name: str, alternative: bool, raw: Obj, own: Sequence[str | None]) -> str:
         """Return the first thing that is wrong with a request whatever the node is, or an empty text."""
         where = f"claim {self._name}, request {name}"
-        for index, expression in enumerate(expressions(raw.get("selectors"))):
-            if expression is None:
-                return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
+        if None in own:
+            return f"{where}, selector #{own.index(None)}: CEL expression empty (unsupported selector type?)"
         if raw.get("adminAccess") is not None and not self._features.AdminAccess:
             return f"{where}: admin access is requested, but the feature is disabled"
         if raw.get("capacity") is not None and not self._features.ConsumableCapacity:
