@@ -264,6 +264,14 @@ def test_command_reads_what_another_container_has_written_into_a_volume() -> Non
     assert [line.text for line in run_in_container(of, main, ["cat", "/v/x"], SOURCES, 6).lines] == ["hello"]
 
 
+def test_init_container_sees_nothing_of_containers_that_start_after_it() -> None:
+    first = container("sleep 100", volumeMounts=mounted("empty")) | {"name": "first"}
+    of = pod(EMPTY, initContainers=[first], containers=[container("touch /v/x", volumeMounts=mounted("empty"))])
+    assert run_in_container(of, first, ["cat", "/v/x"], SOURCES, 6).exit_code == 1
+    of["spec"]["initContainers"] = [sidecar := {**first, "restartPolicy": "Always"}]
+    assert run_in_container(of, sidecar, ["cat", "/v/x"], SOURCES, 6).exit_code == 0
+
+
 def test_logs_generator_prints_its_lines_over_its_time() -> None:
     of = container(image=AGNHOST, args=["logs-generator", "--log-lines-total", "4", "--run-duration", "10s"])
     found = script_of(pod(), of) or RUNS_ON

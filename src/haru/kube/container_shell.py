@@ -7,11 +7,13 @@ Source: busybox, as behaviour.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
@@ -49,20 +51,34 @@ def run_beside(
 ) -> Ran:
     """What a hook or a probe does in a container that has run so long; unknown if its environment can not be made."""
     try:
-        own = ContainerShell(pod, container, sources, until=elapsed)
-        own.run_container()
-        return ContainerShell(pod, container, sources, own.files).run(argv)
+        files = files_after(pod, container, sources, elapsed)
+        return ContainerShell(pod, container, sources, files).run(argv)
     except ConfigError:
         return Ran(unknown=argv[0])
 
 
+def files_after(
+    pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES, elapsed: float = math.inf
+) -> ContainerFiles:
+    """The files that a container sees once it has run so long: its own, and those of others in volumes they share.
+
+    Raises `ConfigError`.
+    """
+    own = ContainerShell(pod, container, sources, until=elapsed)
+    own.run_container()
+    own.files.share(written_into_volumes(pod, _containers_beside(pod, container), sources, elapsed))
+    return own.files
+
+
 def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> list[float]:
-    """When the container's own command changes files, in seconds from its start; the start among them."""
-    try:
-        ran = ContainerShell(pod, container, sources).run_container()
-    except ConfigError:
-        ran = None
-    return sorted({0.0, *(ran.changes if ran is not None else ())})[:_MOST_CHANGES]
+    """When the files that a container sees may change, in seconds from its start; the start among them."""
+    writers = [container, *(_containers_beside(pod, container) if _has_shared_volume(pod) else ())]
+    times = {0.0}
+    for one in writers:
+        with contextlib.suppress(ConfigError):
+            ran = ContainerShell(pod, one, sources).run_container()
+            times.update(ran.changes if ran is not None else ())
+    return sorted(times)[:_MOST_CHANGES]
 
 
 def written_into_volumes(
@@ -70,8 +86,7 @@ def written_into_volumes(
 ) -> dict[str, str]:
     """What these containers of a pod write into volumes that they share, one after the other."""
     written: dict[str, str] = {}
-    spec = pod.get("spec") or {}
-    if not any("emptyDir" in volume for volume in spec.get("volumes") or ()):
+    if not _has_shared_volume(pod):
         return written
     for one in containers:
         try:
@@ -82,6 +97,18 @@ def written_into_volumes(
             continue
         written |= files.volume_files()
     return written
+
+
+def _has_shared_volume(pod: Obj) -> bool:
+    return any("emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or ())
+
+
+def _containers_beside(pod: Obj, container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The containers that run while this one does: none beside an init container that ends before they start."""
+    spec = pod.get("spec") or {}
+    if any(one["name"] == container["name"] and not is_sidecar(one) for one in spec.get("initContainers") or ()):
+        return []
+    return [one for one in spec.get("containers") or () if one["name"] != container["name"]]
 
 
 def _init_containers_before(pod: Obj, container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

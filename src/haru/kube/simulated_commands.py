@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from haru.kube.container_shell import ContainerShell, written_into_volumes
+from haru.kube.container_shell import ContainerShell, files_after
 from haru.kube.meta import Obj
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
 from haru.kube.simulation import DOMAIN, EXEC, Answer, exec_answers
@@ -30,11 +30,8 @@ def run_in_container(
 
     Raises ValueError for a malformed annotation, `ConfigError` if an object of its environment is gone.
     """
-    own = ContainerShell(pod, container, sources, until=elapsed)
-    own.run_container()
-    others = [one for one in (pod.get("spec") or {}).get("containers") or () if one["name"] != container["name"]]
-    own.files.share(written_into_volumes(pod, others, sources, elapsed))
-    return _CommandShell(pod, container, sources, own.files).answer(argv)
+    files = files_after(pod, container, sources, elapsed)
+    return _CommandShell(pod, container, sources, files).answer(argv)
 
 
 def is_interactive(argv: Sequence[str]) -> bool:
