@@ -294,7 +294,7 @@ def test_pod_without_enough_node_resources_is_rejected(machine: Machine) -> None
     machine.delete("large")
 
 
-def test_pod_with_occupied_host_port_or_other_system_is_rejected(machine: Machine) -> None:
+def test_pod_with_occupied_host_port_other_system_or_other_labels_is_rejected(machine: Machine) -> None:
     port = {"containerPort": 80, "hostPort": 18_080}
     machine.create("first", [container("main", "exec sleep 1000", ports=[port])])
     machine.until_ready("first")
@@ -302,7 +302,13 @@ def test_pod_with_occupied_host_port_or_other_system_is_rejected(machine: Machin
     assert machine.until_phase("second", "Failed")["status"]["reason"] == "NodePorts"
     machine.create("foreign", [container("main", "true")], os={"name": "windows"})
     assert machine.until_phase("foreign", "Failed")["status"]["reason"] == "PodOSNotSupported"
-    for name in ("first", "second", "foreign"):
+    machine.create("elsewhere", [container("main", "true")], nodeSelector={"zone": "b"})
+    status = machine.until_phase("elsewhere", "Failed")["status"]
+    assert (status["reason"], status["message"]) == (
+        "NodeAffinity",
+        "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    )
+    for name in ("first", "second", "foreign", "elsewhere"):
         machine.delete(name)
 
 

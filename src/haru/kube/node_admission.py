@@ -81,7 +81,7 @@ def placement_problem(pod: Obj, others: Collection[Obj], node: Obj) -> tuple[str
     spec = pod.get("spec") or {}
     if not _matches(spec, node):
         return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    if problem := port_problem(pod, others):
+    if problem := _port_problem(pod, others):
         return problem
     for taint in (node.get("spec") or {}).get("taints") or ():
         if taint.get("effect") == "NoExecute" and not tolerates(spec.get("tolerations"), taint):
@@ -89,7 +89,7 @@ def placement_problem(pod: Obj, others: Collection[Obj], node: Obj) -> tuple[str
     return None
 
 
-def port_problem(pod: Obj, others: Collection[Obj]) -> tuple[str, str] | None:
+def _port_problem(pod: Obj, others: Collection[Obj]) -> tuple[str, str] | None:
     """(reason, message) if another pod has a host port that the pod wants."""
     wanted = list(_host_ports(pod.get("spec") or {}))
     taken = [port for other in others for port in _host_ports(other.get("spec") or {})] if wanted else []

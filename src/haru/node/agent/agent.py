@@ -19,15 +19,15 @@ from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
-from haru.kube.node_admission import admission_problem, os_problem, port_problem, sysctl_problem
+from haru.kube.node_admission import admission_problem, os_problem, placement_problem, sysctl_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager
 from haru.node.agent.machine import own_address, read_machine
-from haru.node.agent.node_status import Host, allocatable
+from haru.node.agent.node_status import Host, allocatable, node_labels
 from haru.node.agent.object_cache import Objects
 from haru.node.agent.options import NodeOptions
-from haru.node.agent.registration import Registration
+from haru.node.agent.registration import NODES, Registration
 from haru.node.cgroups.host import Hierarchies, hierarchies, refusal
 from haru.node.cgroups.memory_qos import MemoryQos
 from haru.node.cgroups.qos_groups import QosGroups, rule_of
@@ -61,6 +61,7 @@ class Agent:
         self, client: ApiClient, options: NodeOptions, *, devices: Devices | None = None, port: int = 0
     ) -> None:
         self._client, self._options, self._port = client, options, port
+        self._nodes = Informer(client, NODES, Selection(field_selector=f"metadata.name={options.name}"))
         self._devices = devices or NoDevices()
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         self._seen: dict[str, dict[str, int]] = {}
@@ -160,6 +161,8 @@ class Agent:
             )
             assert context.services is not None
             group.create_task(context.services.run(), name="services")
+            group.create_task(self._nodes.run(), name="the node")
+            await self._nodes.wait_synced()  # whether it takes a pod is decided by its labels and taints
             group.create_task(pods.run(), name="pods of the node")
             with contextlib.suppress(TimeoutError):
                 # Their variables are in every container; later, a container that finds none is tried again.
@@ -195,7 +198,19 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
-        return sysctl_problem(pod) or os_problem(pod) or self._no_room(pod) or port_problem(pod, self._others(pod))
+        others = self._others(pod)
+        return (
+            sysctl_problem(pod)
+            or os_problem(pod)
+            or self._no_room(pod)
+            or placement_problem(pod, others, self._node(self.context))
+        )
+
+    def _node(self, context: Context) -> Obj:
+        """The Node as it was last seen; one that nobody has registered yet has the labels of this machine."""
+        name = self._options.name
+        found = self._nodes.get(name)
+        return found or {"metadata": {"name": name, "labels": node_labels(self._options, context.machine)}}
 
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""
