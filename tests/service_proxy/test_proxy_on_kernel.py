@@ -114,6 +114,10 @@ class Machine:
     def tables(self) -> str:
         return run(*self.node.command("nft", "list", "tables"))
 
+    def listed(self, name: str) -> str:
+        """What a set of the table has."""
+        return run(*self.node.command("nft", "list", "set", "ip", "haru-service-proxy", name))
+
     def serve(self, name: str, *pods: Pod, protocol: str = "TCP", **spec: Any) -> Obj:
         """A Service of these pods."""
         meta = {"name": name, "namespace": "default"}
@@ -185,6 +189,16 @@ def test_port_that_a_service_does_not_have_is_refused(machine: Machine) -> None:
     until("the Service answers", lambda: machine.pods[1].fetch(f"http://{address}/") == machine.pods[0].name, 30)
     for client in (machine.node, machine.pods[1]):
         assert REFUSED in client.fetch(f"http://{address}:81/")
+
+
+def test_packet_to_a_cluster_ip_of_no_service_is_dropped(machine: Machine) -> None:
+    until("the CIDRs are known", lambda: "10.96.0.0/16" in machine.listed("service-cidrs"))
+    assert "timed out" in machine.node.fetch("http://10.96.250.250/")
+    assert "timed out" in machine.pods[0].fetch("http://10.96.250.250/")
+    extra = {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.96.0.0/15", "fd00:5::/112"]}}
+    machine.up.api.create({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", **extra})
+    until("they are joined", lambda: "10.96.0.0/15" in machine.listed("service-cidrs"))
+    assert "10.96.0.0/16" not in machine.listed("service-cidrs")
 
 
 def test_policy_local_drops_what_others_send_and_leads_the_node_to_all(machine: Machine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from haru.service_proxy.ruleset import ProxyOptions, Rules, base_rules, service_rules
+from haru.service_proxy.ruleset import ProxyOptions, Rules, base_rules, service_cidr_rules, service_rules
 from haru.service_proxy.services import Endpoint, ServicePort
 
 A, B = Endpoint("10.0.0.1", 8080), Endpoint("10.0.0.2", 8080)
@@ -37,6 +37,15 @@ def test_cluster_ip_leads_to_one_of_its_endpoints() -> None:
     # What an endpoint of this node sends to its own Service comes back with another source.
     hairpins = [key for container, key in rules.elements if container == "hairpin-connections"]
     assert hairpins == ["10.0.0.1 . 10.0.0.1 . tcp . 8080"]
+
+
+def test_service_cidrs_are_joined_and_told_apart_by_family() -> None:
+    cidrs = ("10.96.0.0/16", "10.97.0.0/16", "10.96.4.0/24", "fd00::/112")
+    assert service_cidr_rules(cidrs, "ip").elements == {("service-cidrs", "10.96.0.0/15"): ""}
+    assert service_cidr_rules(cidrs, "ip6").elements == {("service-cidrs", "fd00::/112"): ""}
+    for chain_name in ("filter-forward", "filter-output"):
+        rules = base_rules("ip", ProxyOptions()).chains[chain_name]
+        assert rules[-1] == "ct state new ip daddr @service-cidrs drop"
 
 
 def test_port_without_endpoints_is_refused_and_one_without_local_ones_dropped() -> None:

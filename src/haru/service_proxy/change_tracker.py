@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from haru.client.informer import object_key
 from haru.kube.meta import Obj
-from haru.service_proxy.ruleset import ProxyOptions, Rules, service_rules
+from haru.service_proxy.ruleset import ProxyOptions, Rules, service_cidr_rules, service_rules
 from haru.service_proxy.services import SERVICE_NAME, HealthCheck, Place, health_check, service_ports
 
 FAMILIES = {"ip": 4, "ip6": 6}
+_CIDRS = ""
+"""Stands for the ServiceCIDRs among the names of Services."""
 
 
 class ChangeTracker:
@@ -18,6 +20,7 @@ class ChangeTracker:
     def __init__(self) -> None:
         self._services: dict[str, Obj] = {}
         self._slices: dict[str, dict[str, Obj]] = {}
+        self._cidrs: dict[str, list[str]] = {}
         self._changed: set[str] = set()
 
     def note_service(self, old: Obj | None, new: Obj | None) -> None:
@@ -40,6 +43,14 @@ class ChangeTracker:
             self._slices.setdefault(service, {})[object_key(new)] = new
             self._changed.add(service)
 
+    def note_cidrs(self, old: Obj | None, new: Obj | None) -> None:
+        """A ServiceCIDR has come, changed or gone."""
+        if old is not None:
+            self._cidrs.pop(object_key(old), None)
+        if new is not None:
+            self._cidrs[object_key(new)] = (new.get("spec") or {}).get("cidrs") or []
+        self._changed.add(_CIDRS)
+
     def note_all(self) -> None:
         """Count every Service as changed."""
         self._changed.update(self._services)
@@ -53,6 +64,11 @@ class ChangeTracker:
         """The rules of Services in each family, none for one that has gone."""
         found: dict[str, dict[str, Rules]] = {family: {} for family in FAMILIES}
         for name in services:
+            if name == _CIDRS:
+                cidrs = [cidr for of_one in self._cidrs.values() for cidr in of_one]
+                for family in FAMILIES:
+                    found[family][name] = service_cidr_rules(cidrs, family)
+                continue
             service, slices = self._services.get(name), self._slices.get(name, {}).values()
             for family, version in FAMILIES.items():
                 ports = service_ports(service, slices, place, version) if service is not None else ()
@@ -68,9 +84,9 @@ class ChangeTracker:
         return found
 
     def everything(self) -> set[str]:
-        """The names of all Services, of which none counts as changed any more."""
+        """The names of all Services, and of the CIDRs, of which none counts as changed any more."""
         self._changed.clear()
-        return set(self._services)
+        return {_CIDRS, *self._services}
 
 
 def _service_of(slice_: Obj) -> str:

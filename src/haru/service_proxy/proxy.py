@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 SERVICES = known_kind("v1", "Service")
 SLICES = known_kind("discovery.k8s.io/v1", "EndpointSlice")
 NODES = known_kind("v1", "Node")
+CIDRS = known_kind("networking.k8s.io/v1", "ServiceCIDR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class ServiceProxy:
         self._services = Informer(client, SERVICES, transform=strip_managed_fields)
         self._slices = Informer(client, SLICES, transform=strip_managed_fields)
         self._nodes = Informer(client, NODES, own, transform=strip_managed_fields)
+        self._cidrs = Informer(client, CIDRS, transform=strip_managed_fields)
         self._tracker = ChangeTracker()
         self._health_checks = HealthChecks()
         self._place = Place(options.node)
@@ -72,8 +74,10 @@ class ServiceProxy:
         follow(self._services, self._tracker.note_service)
         follow(self._slices, self._tracker.note_slice)
         follow(self._nodes, self._note_node)
+        follow(self._cidrs, self._tracker.note_cidrs)
         informers = (self._services, self._slices, self._nodes)
-        tasks = [asyncio.create_task(informer.run()) for informer in informers]
+        # Nobody waits for ServiceCIDRs: servers before 1.33 have none.
+        tasks = [asyncio.create_task(informer.run()) for informer in (*informers, self._cidrs)]
         try:
             for informer in informers:
                 await informer.wait_synced()

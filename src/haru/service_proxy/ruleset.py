@@ -12,7 +12,7 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from haru.service_proxy.services import Endpoint, ServicePort
 
@@ -25,6 +25,7 @@ _REFUSED: Final = "no-endpoint-services"
 _REFUSED_NODE_PORTS: Final = "no-endpoint-nodeports"
 _FIREWALL: Final = "firewall-ips"
 _CLUSTER_IPS: Final = "cluster-ips"
+_SERVICE_CIDRS: Final = "service-cidrs"
 _HAIRPINS: Final = "hairpin-connections"
 _MARKED: Final = f"meta mark set meta mark | {MARK}"
 
@@ -74,12 +75,17 @@ def base_rules(family: str, options: ProxyOptions) -> BaseRules:
     types = {_SERVICES: place, _REFUSED: place, _FIREWALL: place, _NODE_PORTS: port, _REFUSED_NODE_PORTS: port}
     containers = {name: f"map {{ type {type_} : verdict; }}" for name, type_ in types.items()}
     containers[_CLUSTER_IPS] = f"set {{ type {address}; }}"
+    containers[_SERVICE_CIDRS] = f"set {{ type {address}; flags interval; }}"
     containers[_HAIRPINS] = f"set {{ type {address} . {address} . inet_proto . inet_service; }}"
     to_address = f"{family} daddr . meta l4proto . th dport vmap @"
     loopback = "ip daddr != 127.0.0.0/8" if family == "ip" else "ip6 daddr != ::1"
     to_node = f"fib daddr type local {loopback} meta l4proto . th dport vmap @"
     hairpin = f"ct status dnat {family} saddr . {family} daddr . meta l4proto . th dport @{_HAIRPINS}"
-    unserved = ("ct state new jump refused", f"ct state new {family} daddr @{_CLUSTER_IPS} reject")
+    unserved = (
+        "ct state new jump refused",
+        f"ct state new {family} daddr @{_CLUSTER_IPS} reject",
+        f"ct state new {family} daddr @{_SERVICE_CIDRS} drop",
+    )
     chains = {
         "reject-chain": ("reject",),
         "services": (
@@ -126,6 +132,14 @@ def service_rules(ports: Iterable[ServicePort], family: str, options: ProxyOptio
     for port in ports:
         made.add(port)
     return made.rules
+
+
+def service_cidr_rules(cidrs: Iterable[str], family: str) -> Rules:
+    """What is known of the addresses that Services may get: where none has one, nobody answers."""
+    networks: list[Any] = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    own = [network for network in networks if network.version == (4 if family == "ip" else 6)]
+    # Intervals of a set may not overlap.
+    return Rules({(_SERVICE_CIDRS, str(network)): "" for network in ipaddress.collapse_addresses(own)})
 
 
 class _Builder:
