@@ -157,9 +157,12 @@ def drop_disabled_fields(obj: Obj, old: Obj | None, kind: Kind, gates: FeatureGa
     `old` is the stored object on update (in the same version), None on create.
     """
     features = _FEATURES.get((kind.group, kind.version, kind.kind)) or _FEATURES.get((kind.group, kind.kind), ())
+    same = {name for name, part in old.items() if obj.get(name) == part} if features and old is not None else ()
     for feature in features:
         if all(gates.enabled(gate) for gate in feature.gates):
             continue
+        if old is not None and all(path[0] in same or path[0] not in obj for path in feature.paths):
+            continue  # it was used as now, or is not used
         if old is not None and any(_has(old, path) for path in feature.paths):
             continue
         for path in feature.paths:

@@ -43,11 +43,14 @@ def json_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
     return found
 
 
-def judged_form(obj: Obj, kind: Kind) -> Obj:
-    """The object as it is judged: as it is written, but that a list which was sent empty is no absent one."""
+def judged_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
+    """The object as it is judged: as it is written, but that a list which was sent empty is no absent one.
+
+    `known` was written before: what is as in it needs no look.
+    """
     if kind.custom is not None:
         return obj
-    found: Obj = _form(type_of(kind), "kept")(obj)
+    found: Obj = _form(type_of(kind), "kept")(obj, known)
     return found
 
 

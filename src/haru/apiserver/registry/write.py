@@ -258,8 +258,8 @@ def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
     """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
     if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
-        return judged_form(wanted, kind)
-    return judged_form(apply_defaults(wanted, kind, call.objects.gates, now), kind)
+        return judged_form(wanted, kind, live)
+    return judged_form(apply_defaults(wanted, kind, call.objects.gates, now), kind, live)
 
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
