@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.dra import Pool, Shape, Slice
@@ -211,8 +211,13 @@ def _slices(snapshot: Snapshot, name: str) -> list[Slice]:
 
 def _make(shape: Shape) -> Hashable:
     """What kind of device it is: its driver and the attributes by which makes are told apart."""
-    names = (name for short in _MAKE for name in (short, f"{shape.driver}/{short}"))
-    return (shape.driver, *(found.value for name in names if (found := shape.by_name.get(name)) is not None))
+    names = _names_of_make(shape.driver) & shape.by_name.keys()
+    return (shape.driver, *((name, shape.by_name[name].value) for name in sorted(names)))
+
+
+@cache
+def _names_of_make(driver: str) -> frozenset[str]:
+    return frozenset(name for short in _MAKE for name in (short, f"{driver}/{short}"))
 
 
 _MAKE = ("productName", "product", "model", "architecture", "type", "profile", "brand")
