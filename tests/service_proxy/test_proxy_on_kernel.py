@@ -191,6 +191,13 @@ def test_port_that_a_service_does_not_have_is_refused(machine: Machine) -> None:
         assert REFUSED in client.fetch(f"http://{address}:81/")
 
 
+def test_proxy_tells_how_it_is(machine: Machine) -> None:
+    for path in ("healthz", "livez"):
+        assert '"healthy":true' in machine.node.fetch(f"http://127.0.0.1:10256/{path}")
+    found = machine.node.fetch("http://127.0.0.1:10249/metrics")
+    assert 'kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1' in found
+
+
 def test_packet_to_a_cluster_ip_of_no_service_is_dropped(machine: Machine) -> None:
     until("the CIDRs are known", lambda: "10.96.0.0/16" in machine.listed("service-cidrs"))
     assert "timed out" in machine.node.fetch("http://10.96.250.250/")

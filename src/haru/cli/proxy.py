@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ipaddress
+import logging
+import os
 import socket
 import sys
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect
@@ -19,7 +22,10 @@ from haru.event_loop import cancelled, stop_event
 from haru.loop_lag import measured_loop
 
 if TYPE_CHECKING:
+    from haru.secure_serving.component import Route
     from haru.service_proxy.proxy import ServiceProxy
+
+_log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="SECONDS",
         help="least time between two changes of the rules (default 1)",
+    )
+    parser.add_argument(
+        "--healthz-bind-address",
+        default="127.0.0.1:10256",
+        metavar="HOST:PORT",
+        help="address of /healthz and /livez (default 127.0.0.1:10256; empty: none)",
+    )
+    parser.add_argument(
+        "--metrics-bind-address",
+        default="127.0.0.1:10249",
+        metavar="HOST:PORT",
+        help="address of /metrics (default 127.0.0.1:10249; empty: none)",
     )
     parser.add_argument("--cleanup", action="store_true", help="remove the rules, and end")
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
@@ -78,8 +96,10 @@ async def _run(flags: argparse.Namespace) -> int:
     name = (flags.hostname_override or socket.gethostname()).lower()
     rules = ProxyOptions(flags.cluster_cidr, flags.masquerade_all)
     stop = stop_event()
-    async with measured_loop(), connect(flags, "haru-proxy") as client:
+    async with measured_loop(), connect(flags, "haru-proxy") as client, AsyncExitStack() as closing:
         proxy = ServiceProxy(client, ServiceProxyOptions(name, rules, flags.min_sync_period))
+        await _listen(flags.healthz_bind_address, "--healthz-bind-address", proxy.health.health_routes(), closing)
+        await _listen(flags.metrics_bind_address, "--metrics-bind-address", proxy.health.metrics_routes(), closing)
         tasks = [asyncio.create_task(one) for one in (proxy.run(), stop.wait(), _tell(proxy, name))]
         await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
         stopped = stop.is_set()
@@ -88,6 +108,28 @@ async def _run(flags: argparse.Namespace) -> int:
         print(f"haru proxy: stopped: {outcome}", file=sys.stderr)
         return 1
     return 0
+
+
+async def _listen(address: str, flag: str, routes: dict[str, Route], closing: AsyncExitStack) -> None:
+    """Serve for as long as the proxy runs. An address that is taken is told: Services are served all the same."""
+    from haru.embedded.errors import OptionError
+    from haru.embedded.options import parse_listen
+    from haru.secure_serving.component import ComponentApp
+    from haru.secure_serving.listener import Listener
+
+    if not address:
+        return
+    try:
+        host, port = parse_listen(address, flag)
+    except OptionError as error:
+        raise UsageError(str(error)) from error
+    listener = Listener(ComponentApp(routes), host, port)
+    try:
+        await listener.start()
+    except OSError as error:
+        _log.warning("%s: %s: %s; nothing is served there", flag, address, os.strerror(error.errno or 0))
+        return
+    closing.push_async_callback(listener.stop)
 
 
 async def _tell(proxy: ServiceProxy, name: str) -> None:

@@ -16,6 +16,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.service_proxy.change_tracker import FAMILIES, ChangeTracker
 from haru.service_proxy.conntrack import delete_stale_flows
+from haru.service_proxy.health import ProxyHealth
 from haru.service_proxy.health_checks import HealthChecks
 from haru.service_proxy.nftables import NftError, names_in_table, run_nft
 from haru.service_proxy.ruleset import ProxyOptions, Rules, base_rules
@@ -53,6 +54,7 @@ class ServiceProxy:
         self._cidrs = Informer(client, CIDRS, transform=strip_managed_fields)
         self._tracker = ChangeTracker()
         self._health_checks = HealthChecks()
+        self.health = ProxyHealth()
         self._place = Place(options.node)
         self._changed = asyncio.Event()
         self._tables: dict[str, Table] = {}
@@ -64,15 +66,18 @@ class ServiceProxy:
     async def run(self) -> None:
         """Follow the cluster until cancelled. The rules stay: connections go on while the proxy is restarted."""
 
-        def follow(informer: Informer, note: Callable[[Obj | None, Obj | None], None]) -> None:
+        def follow(informer: Informer, note: Callable[[Obj | None, Obj | None], None], what: str = "") -> None:
             def noted(old: Obj | None, new: Obj | None) -> None:
                 note(old, new)
                 self._changed.set()
+                if what:
+                    self.health.metrics.changed(what)
+                    self.health.queued()
 
             informer.add_handler(lambda new: noted(None, new), noted, lambda old: noted(old, None))
 
-        follow(self._services, self._tracker.note_service)
-        follow(self._slices, self._tracker.note_slice)
+        follow(self._services, self._tracker.note_service, "service")
+        follow(self._slices, self._tracker.note_slice, "endpoint")
         follow(self._nodes, self._note_node)
         follow(self._cidrs, self._tracker.note_cidrs)
         informers = (self._services, self._slices, self._nodes)
@@ -87,6 +92,7 @@ class ServiceProxy:
             await cancelled(*tasks)
 
     def _note_node(self, _: Obj | None, new: Obj | None) -> None:
+        self.health.node = new
         place = place_of(self._options.node, new)
         if place != self._place:
             self._place = place
@@ -104,6 +110,7 @@ class ServiceProxy:
                 await self.sync()
             except NftError as error:
                 _log.warning("%s", error)
+                self.health.metrics.failed()
                 self._tables.clear()
                 self._keeps_tables = False
                 await asyncio.sleep(backoff.next())
@@ -119,9 +126,13 @@ class ServiceProxy:
 
     async def sync(self) -> None:
         """Write what has changed since the last time, both families in one transaction. Raises `NftError`."""
-        if not self._tables:
-            await self._sync_all()
-            return
+        loop, full = asyncio.get_running_loop(), not self._tables
+        began = loop.time()
+        self.health.metrics.taken()
+        await (self._sync_all() if full else self._sync_changes())
+        self.health.synced(loop.time() - began, full=full)
+
+    async def _sync_changes(self) -> None:
         now = asyncio.get_running_loop().time()
         await run_nft([line for table in self._tables.values() for line in table.delete_rested(now)])
         changed = self._tracker.take()
