@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from haru.apiserver.encoding.objects import decode
+from haru.apiserver.encoding.objects import recent
 from haru.apiserver.object_store import ObjectStore
 from haru.kube.meta import Obj
 from haru.storage import Compacted, Record, Watch
@@ -49,7 +49,7 @@ class _Followed:
         self._links = links
         self._watch: Watch | None = None
         self._known: dict[str, tuple[str, set[Reference]]] = {}
-        self._counts: dict[Reference, Counter[str]] = {}
+        self._ends: dict[Reference, str | Counter[str]] = {}
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -62,8 +62,8 @@ class _Followed:
                     self._watch.close()
                     self._watch = None
                 else:
-                    for event in events:
-                        self._set(event.key, event.new)
+                    for key, record in {event.key: event.new for event in events}.items():
+                        self._set(key, record)
                     return
             await self._read()
 
@@ -71,7 +71,7 @@ class _Followed:
         resource = self._objects.served.find(self._group, self._plural)
         if resource is None:
             return
-        self._known, self._counts = {}, {}
+        self._known, self._ends = {}, {}
         page = await self._objects.store.range(resource.prefix(""))
         self._watch = self._objects.store.watch(resource.prefix(""), page.revision)
         for position, record in enumerate(page.records, 1):
@@ -80,25 +80,36 @@ class _Followed:
                 await asyncio.sleep(0)
 
     def _set(self, key: str, record: Record | None) -> None:
-        end, references = self._known.pop(key, ("", set()))
-        for reference in references:
-            counts = self._counts[reference]
-            counts[end] -= 1
-            if not counts[end]:
-                del counts[end]
-            if not counts:
-                del self._counts[reference]
-        if record is None:
+        end, references = self._links(recent(record)) if record is not None else ("", set[Reference]())
+        known = self._known.get(key)
+        if known == (end, references):
             return
-        end, references = self._links(decode(record))
+        if known is not None:
+            del self._known[key]
+            self._count(*known, -1)
         if end and references:
             self._known[key] = (end, references)
-            for reference in references:
-                self._counts.setdefault(reference, Counter())[end] += 1
+            self._count(end, references, 1)
+
+    def _count(self, end: str, references: set[Reference], more: int) -> None:
+        for reference in references:
+            found = self._ends.get(reference)
+            if found is None:
+                self._ends[reference] = end  # nearly all objects are reached from one, by one
+                continue
+            counts = Counter((found,)) if isinstance(found, str) else found
+            counts[end] += more
+            if not counts[end]:
+                del counts[end]
+            if counts:
+                self._ends[reference] = counts
+            else:
+                del self._ends[reference]
 
     def ends(self, reference: Reference) -> Iterable[str]:
         """What an object is reached from: names of nodes, or of claims of volumes."""
-        return self._counts.get(reference, ())
+        found = self._ends.get(reference, ())
+        return (found,) if isinstance(found, str) else found
 
 
 class NodeGraph:

@@ -78,6 +78,8 @@ class AllocationLedger:
             return
         announced = self._announced.get(path)
         own = announced is not None and announced[0] == uid and same_allocation(announced[1], allocation)
+        if own:
+            self._announced[path] = uid, allocation  # the informer has it as well: what was announced may go
         self._take(claim, own, 0 if listed and not own else _revision(claim), listed=False)
 
     def gone(self, claim: Obj) -> None:
