@@ -2,8 +2,10 @@
 
 `haru up` starts beside processes that do nothing but compute, and is watched as a node controller watches: by when a
 renewal of a Lease arrives. `--pods` gives the simulated kubelets other work meanwhile: so many pods each minute, each
-of which ends by itself and is deleted. The exit status is 1 if a node that was Ready was not any more. Run it alone:
-`python -m benchmarks.heartbeats [PROFILE:COUNT] [--seconds 300] [--busy 2] [--pods 0]`; it is no part of `make bench`.
+of which ends by itself and is deleted. `--gangs` starts so many Jobs of 80 pods instead, each with a claim of a card,
+and asks meanwhile again and again, as people would: `haru explain` of the last Job, and `kubectl get pods`. The exit
+status is 1 if a node that was Ready was not any more. Run it alone, it is no part of `make bench`:
+`python -m benchmarks.heartbeats [PROFILE:COUNT] [--seconds 300] [--busy 2] [--pods 0 | --gangs 40]`
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ import argparse
 import asyncio
 import contextlib
 import multiprocessing
+import os
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from benchmarks.cluster import Running, kind, running
+from benchmarks.pod_life import run_jobs
 from benchmarks.results import Result, show
 from haru.client.api import ApiClient
 from haru.kube.errors import StatusError
@@ -31,6 +36,8 @@ _PODS = kind("", "pods")
 _LEASE_NAMESPACE = "kube-node-lease"
 _PERIOD_SECONDS = (10.0, 20.0)
 _LARGE_FLEET = 200
+_GANG = 80
+_ASK_AGAIN_SECONDS = 1.0
 
 
 class Heartbeats:
@@ -42,6 +49,10 @@ class Heartbeats:
         self.heard: dict[str, float] = {}
         self.longest = 0.0
         """The longest time between two renewals of one node."""
+        self.ran = 0.0
+        """Seconds until all pods of the Jobs ran."""
+        self.asked: dict[str, list[float]] = {}
+        """What commands took that were asked meanwhile."""
 
     def node(self, node: dict[str, Any]) -> None:
         """A node as it is now."""
@@ -90,7 +101,35 @@ async def _give_work(client: ApiClient, count: int) -> None:
         await asyncio.sleep(max(0.0, 60 - (time.monotonic() - began)))
 
 
-async def _watch(cluster: Running, seconds: float, pods: int) -> Heartbeats:
+async def _ask(kubeconfig: str, command: Sequence[str], took: list[float]) -> None:
+    """Run a command again and again until cancelled, and note what each run took."""
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    while True:
+        began = time.monotonic()
+        nowhere = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=nowhere, stderr=nowhere)
+        if await process.wait() == 0:
+            took.append(time.monotonic() - began)
+        await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+
+async def _run_jobs(cluster: Running, client: ApiClient, gangs: int, heartbeats: Heartbeats) -> None:
+    """Run Jobs; until all of their pods run, ask about them."""
+    explain = (sys.executable, "-m", "haru", "explain", f"job/job-{gangs - 1}")
+    commands = {"haru explain": explain, "kubectl get pods": ("kubectl", "get", "pods")}
+    asking = [
+        asyncio.create_task(_ask(str(cluster.kubeconfig), command, heartbeats.asked.setdefault(name, [])))
+        for name, command in commands.items()
+    ]
+    try:
+        heartbeats.ran = await run_jobs(client, gangs, _GANG)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def _watch(cluster: Running, seconds: float, pods: int, gangs: int) -> Heartbeats:
     heartbeats = Heartbeats()
     async with cluster.client() as client:
         tasks = [
@@ -99,7 +138,10 @@ async def _watch(cluster: Running, seconds: float, pods: int) -> Heartbeats:
         ]
         if pods:
             tasks.append(asyncio.create_task(_give_work(client, pods)))
+        jobs = asyncio.create_task(_run_jobs(cluster, client, gangs, heartbeats)) if gangs else None
         done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        if jobs is not None:
+            tasks.append(jobs)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -129,13 +171,20 @@ def busy_processes(count: int) -> Iterator[None]:
             process.join()
 
 
-def measure(profiles: str, seconds: float, busy: int, pods: int) -> Iterator[Result]:
+def measure(profiles: str, seconds: float, busy: int, pods: int, gangs: int = 0) -> Iterator[Result]:
     """Nodes that were lost, and how late renewals came."""
     with busy_processes(busy), running(profiles) as cluster:
         used = cluster.cpu_seconds()
-        heartbeats = asyncio.run(_watch(cluster, seconds, pods))
+        heartbeats = asyncio.run(_watch(cluster, seconds, pods, gangs))
         load = (cluster.cpu_seconds() - used) / seconds * 100
     size = f"{profiles}, {busy} busy processes, {seconds:g} s" + (f", {pods} pods a minute" if pods else "")
+    if gangs:
+        size += f", {gangs * _GANG} pods in gangs of {_GANG}"
+        yield Result("all pods Running", heartbeats.ran or float("nan"), "s", size)
+    for name, took in heartbeats.asked.items():
+        if took:
+            yield Result(f"{name} meanwhile, median", statistics.median(took), "s", f"{len(took)} times")
+            yield Result(f"{name} meanwhile, longest", max(took), "s", f"{len(took)} times")
     period = _PERIOD_SECONDS[len(heartbeats.ready) > _LARGE_FLEET]
     yield Result("haru up ready", cluster.ready_seconds, "s", size)
     yield Result("haru up load", load, "% CPU", size)
@@ -151,9 +200,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--busy", type=int, default=2)
     parser.add_argument("--pods", type=int, default=0)
+    parser.add_argument("--gangs", type=int, default=0)
     flags = parser.parse_args()
     lost = 0.0
-    for result in measure(flags.profiles, flags.seconds, flags.busy, flags.pods):
+    for result in measure(flags.profiles, flags.seconds, flags.busy, flags.pods, flags.gangs):
         show(result)
         lost += result.value if result.name == "nodes Ready -> not Ready" else 0
     return 1 if lost else 0
