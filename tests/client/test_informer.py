@@ -204,7 +204,7 @@ async def test_index_follows_updates(client, api):
         await heard.until("delete b")
         assert informer.by_index("node", "n1") == []
         assert [object_key(o) for o in informer.by_index("node", "n2")] == ["ns/a"]
-        assert set(informer._indexes["node"].by_value) == {"n2"}
+        assert set(informer._indexes["node"]._by_value) == {"n2"}
 
 
 async def test_list_failures_are_retried_with_exponential_backoff(client, api):

@@ -69,28 +69,35 @@ EVERYTHING = Selection()
 
 
 class _Index:
-    """Keys of objects by the values that a function yields for an object."""
+    """Keys of objects by the values that a function yields for an object. Most values are those of one object."""
 
-    __slots__ = ("_values", "by_value")
+    __slots__ = ("_by_value", "_values")
 
     def __init__(self, values: Callable[[Obj], Iterable[str]]) -> None:
         self._values = values
-        self.by_value: dict[str, dict[str, None]] = {}
+        self._by_value: dict[str, str | dict[str, None]] = {}
 
     def keys(self, value: str) -> Collection[str]:
-        return self.by_value.get(value, ())
+        found = self._by_value.get(value, ())
+        return (found,) if isinstance(found, str) else found
 
     def add(self, key: str, obj: Obj) -> None:
+        by_value = self._by_value
         for value in self._values(obj):
-            self.by_value.setdefault(value, {})[key] = None
+            found = by_value.setdefault(value, key)
+            if isinstance(found, dict):
+                found[key] = None
+            elif found != key:
+                by_value[value] = {found: None, key: None}
 
     def remove(self, key: str, obj: Obj) -> None:
+        by_value = self._by_value
         for value in self._values(obj):
-            keys = self.by_value.get(value)
-            if keys is not None:
-                keys.pop(key, None)
-                if not keys:
-                    del self.by_value[value]
+            found = by_value.get(value)
+            if isinstance(found, dict):
+                found.pop(key, None)
+            if found == key or found == {}:
+                del by_value[value]
 
 
 class Informer:

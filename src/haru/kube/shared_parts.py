@@ -7,6 +7,7 @@ is shared must not be changed by anybody.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, Final
 
 import orjson
@@ -21,6 +22,11 @@ _PER_MEMBER: Final = frozenset(
 )
 """Lists and objects that are different as a whole, but whose parts are often equal."""
 _PER_ITEM: Final = frozenset({"conditions", "ownerReferences"})
+
+
+def shared_text(value: Any) -> Any:
+    """Return the value, or for a text the one that is kept in the process for all that are equal to it."""
+    return intern(value) if type(value) is str else value
 
 
 class SharedParts:
@@ -38,7 +44,7 @@ class SharedParts:
     def members(self, fields: Obj) -> Obj:
         """Return equal fields whose parts are those of earlier objects where they are equal."""
         return {
-            name: value if type(value) not in (dict, list) else self._member(name, value)
+            name: self._member(name, value) if type(value) in (dict, list) else shared_text(value)
             for name, value in fields.items()
         }
 

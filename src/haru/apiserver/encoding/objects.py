@@ -17,7 +17,7 @@ import orjson
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, LabelSelector, field_value
-from haru.kube.shared_parts import SharedParts
+from haru.kube.shared_parts import SharedParts, shared_text
 from haru.storage import Record, StoreError
 
 
@@ -137,7 +137,7 @@ def shared(record: Record) -> Obj:
     return note.obj
 
 
-RECENT_BYTES = 24 * 1024 * 1024
+RECENT_BYTES = 16 * 1024 * 1024
 """Of encoded objects that are kept decoded as well, which takes some six times as much where nobody else has them."""
 PACKING = 4
 """How many bytes of an object one compressed byte stands for, about."""
@@ -183,6 +183,8 @@ class _Recent:
 
 _RECENT = _Recent()
 _PARTS = SharedParts()
+_SHARED_TEXTS = ("namespace", "generateName", "creationTimestamp")
+"""Members of metadata that many objects have alike."""
 
 
 def recent(record: Record) -> Obj:
@@ -215,15 +217,21 @@ def noted(obj: Obj, size: int, revision: int) -> Note:
     for name, value in obj["metadata"].items():
         if name != "resourceVersion":
             metadata[name] = value
-    note = Note(obj["metadata"].get("labels") or {})
-    _RECENT.keep(note, _with_shared_parts({**obj, "metadata": metadata}), size)
+    kept = _with_shared_parts({**obj, "metadata": metadata})
+    note = Note(kept["metadata"].get("labels") or {})
+    _RECENT.keep(note, kept, size)
     return note
 
 
 def _with_shared_parts(obj: Obj) -> Obj:
     """The object, whose parts are those of others where they are equal: informers in the process keep it."""
-    metadata, references = obj["metadata"], obj["metadata"].get("ownerReferences")
-    if references:
+    metadata = obj["metadata"]
+    for member in _SHARED_TEXTS:
+        if member in metadata:
+            metadata[member] = shared_text(metadata[member])
+    if labels := metadata.get("labels"):
+        metadata["labels"] = _PARTS.part({name: shared_text(value) for name, value in labels.items()})
+    if references := metadata.get("ownerReferences"):
         metadata["ownerReferences"] = _PARTS.part(references)
     for member in ("spec", "status"):
         fields = obj.get(member)
