@@ -1,15 +1,13 @@
 """The API client: every verb of the Kubernetes API over a transport, objects as plain dicts.
 
-Requests are bounded in time and retried where a retry is safe: an answer 429 or 503 that carries `Retry-After` was not
-acted upon, and a read that failed on its way may be sent again. Every other failure surfaces: `StatusError` for an
-answer of the API, `OSError` (`ConnectionError`, `TimeoutError`) for the way there.
-Source: Kubernetes API concepts; retries as client-go does them.
+How requests are sent, and sent again, is in `request_sender.py`. What fails for good surfaces: as `StatusError` for an
+answer of the API, as `OSError` (`ConnectionError`, `TimeoutError`) for the way there.
+Source: Kubernetes API concepts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -19,11 +17,12 @@ from typing import Any, Literal
 import orjson
 
 from haru.client.asgi import AsgiApp, AsgiTransport
-from haru.client.credentials import BearerToken, CredentialError, ProgramToken, TokenSource
+from haru.client.credentials import BearerToken, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
+from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
-from haru.client.transport import Request, Response, Transport, before, failure, retry_after, split_lines
+from haru.client.transport import Request, Response, Transport, before, failure, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -37,9 +36,6 @@ _PATCH_TYPES: dict[str, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _PAGE = 500
-_TIMEOUT_SECONDS = 30.0
-_ATTEMPTS = 6
-_MAX_RETRY_AFTER_SECONDS = 10.0
 _WATCH_SECONDS = (300, 600)
 
 
@@ -58,7 +54,7 @@ def _address(kind: Kind, obj: Mapping[str, Any], namespace: str = "") -> tuple[s
     return (namespace or metadata.get("namespace", "")) if kind.namespaced else "", metadata.get("name", "")
 
 
-class ApiClient:
+class ApiClient(RequestSender):
     """A client of one API server as one user."""
 
     def __init__(
@@ -67,7 +63,7 @@ class ApiClient:
         *,
         token: TokenSource | None = None,
         user_agent: str = "haru",
-        timeout: float = _TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
         namespace: str = "default",
         server: str = "",
         authority: bytes = b"",
@@ -79,44 +75,13 @@ class ApiClient:
 
         It does not concern lists; of watches each says so itself.
         """
-        self._transport = transport
-        self._token = token
-        self._timeout = timeout
-        self._attempts = _ATTEMPTS
-        self._rng = rng or random.Random()
-        self._sleep = sleep
-        self._shared = shared
-        self.user_agent = user_agent
+        super().__init__(transport, token, user_agent, timeout, rng or random.Random(), sleep, shared=shared)
         self.authority = authority
         """The certificates, as PEM, by which the server is known; empty: by those that the machine trusts."""
         self.namespace = namespace
         self.server = server
-        self._shape = ""
         self.version = AS_WRITTEN
         """What the server is and serves, as far as this client was told."""
-
-    @property
-    def shares_objects(self) -> bool:
-        """Whether others in this process have the objects that come back as well."""
-        return self._shared
-
-    def metadata_only(self) -> ApiClient:
-        """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
-        view = copy.copy(self)
-        view._shape = ";as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-        return view
-
-    def with_token(self, token: TokenSource) -> ApiClient:
-        """A view of this client as another user, over the same connections."""
-        view = copy.copy(self)
-        view._token = token
-        return view
-
-    def hasty(self, timeout: float) -> ApiClient:
-        """A view of this client that waits for an answer for so many seconds and sends no request again."""
-        view = copy.copy(self)
-        view._timeout, view._attempts = timeout, 1
-        return view
 
     # -- ways to make one ---------------------------------------------------------------------------------------------
 
@@ -179,16 +144,6 @@ class ApiClient:
         options.setdefault("authority", config.ca_pem or b"")
         return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)
 
-    async def close(self) -> None:
-        """Give back connections."""
-        await self._transport.close()
-
-    async def __aenter__(self) -> ApiClient:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     # -- verbs --------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Obj:
@@ -234,8 +189,7 @@ class ApiClient:
         When the pages' revision is compacted under way the list is read again in one piece, which is then the first.
         `shared`: the caller changes no object, as for `watch`.
         """
-        selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
-        query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
+        query = _selection(label_selector, field_selector, resource_version)
         path, shared = self._path(kind, namespace), shared and self._shared
         # A list "from any cached state" is answered whole, never in pages.
         paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
@@ -322,7 +276,7 @@ class ApiClient:
         self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Obj:
         """Delete all objects that the selectors choose."""
-        query = [(k, v) for k, v in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if v]
+        query = _selection(label_selector, field_selector)
         options = {"kind": "DeleteOptions", "apiVersion": "v1"}
         return await self._json("DELETE", self._path(kind, namespace), query, options)
 
@@ -352,15 +306,7 @@ class ApiClient:
         seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
         query = [("watch", "true"), ("timeoutSeconds", str(seconds))]
         query += [("allowWatchBookmarks", "true")] if bookmarks else []
-        query += [
-            (key, value)
-            for key, value in (
-                ("resourceVersion", resource_version),
-                ("labelSelector", label_selector),
-                ("fieldSelector", field_selector),
-            )
-            if value
-        ]
+        query += _selection(label_selector, field_selector, resource_version)
         request = Request("GET", self._path(kind, namespace), query, self._headers(self._accept()), shared=shared)
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
@@ -384,107 +330,18 @@ class ApiClient:
                         raise StatusError.from_status(event["object"])
                     yield event["type"], self._read(kind, event["object"])
 
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Sequence[tuple[str, str]] = (),
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Any request: status, headers (names in lower case), body. An error status is not raised."""
-        merged = {**self._headers("application/json"), **(headers or {})}
-        response = await self._send(Request(method, path, query, merged, body), timeout or self._timeout)
-        return response.status, response.headers, response.body
-
-    async def stream_raw(self, path: str, query: Sequence[tuple[str, str]] = ()) -> AsyncGenerator[bytes, None]:
-        """The chunks of a long answer (a pod's log, followed)."""
-        request = Request("GET", path, query, self._headers("*/*"))
-        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
-            if stream.status >= 300:
-                self._refused(stream.status)
-                raise failure(Response(stream.status, stream.headers, await stream.read()), request)
-            async for chunk in stream.chunks:
-                yield chunk
-
-    # -- the way there ------------------------------------------------------------------------------------------------
-
     def _path(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
         return path_of(self.version.kind_for(kind), namespace, name, subresource)
 
     def _read(self, kind: Kind, obj: Obj) -> Obj:
         return self.version.incoming(kind, obj)
 
-    def _headers(self, accept: str) -> dict[str, str]:
-        return {"accept": accept, "user-agent": self.user_agent}
 
-    def _accept(self, of_list: bool = False) -> str:
-        """What to ask for; unlike `get` and watches, lists of metadata have a name of their own."""
-        return "application/json" + self._shape.format("List" if of_list else "")
-
-    async def _authorized(self, request: Request) -> Request:
-        token = await self._token.value() if self._token is not None else ""
-        if not token:
-            return request
-        headers = {**request.headers, "authorization": f"Bearer {token}"}
-        return Request(
-            request.method, request.path, request.query, headers, request.body, request.shared, request.encoded_here
-        )
-
-    def _refused(self, status: int) -> bool:
-        """After a 401: whether another token may be had."""
-        return status == 401 and self._token is not None and self._token.refused()
-
-    async def _json(
-        self,
-        method: str,
-        path: str,
-        query: Sequence[tuple[str, str]] = (),
-        body: Any = None,
-        content_type: str = "application/json",
-        of_list: bool = False,
-        shared: bool | None = None,
-    ) -> Obj:
-        headers = self._headers(self._accept(of_list))
-        data = b""
-        if body is not None:
-            headers["content-type"] = content_type
-            data = orjson.dumps(body)
-        shared = (self._shared and not of_list) if shared is None else shared
-        request = Request(method, path, query, headers, data, shared, encoded_here=True)
-        response = await self._send(request, self._timeout)
-        if response.obj is not None:
-            return response.obj
-        if response.status >= 300:
-            raise failure(response, request)
-        decoded = orjson.loads(response.body) if response.body else {}
-        if not isinstance(decoded, dict):
-            raise failure(response, request)
-        return decoded
-
-    async def _send(self, request: Request, timeout: float) -> Response:
-        for attempt in range(1, self._attempts + 1):
-            try:
-                response = await self._transport.send(await self._authorized(request), timeout)
-            except TimeoutError:
-                raise TimeoutError(f"{request.method} {request.path}: no answer within {timeout:g} s") from None
-            except CredentialError:
-                raise
-            except OSError:
-                if request.method != "GET" or attempt >= min(3, self._attempts):
-                    raise
-                delay = 0.1 * 2**attempt
-            else:
-                if attempt == 1 and self._refused(response.status) and attempt < self._attempts:
-                    continue
-                pause = retry_after(request, response)
-                if pause is None or attempt == self._attempts:
-                    return response
-                delay = min(pause, _MAX_RETRY_AFTER_SECONDS)
-            await self._sleep(delay * (1 + 0.2 * self._rng.random()))
-        raise AssertionError("unreachable")
+def _selection(label_selector: str, field_selector: str, resource_version: str = "") -> list[tuple[str, str]]:
+    query = (
+        ("labelSelector", label_selector), ("fieldSelector", field_selector), ("resourceVersion", resource_version)
+    )  # fmt: skip
+    return [(name, value) for name, value in query if value]
 
 
 def _write_query(dry_run: bool, field_manager: str) -> list[tuple[str, str]]:

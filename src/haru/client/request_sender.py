@@ -1,0 +1,174 @@
+"""Requests of a client on their way: authorized, bounded in time, sent again where that is safe.
+
+An answer 429 or 503 that carries `Retry-After` was not acted upon, and a read that failed on its way may be sent again.
+Source: retries as client-go does them.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+import orjson
+
+from haru.client.credentials import CredentialError, TokenSource
+from haru.client.transport import Request, Response, Transport, failure, retry_after
+from haru.kube.meta import Obj
+
+TIMEOUT_SECONDS: Final = 30.0
+_ATTEMPTS: Final = 6
+_MAX_RETRY_AFTER_SECONDS: Final = 10.0
+
+
+class RequestSender:
+    """Sends requests to one API server as one user."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        token: TokenSource | None,
+        user_agent: str,
+        timeout: float,
+        rng: random.Random,
+        sleep: Callable[[float], Any],
+        *,
+        shared: bool,
+    ) -> None:
+        self._transport = transport
+        self._token = token
+        self._timeout = timeout
+        self._attempts = _ATTEMPTS
+        self._rng = rng
+        self._sleep = sleep
+        self._shared = shared
+        self._shape = ""
+        self.user_agent = user_agent
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def shares_objects(self) -> bool:
+        """Whether others in this process have the objects that come back as well."""
+        return self._shared
+
+    def metadata_only(self) -> Self:
+        """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
+        view = copy.copy(self)
+        view._shape = ";as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+        return view
+
+    def with_token(self, token: TokenSource) -> Self:
+        """A view of this client as another user, over the same connections."""
+        view = copy.copy(self)
+        view._token = token
+        return view
+
+    def hasty(self, timeout: float) -> Self:
+        """A view of this client that waits for an answer for so many seconds and sends no request again."""
+        view = copy.copy(self)
+        view._timeout, view._attempts = timeout, 1
+        return view
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Any request: status, headers (names in lower case), body. An error status is not raised."""
+        merged = {**self._headers("application/json"), **(headers or {})}
+        response = await self._send(Request(method, path, query, merged, body), timeout or self._timeout)
+        return response.status, response.headers, response.body
+
+    async def stream_raw(self, path: str, query: Sequence[tuple[str, str]] = ()) -> AsyncGenerator[bytes, None]:
+        """The chunks of a long answer (a pod's log, followed)."""
+        request = Request("GET", path, query, self._headers("*/*"))
+        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
+            if stream.status >= 300:
+                self._refused(stream.status)
+                raise failure(Response(stream.status, stream.headers, await stream.read()), request)
+            async for chunk in stream.chunks:
+                yield chunk
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        return {"accept": accept, "user-agent": self.user_agent}
+
+    def _accept(self, of_list: bool = False) -> str:
+        """What to ask for; unlike `get` and watches, lists of metadata have a name of their own."""
+        return "application/json" + self._shape.format("List" if of_list else "")
+
+    async def _authorized(self, request: Request) -> Request:
+        token = await self._token.value() if self._token is not None else ""
+        if not token:
+            return request
+        headers = {**request.headers, "authorization": f"Bearer {token}"}
+        return Request(
+            request.method, request.path, request.query, headers, request.body, request.shared, request.encoded_here
+        )
+
+    def _refused(self, status: int) -> bool:
+        """After a 401: whether another token may be had."""
+        return status == 401 and self._token is not None and self._token.refused()
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        content_type: str = "application/json",
+        of_list: bool = False,
+        shared: bool | None = None,
+    ) -> Obj:
+        headers = self._headers(self._accept(of_list))
+        data = b""
+        if body is not None:
+            headers["content-type"] = content_type
+            data = orjson.dumps(body)
+        shared = (self._shared and not of_list) if shared is None else shared
+        request = Request(method, path, query, headers, data, shared, encoded_here=True)
+        response = await self._send(request, self._timeout)
+        if response.obj is not None:
+            return response.obj
+        if response.status >= 300:
+            raise failure(response, request)
+        decoded = orjson.loads(response.body) if response.body else {}
+        if not isinstance(decoded, dict):
+            raise failure(response, request)
+        return decoded
+
+    async def _send(self, request: Request, timeout: float) -> Response:
+        for attempt in range(1, self._attempts + 1):
+            try:
+                response = await self._transport.send(await self._authorized(request), timeout)
+            except TimeoutError:
+                raise TimeoutError(f"{request.method} {request.path}: no answer within {timeout:g} s") from None
+            except CredentialError:
+                raise
+            except OSError:
+                if request.method != "GET" or attempt >= min(3, self._attempts):
+                    raise
+                delay = 0.1 * 2**attempt
+            else:
+                if attempt == 1 and self._refused(response.status) and attempt < self._attempts:
+                    continue
+                pause = retry_after(request, response)
+                if pause is None or attempt == self._attempts:
+                    return response
+                delay = min(pause, _MAX_RETRY_AFTER_SECONDS)
+            await self._sleep(delay * (1 + 0.2 * self._rng.random()))
+        raise AssertionError("unreachable")
