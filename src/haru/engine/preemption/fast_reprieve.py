@@ -162,17 +162,25 @@ class FastReprieve:
         numbers = dict(zip(self._units[begin:], range(begin, len(self._units)), strict=True))
         states: dict[str, NodeState] = {}
         concerned: set[int] = set()
-        for domain in [number for number, total in enumerate(self._totals) if total >= self._target]:
-            for index, node in enumerate(self._initial.sets[domain]):
-                count = self._counts.get(node, self._initial.counts[domain][index])
-                if count and node in self._seen:
-                    states[node], removed = self._state(node, count, domain, numbers)
-                    concerned.update(removed)
+        for node in self._seen_at_target():
+            domain, index = self._initial.location[node]
+            count = self._counts.get(node, self._initial.counts[domain][index])
+            if count:
+                states[node], removed = self._state(node, count, domain, numbers)
+                concerned.update(removed)
         self._removed[begin + 1 :] = bytes(len(self._units) - begin - 1)
         for number in concerned:
             self._removed[number] = 1
         concerned.discard(begin)
         return [number for number in sorted(concerned) if not self._reprieve(number, states)]
+
+    def _seen_at_target(self) -> list[str]:
+        """Return the nodes of removed units in sets with enough members: found among whichever are fewer."""
+        sets, location, seen = self._initial.sets, self._initial.location, self._seen
+        chosen = {number for number, total in enumerate(self._totals) if total >= self._target}
+        if sum([len(sets[number]) for number in chosen]) < len(seen):
+            return [node for number in chosen for node in sets[number] if node in seen]
+        return [node for node in seen if (place := location.get(node)) is not None and place[0] in chosen]
 
     def _state(
         self, node: str, count: int, domain: int, numbers: dict[DisruptionUnit, int]
