@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,11 @@ class Server:
     async def get(self, kind: Kind, name: str, namespace: str) -> Obj:
         return claim(int(name.removeprefix("claim-")))
 
-    async def list(self, kind: Kind, namespace: str, labels: str, fields: str, **_: Any) -> Obj:
+    async def pages(
+        self, kind: Kind, namespace: str, labels: str, fields: str, **_: Any
+    ) -> AsyncGenerator[tuple[Obj, bool], None]:
         metadata = {"name": fields.partition("=")[2], "namespace": namespace, "uid": fields, "resourceVersion": "1"}
-        return {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}
+        yield {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}, True
 
     async def watch(self, *_: Any, **__: Any) -> AsyncIterator[tuple[str, Obj]]:
         await asyncio.Event().wait()
