@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from haru.simulated_nodes.containers import PodRuns, advance, scripts_of
+from haru.simulated_nodes.containers import PodRuns, advance
+from haru.simulated_nodes.pod_scripts import scripts_of
 
 Obj = dict[str, Any]
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

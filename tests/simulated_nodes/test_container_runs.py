@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from container_play import Play, container
 
-from haru.simulated_nodes.containers import scripts_of
+from haru.simulated_nodes.pod_scripts import scripts_of
 
 
 def starts(play: Play, seconds: Sequence[float]) -> list[int]:

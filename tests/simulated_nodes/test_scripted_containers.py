@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from container_play import Play, container
 
-from haru.simulated_nodes.containers import scripts_of
+from haru.simulated_nodes.pod_scripts import scripts_of
 
 RUN = "run-seconds.simulated.haru.dev/"
 

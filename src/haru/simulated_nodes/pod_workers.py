@@ -31,6 +31,7 @@ from haru.simulated_nodes.addresses import PodAddresses
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
+from haru.simulated_nodes.pod_scripts import scripts_of
 from haru.simulated_nodes.sources import SourceReader, mount_pause
 from haru.simulated_nodes.terminations import Terminations
 
@@ -196,7 +197,7 @@ class PodWorkers:
     def _scripts(self, pod: Obj, sources: PodSources) -> Mapping[str, Script] | None:
         """The scripts of the pod's containers; none while its annotations are malformed."""
         try:
-            return containers.scripts_of(pod, sources)
+            return scripts_of(pod, sources)
         except ValueError as error:
             self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
             return None
