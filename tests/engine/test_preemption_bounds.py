@@ -1,0 +1,76 @@
+"""Nodes that cannot win are left out of the search for victims: the choice is the same as with all of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+from engine_objects import Obj, options, pod
+from engine_objects import node as a_node
+
+from haru.engine.podgroup import decide
+from haru.engine.preemption import pod_preemption
+from haru.engine.preemption.feasibility_oracle import Preemptor
+from haru.engine.preemption.node_candidates import NodeCandidates
+from haru.engine.preemption.podgroup_preemption import Search, Victims
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.decision import Decision
+
+NODES = 230
+"""More than the hundred candidates after which the search may end."""
+
+
+def full_cluster(rng: random.Random) -> list[Obj]:
+    """Nodes of 8 cpu, each full of pods of few priorities and few start times."""
+    objects: list[Obj] = []
+    for number in range(NODES):
+        name, left = f"n{number:03}", 8
+        objects.append(a_node(name))
+        while left:
+            cpu = rng.choice([size for size in (1, 2, 3) if size <= left])
+            one = pod(f"p{number}-{left}", cpu=str(cpu), node=name, priority=rng.choice((3, 4, 5)))
+            one["status"]["startTime"] = f"2026-11-20T10:00:0{rng.randrange(3)}Z"
+            objects.append(one)
+            left -= cpu
+    return objects
+
+
+def preempt(cluster: SchedulerCache, cpu: int, priority: int, seed: int) -> Decision:
+    cluster.apply(wanting := pod(f"new-{cpu}-{priority}", cpu=str(cpu), priority=priority))
+    found = decide(cluster.snapshot(), [wanting], group=None, options=options(seed=seed, preempt_for_pods=True))
+    cluster.remove(wanting)
+    return found
+
+
+def best_of_all(
+    base: Snapshot,
+    preemptor: Preemptor,
+    search: Search,
+    refusals: pod_preemption.Refusals,
+    texts: dict[str, Sequence[str]],
+) -> Victims | None:
+    """The first hundred candidates compared by their victims."""
+    candidates = pod_preemption._candidates(base, preemptor, search, refusals, texts)
+    all_victims = [candidate.victims() for candidate in itertools.islice(candidates, 100)]
+    cheapest = min((victims.cost for victims in all_victims), default=None)
+    equal = [victims for victims in all_victims if victims.cost == cheapest]
+    return max(equal, key=lambda victims: victims.started, default=None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_choice_with_bounds_equals_choice_among_the_victims_of_every_node(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    objects = full_cluster(rng)
+    asked = [(rng.choice((1, 2, 4, 5, 6, 8)), rng.choice((4, 5, 6, 6)), rng.randrange(99)) for _ in range(4)]
+    bounded = SchedulerCache.of(objects)
+    found = [preempt(bounded, *one) for one in asked]
+    monkeypatch.setattr(NodeCandidates, "_steps", lambda *_: None)
+    monkeypatch.setattr(pod_preemption, "_best", best_of_all)
+    literal = SchedulerCache.of(objects)
+    for one, decision in zip(asked, found, strict=True):
+        assert preempt(literal, *one) == decision
+    assert any(decision.evictions for decision in found)
