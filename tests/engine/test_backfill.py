@@ -589,3 +589,21 @@ def test_reservation_is_earliest_and_backfill_does_not_delay_it(block: int) -> N
 def test_reservation_is_earliest_in_20000_situations(block: int) -> None:
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         check(replace(situation(seed), ending=True), seed)
+
+
+def test_member_that_a_running_gang_lacks_may_take_a_reserved_place() -> None:
+    """`a` (8 cpu) is kept for `big`; of the gang of two one runs, and half a gang is worse than a longer wait."""
+    cluster = SchedulerCache.of(
+        [node("a"), running("old", "a", cpu="4", ends=100), pod("big", cpu="8"), pod_group("g", 2)]
+    )
+    head(cluster, "big")
+    cluster.apply(node("b"))
+    for name, place in (("one", "b"), ("two", "")):
+        cluster.apply(pod(name, cpu="4", group="g", node=place, **({} if place else {"nodeSelector": {"at": "a"}})))
+    labelled = node("a")
+    labelled["metadata"]["labels"] = {**labelled["metadata"].get("labels", {}), "at": "a"}
+    cluster.apply(labelled)
+    assert ask(cluster, "two", group="g").status == "scheduled"
+    cluster.remove(pod("one", cpu="4", group="g", node="b"))
+    cluster.apply(pod_group("g", 1))
+    assert ask(cluster, "two", group="g").status == "unschedulable"

@@ -175,3 +175,37 @@ def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
         assert not await bench.node_of("old-0")
 
     play(scenario)
+
+
+def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_gone_by_then() -> None:
+    """The scheduler dies after it has deleted one of three; the preemptor is gone when the next one starts."""
+
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(cpu=3)
+        policy = {"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "PodGroup"}
+        await bench.create(GROUPS, {"metadata": {"name": "old"}, "spec": {**policy, "priorityClassName": "low"}})
+        names = ("old-0", "old-1", "old-2")
+        for name in names:
+            await bench.pod(name, group="old", priorityClassName="low")
+        await bench.eventually_bound(*names, seconds=1)
+        deleted = 0
+
+        def all_but_one(method: str, path: str) -> bool:
+            nonlocal deleted
+            deleted += method == "DELETE"
+            return method == "DELETE" and deleted > 1
+
+        bench.faulty.rate, bench.faulty.only = 1.0, all_but_one
+        await bench.pod("urgent", priorityClassName="high")
+        await asyncio.sleep(0.3)
+        (first,) = await going(bench)
+        await bench.kill()
+        bench.faulty.rate = 0.0
+        await bench.delete(first)
+        await bench.delete("urgent")
+        await bench.start_scheduler()
+        await asyncio.sleep(2)
+        assert await going(bench) == set(names) - {first}
+
+    play(scenario)

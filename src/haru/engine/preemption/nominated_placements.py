@@ -156,7 +156,8 @@ def conflicting_reservation(
     if reservation is None or reservation.priority < max(pod.priority for pod in pods):
         return None
     if any(
-        (groups and pod.group is not None and pod.group == reservation.group) or reservation.concerns(pod.key)
+        (groups and pod.group is not None and (pod.group == reservation.group or is_half_placed(snapshot, pod)))
+        or reservation.concerns(pod.key)
         for pod in pods
     ):
         return None

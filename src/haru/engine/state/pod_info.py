@@ -214,10 +214,14 @@ class PodInfo:
     @cached_property
     def preempted(self) -> bool:
         """It is being deleted to make room for others, whoever asked for it."""
-        conditions = self.status.get("conditions") or () if self.deleting else ()
+        return self.deleting and self.marked_for_preemption
+
+    @property
+    def marked_for_preemption(self) -> bool:
+        """Its condition says that it goes, or is about to go, to make room for others."""
         return any(
             (c.get("type"), c.get("status"), c.get("reason")) == ("DisruptionTarget", "True", "PreemptionByScheduler")
-            for c in conditions
+            for c in self.status.get("conditions") or ()
         )
 
     @cached_property

@@ -1,8 +1,9 @@
 """Delete the victims of preemption: set DisruptionTarget, delete, record an event, while the preemptor needs it.
 
 The last victim of an order is deleted after all others, so that a failure is seen before all of them are lost. A
-PodGroup that is disrupted as a whole is deleted whole: once one of its pods has been deleted, the others are deleted
-until that is certain, whatever happens to the preemptor; after a restart the next scheduler goes on.
+PodGroup that is disrupted as a whole is deleted whole: all its pods are marked before the first is deleted, and once
+one is marked they are marked and deleted until that is certain, whatever happens to the preemptor. After a restart the
+next scheduler goes on, also where those that were deleted are gone by then.
 Victims are deleted, not evicted: the decision has considered disruption budgets.
 Source: kube-scheduler 1.36's preemption executor, as behaviour (KEP-268, KEP-4832, KEP-5710).
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from haru.client.api import ApiClient
@@ -30,6 +31,9 @@ _MAX_DELAY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
+Step = Callable[["EvictionOrder", Eviction, Obj], Awaitable[object]]
+
+
 def _always() -> bool:
     return True
 
@@ -38,7 +42,7 @@ def _always() -> bool:
 class EvictionOrder:
     """The victims of one decision. `message` is for their condition, `event_text(node)` for the event.
 
-    `still_needed()` is false once the preemptor is gone. `begun` are the groups of which a pod has been deleted.
+    `still_needed()` is false once the preemptor is gone. `begun` are the groups of which a pod has been marked.
     """
 
     victims: Sequence[Eviction]
@@ -63,10 +67,10 @@ def eviction_order(
 
 
 def unfinished_orders(snapshot: Snapshot) -> Iterator[EvictionOrder]:
-    """Yield orders for groups that are disrupted whole but of which only some pods terminate."""
+    """Yield orders for groups that are disrupted whole and have pods that are marked for it. Looks at every pod."""
     half: dict[GroupKey, PodInfo] = {}
-    for pod in snapshot.pod_index.terminating.values():
-        if pod.preempted and pod.group is not None:
+    for pod in snapshot.pods.values():
+        if pod.group is not None and pod.node and not pod.terminal and pod.marked_for_preemption:
             half.setdefault(pod.group, pod)
     for key, sibling in half.items():
         group = snapshot.pod_group(key)
@@ -96,18 +100,22 @@ class Evictor:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def carry_out(self, order: EvictionOrder) -> list[Exception]:
-        """Delete all victims; return the errors that prevented it."""
+        """Delete all victims; return the errors that prevented it. What was begun of a group goes to its end."""
         *others, last = order.victims
-        outcomes = await asyncio.gather(*(self._evict(order, victim) for victim in others), return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-        if not failures:
-            try:
-                await self._evict(order, last)
-            except (StatusError, OSError) as error:
-                failures.append(error)
+        failures: list[Exception] = []
+        for step, victims in (
+            (self._mark, _firsts(order.victims)),
+            (self._mark, [victim for victim in order.victims if victim.unit is not None]),
+            (self._delete, others),
+            (self._delete, [last]),
+        ):
+            due = (victim for victim in victims if not failures or victim.unit in order.begun)
+            works = (self._persist(order, victim, step) for victim in due)
+            outcomes = await asyncio.gather(*works, return_exceptions=True)
+            failures += [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         return failures
 
-    async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
+    async def _persist(self, order: EvictionOrder, victim: Eviction, step: Step) -> None:
         pod = self._objects.get(PODS, victim.pod.path)
         attempt = 0
         while (
@@ -118,7 +126,7 @@ class Evictor:
             attempt += 1
             try:
                 async with self._slots:
-                    await self._delete(order, victim, pod)
+                    await step(order, victim, pod)
                 return
             except (StatusError, OSError) as error:
                 # A conflict: it was replaced by another pod of that name, or has changed since the condition was set.
@@ -133,15 +141,19 @@ class Evictor:
             await self._times.sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
             pod = await self._read(victim, pod)
 
-    async def _delete(self, order: EvictionOrder, victim: Eviction, known: Obj) -> None:
+    async def _mark(self, order: EvictionOrder, victim: Eviction, known: Obj) -> Obj:
         pod, marked = victim.pod, known
         patch = disruption_target_patch(known, order.message, self._times.now())
         if patch is not None:
             marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
+            self._objects.observe(PODS, marked)
         if victim.unit is not None:
             order.begun.add(victim.unit)
+        return marked
+
+    async def _delete(self, order: EvictionOrder, victim: Eviction, known: Obj) -> None:
+        pod, marked = victim.pod, await self._mark(order, victim, known)
         await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
-        self._objects.observe(PODS, marked)
         text = order.event_text(victim.node)
         self._recorder.event(marked, "Normal", "Preempted", text, action="Preempting", related=order.related)
 
@@ -152,6 +164,11 @@ class Evictor:
             return None if error.code == 404 else known
         except OSError:
             return known
+
+
+def _firsts(victims: Sequence[Eviction]) -> list[Eviction]:
+    """Return the first victim of each group that goes as a whole: with it the eviction of the group begins."""
+    return list({victim.unit: victim for victim in reversed(victims) if victim.unit is not None}.values())
 
 
 def _is_terminating(pod: Obj, victim: Eviction) -> bool:
