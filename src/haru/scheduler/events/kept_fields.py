@@ -10,7 +10,6 @@ from __future__ import annotations
 from sys import intern
 from typing import Any, Final
 
-from haru.client.transforms import strip_managed_fields
 from haru.kube.meta import Obj
 from haru.kube.shared_parts import SharedParts
 
@@ -69,8 +68,8 @@ class KeptFields:
 
     def claim(self, obj: Obj) -> Obj:
         """Return a claim with its parts shared."""
-        obj = strip_managed_fields(obj)
-        kept = {**obj, "metadata": _interned(obj["metadata"])}
+        metadata = {key: _interned(value) for key, value in obj["metadata"].items() if key != "managedFields"}
+        kept = {**obj, "metadata": metadata}
         if "spec" in obj:
             kept["spec"] = self._value(obj["spec"])
         status = obj.get("status")
