@@ -7,9 +7,11 @@ from fake_api import FakeApi
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
-from haru.client.informer import Informer, SharedInformers, object_key
+from haru.client.informer import Informer, object_key
+from haru.client.shared_informers import SharedInformers
 from haru.client.transforms import strip_managed_fields
 from haru.kube import kinds
+from haru.kube.errors import expired_error
 from waiting import until
 
 PODS = kinds.lookup("", "v1", "pods")
@@ -134,6 +136,88 @@ async def test_relist_after_410_delivers_differences(api, client):
         api.end_watches.clear()
         await heard.until("delete goes")
         assert sorted(heard.entries) == ["add new", "delete goes", "update changes"]
+
+
+class ExpiredPages:
+    """A server that compacts its history when the second page of a list is asked for, after changes of its objects."""
+
+    def __init__(self, api, monkeypatch, *changes, size=2):
+        monkeypatch.setattr("haru.client.api._PAGE", size)
+        self._real, self._changes, self.queries = api._list, list(changes), []
+        api._list = self.list
+
+    def list(self, kind, namespace, query):
+        self.queries.append(query)
+        if "continue" in query and self._changes:
+            self._changes.pop(0)()
+            raise expired_error("The provided continue parameter is too old")
+        return self._real(kind, namespace, query)
+
+
+def change_pods(api):
+    """Delete `a`, change `b`, recreate `c`, create `e`: what the first page said of them is no longer so."""
+
+    def change():
+        pods = api.objects
+        del pods["pods", "ns", "a"]
+        for name, uid in (("b", pods["pods", "ns", "b"]["metadata"]["uid"]), ("c", "another"), ("e", "new")):
+            api.revision += 1
+            pods["pods", "ns", name] = pod(name, uid=uid, resourceVersion=str(api.revision), labels={"is": "new"})
+
+    return change
+
+
+@pytest.mark.parametrize("size", [2, 3])
+async def test_list_that_expires_midway_starts_anew(api, client, monkeypatch, size):
+    for name in "abcd":
+        await client.create(PODS, pod(name))
+    pages = ExpiredPages(api, monkeypatch, change_pods(api), size=size)
+    informer = informer_of(client)
+    informer.add_index("is", lambda obj: (obj["metadata"].get("labels") or {}).values())
+    heard = Heard(informer)
+    async with running(informer):
+        assert [query.get("limit") for query in pages.queries] == [str(size), str(size), None]
+        assert {key: obj["metadata"]["resourceVersion"] for key, obj in informer.store.items()} == {
+            f"ns/{name}": obj["metadata"]["resourceVersion"] for (_, _, name), obj in api.objects.items()
+        }
+        assert [object_key(obj) for obj in informer.by_index("is", "new")] == ["ns/b", "ns/c", "ns/e"]
+        recreated = ["delete c", "add c"] if size == 3 else ["add c"]
+        first = [f"add {name}" for name in "abc"[:size]]
+        assert heard.entries == [*first, "update b", *recreated, "add d", "add e", "delete a"]
+        assert informer.resource_version == str(api.revision) and informer.lists == 1
+        await client.create(PODS, pod("f"))
+        await heard.until("add f")
+
+
+async def test_list_that_expires_midway_keeps_newer_own_write(api, client, monkeypatch):
+    for name in "abcd":
+        await client.create(PODS, pod(name))
+    informer = informer_of(client)
+    async with running(informer):
+        pass
+    own = pod("own", uid="own", resourceVersion=str(api.revision + 100))
+    ExpiredPages(api, monkeypatch, lambda: informer.observe(own))
+    informer.resource_version = ""
+    await informer._list()
+    assert sorted(informer.store) == ["ns/a", "ns/b", "ns/c", "ns/d", "ns/own"]
+
+
+async def test_first_list_that_expires_as_server_is_restored_forgets_what_was_never_written(api, client, monkeypatch):
+    api.revision = 500
+    for name in "abcd":
+        await client.create(PODS, pod(name))
+
+    def restore():
+        api.revision, api.history = 20, []
+        for name in "ab":
+            del api.objects["pods", "ns", name]
+        for name in "cd":
+            api.objects["pods", "ns", name]["metadata"] |= {"resourceVersion": "15", "labels": {"of": "restored"}}
+
+    ExpiredPages(api, monkeypatch, restore)
+    informer = informer_of(client)
+    async with running(informer):
+        assert sorted(informer.store) == ["ns/c", "ns/d"]
 
 
 async def test_recreated_object_is_delivered_as_delete_and_add(client, api):

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from haru.client.informer import SharedInformers
+from haru.client.shared_informers import SharedInformers
 from haru.controllers.manager import CONTROLLERS, ControllerManager
 from haru.controllers.objects import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from haru.controllers.service_account import ServiceAccountController

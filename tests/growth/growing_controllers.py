@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from haru.client.api import ApiClient
-from haru.client.informer import Informer, SharedInformers, object_key
+from haru.client.informer import Informer, object_key
 from haru.client.server_version import AS_WRITTEN
+from haru.client.shared_informers import SharedInformers
 from haru.clock import Clock
 from haru.controllers.base import Context, Controller
 from haru.controllers.certificate_authority import ClusterSigning

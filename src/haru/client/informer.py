@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from cachetools import FIFOCache
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
+from haru.client.object_index import ObjectIndex
 from haru.client.transforms import only_metadata, strip_managed_fields
 from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
@@ -68,38 +69,6 @@ class Selection(NamedTuple):
 EVERYTHING = Selection()
 
 
-class _Index:
-    """Keys of objects by the values that a function yields for an object. Most values are those of one object."""
-
-    __slots__ = ("_by_value", "_values")
-
-    def __init__(self, values: Callable[[Obj], Iterable[str]]) -> None:
-        self._values = values
-        self._by_value: dict[str, str | dict[str, None]] = {}
-
-    def keys(self, value: str) -> Collection[str]:
-        found = self._by_value.get(value, ())
-        return (found,) if isinstance(found, str) else found
-
-    def add(self, key: str, obj: Obj) -> None:
-        by_value = self._by_value
-        for value in self._values(obj):
-            found = by_value.setdefault(value, key)
-            if isinstance(found, dict):
-                found[key] = None
-            elif found != key:
-                by_value[value] = {found: None, key: None}
-
-    def remove(self, key: str, obj: Obj) -> None:
-        by_value = self._by_value
-        for value in self._values(obj):
-            found = by_value.get(value)
-            if isinstance(found, dict):
-                found.pop(key, None)
-            if found == key or found == {}:
-                del by_value[value]
-
-
 class Informer:
     """A local copy of the selected objects of `kind`."""
 
@@ -118,11 +87,14 @@ class Informer:
         self._transform = transform
         self._backoff = backoff or Backoff(rng=random.Random())
         self._store: dict[str, Obj] = {}
-        self._indexes: dict[str, _Index] = {}
+        self._indexes: dict[str, ObjectIndex] = {}
         self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
         self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self._synced = asyncio.Event()
         self._seen = 0
+        """The revision up to which everything has been taken in."""
+        self._begun = 0
+        """The latest revision of a list of which something has been taken in, though its end may never have come."""
         self._waiting: list[asyncio.Future[None]] = []
         self.resource_version = ""
         self._watch_limit: asyncio.Timeout | None = None
@@ -160,7 +132,7 @@ class Informer:
         """Keep objects findable by the values that `values(obj)` yields; adding the same name again is harmless."""
         if name in self._indexes:
             return
-        index = self._indexes[name] = _Index(values)
+        index = self._indexes[name] = ObjectIndex(values)
         for key, obj in self._store.items():
             index.add(key, obj)
 
@@ -265,7 +237,8 @@ class Informer:
                 if is_first:
                     horizon = int(revision) if revision.isdigit() else 0
                     # A server restored from a backup counts again from an earlier revision: then nothing is newer.
-                    restored = horizon < self._seen
+                    restored = horizon < max(self._seen, self._begun)
+                    self._begun = max(self._begun, horizon)
                     fresh.clear()
                     later.clear()
                 if restored:
@@ -283,7 +256,7 @@ class Informer:
                 self._remove(key, known)
         self.resource_version = revision
         self.interrupted = False
-        self._seen = horizon
+        self._seen = self._begun = horizon
         self.lists += 1
         self._synced.set()
         self._tell_waiting()
@@ -388,69 +361,3 @@ class Informer:
     def _unindex(self, key: str, obj: Obj) -> None:
         for index in self._indexes.values():
             index.remove(key, obj)
-
-
-class SharedInformers:
-    """One informer for each kind, shared by all that ask in this process.
-
-    `transforms` says what is kept of kinds whose objects are too large to be kept whole.
-    """
-
-    def __init__(
-        self,
-        client: ApiClient,
-        rng: random.Random | None = None,
-        transforms: Mapping[Kind, Callable[[Obj], Obj]] | None = None,
-    ) -> None:
-        self._client = client
-        self._rng = rng or random.Random()
-        self._transforms = dict(transforms or {})
-        self._informers: dict[tuple[str, str, str, str], Informer] = {}
-        self._group: asyncio.TaskGroup | None = None
-
-    def get(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Informer:
-        """The informer for this selection; one that is asked for after the start is started at once."""
-        key = (f"{kind.api_version}/{kind.plural}", namespace, label_selector, field_selector)
-        informer = self._informers.get(key)
-        if informer is None:
-            transform = self._transforms.get(kind, strip_managed_fields)
-            selection = Selection(namespace, label_selector, field_selector)
-            informer = Informer(self._client, kind, selection, transform=transform, backoff=Backoff(rng=self._rng))
-            self._informers[key] = informer
-            if self._group is not None:
-                self._start(informer)
-        return informer
-
-    def metadata(self, kind: Kind) -> Informer:
-        """The informer of a kind for one who needs only metadata: the full one if there is one, else a slim one."""
-        full = self._informers.get((f"{kind.api_version}/{kind.plural}", "", "", ""))
-        if full is not None:
-            return full
-        key = (f"{kind.api_version}/{kind.plural}", "", "metadata", "")
-        informer = self._informers.get(key)
-        if informer is None:
-            informer = metadata_informer(self._client, kind, backoff=Backoff(rng=self._rng))
-            self._informers[key] = informer
-            if self._group is not None:
-                self._start(informer)
-        return informer
-
-    def _start(self, informer: Informer) -> None:
-        assert self._group is not None
-        self._group.create_task(informer.run(), name=f"informer {informer.kind.plural}")
-
-    async def run(self) -> None:
-        """Keep all informers running until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
-                for informer in self._informers.values():
-                    self._start(informer)
-                await asyncio.Event().wait()
-            finally:
-                self._group = None
-
-    async def wait_synced(self) -> None:
-        """Wait until every informer asked for so far has its first list."""
-        for informer in list(self._informers.values()):
-            await informer.wait_synced()

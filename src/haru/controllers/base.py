@@ -18,7 +18,8 @@ from prometheus_client import Metric
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer, SharedInformers, object_key
+from haru.client.informer import Informer, object_key
+from haru.client.shared_informers import SharedInformers
 from haru.client.workqueue import WorkQueue
 from haru.clock import utc_now
 from haru.kube.errors import StatusError, suppress_status

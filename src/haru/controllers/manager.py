@@ -16,7 +16,7 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.discovery import adapt_to_server
-from haru.client.informer import SharedInformers
+from haru.client.shared_informers import SharedInformers
 from haru.clock import SYSTEM, Clock
 from haru.controllers.base import Context, Controller, log
 from haru.controllers.cluster_role_aggregation import ClusterRoleAggregationController

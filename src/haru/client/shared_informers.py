@@ -1,0 +1,83 @@
+"""The informers of one process: those who look at the same objects share one list, one watch and one copy.
+
+Source: client-go `informers` (SharedInformerFactory), as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+from haru.client.api import ApiClient
+from haru.client.backoff import Backoff
+from haru.client.informer import Informer, Selection, metadata_informer
+from haru.client.transforms import strip_managed_fields
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj
+
+
+class SharedInformers:
+    """One informer for each kind, shared by all that ask in this process.
+
+    `transforms` says what is kept of kinds whose objects are too large to be kept whole.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        rng: random.Random | None = None,
+        transforms: Mapping[Kind, Callable[[Obj], Obj]] | None = None,
+    ) -> None:
+        self._client = client
+        self._rng = rng or random.Random()
+        self._transforms = dict(transforms or {})
+        self._informers: dict[tuple[str, str, str, str], Informer] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def get(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Informer:
+        """The informer for this selection; one that is asked for after the start is started at once."""
+        key = (f"{kind.api_version}/{kind.plural}", namespace, label_selector, field_selector)
+        informer = self._informers.get(key)
+        if informer is None:
+            transform = self._transforms.get(kind, strip_managed_fields)
+            selection = Selection(namespace, label_selector, field_selector)
+            informer = Informer(self._client, kind, selection, transform=transform, backoff=Backoff(rng=self._rng))
+            self._informers[key] = informer
+            if self._group is not None:
+                self._start(informer)
+        return informer
+
+    def metadata(self, kind: Kind) -> Informer:
+        """The informer of a kind for one who needs only metadata: the full one if there is one, else a slim one."""
+        full = self._informers.get((f"{kind.api_version}/{kind.plural}", "", "", ""))
+        if full is not None:
+            return full
+        key = (f"{kind.api_version}/{kind.plural}", "", "metadata", "")
+        informer = self._informers.get(key)
+        if informer is None:
+            informer = metadata_informer(self._client, kind, backoff=Backoff(rng=self._rng))
+            self._informers[key] = informer
+            if self._group is not None:
+                self._start(informer)
+        return informer
+
+    def _start(self, informer: Informer) -> None:
+        assert self._group is not None
+        self._group.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+
+    async def run(self) -> None:
+        """Keep all informers running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for informer in self._informers.values():
+                    self._start(informer)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer asked for so far has its first list."""
+        for informer in list(self._informers.values()):
+            await informer.wait_synced()
