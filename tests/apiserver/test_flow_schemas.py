@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from api_caller import Caller
+
+from haru.apiserver import background
+from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
 
 FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 SCHEMAS, LEVELS = f"{FLOW}/flowschemas", f"{FLOW}/prioritylevelconfigurations"
+AUTOUPDATE = "apf.kubernetes.io/autoupdate-spec"
 LEVEL = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
 
 
@@ -72,6 +77,77 @@ async def test_default_flow_schemas_and_levels_are_those_of_kubernetes(api: Call
     assert precedences == sorted(precedences), "in the order in which they are tried"
     managers = {entry["manager"] for each in schemas for entry in each["metadata"]["managedFields"]}
     assert managers == {f"api-priority-and-fairness-config-{who}-v1" for who in ("consumer", "producer")}
+
+
+EDITS: dict[str, tuple[str, dict[str, str], bool, str]] = {
+    "suggested, of a user": ("global-default", {}, False, "false"),
+    "suggested, of a user who gives it back": ("global-default", {AUTOUPDATE: "true"}, True, "true"),
+    "suggested, with an annotation that says nothing": (
+        "global-default",
+        {AUTOUPDATE: "perhaps"},
+        False,
+        "false",
+    ),
+    "mandatory": ("catch-all", {}, True, "true"),
+    "mandatory, though a user wants it": ("catch-all", {AUTOUPDATE: "false"}, True, "true"),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+async def test_changed_default_flow_schema_gets_its_spec_back_if_it_is_the_servers(api: Caller, case: str) -> None:
+    name, given, restored, annotation = EDITS[case]
+    path = f"{SCHEMAS}/{name}"
+    schema = await api.get(path)
+    own, schema["spec"]["rules"] = schema["spec"]["rules"], []
+    schema["metadata"]["annotations"] = given
+    assert (await api("PUT", path, schema)).status == 200
+    await ensure_flow_control(api.app.components.loopback)
+    found = await api.get(path)
+    assert found["spec"].get("rules", []) == (own if restored else [])
+    assert found["metadata"]["annotations"] == {AUTOUPDATE: annotation}
+    await ensure_flow_control(api.app.components.loopback)
+    assert (await api.get(path))["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+
+
+async def test_exempt_level_keeps_its_shares(api: Caller) -> None:
+    path, shares = f"{LEVELS}/exempt", {"nominalConcurrencyShares": 7, "lendablePercent": 30}
+    level = await api.get(path)
+    level["spec"]["exempt"] = shares
+    assert (await api("PUT", path, level)).status == 200
+    await ensure_flow_control(api.app.components.loopback)
+    assert (await api.get(path))["spec"]["exempt"] == shares
+
+
+async def test_default_of_an_older_version_goes_and_flow_schemas_of_users_stay(api: Caller) -> None:
+    spec = {"priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": 900}
+    for name, told in (("old", {AUTOUPDATE: "1"}), ("kept", {AUTOUPDATE: "false"}), ("own", {"a": "b"})):
+        metadata = {"name": name, "annotations": told}
+        await api.create(SCHEMAS, {"metadata": metadata, "spec": spec})
+        await api.create(LEVELS, {"metadata": metadata, "spec": LEVEL})
+    await ensure_flow_control(api.app.components.loopback)
+    for path in (SCHEMAS, LEVELS):
+        assert (await api("GET", f"{path}/old")).status == 404
+        assert {(await api("GET", f"{path}/{name}")).status for name in ("kept", "own")} == {200}
+
+
+async def test_deleted_defaults_return_within_a_minute_of_the_servers_own_work(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [f"{SCHEMAS}/{name}" for name in ("global-default", "catch-all")] + [f"{LEVELS}/workload-low"]
+    before = [await api.get(path) for path in paths]
+    for path in paths:
+        assert (await api("DELETE", path)).status == 200
+    assert background.PAUSE_SECONDS * background.FLOW_CONTROL_ROUNDS == 60
+    monkeypatch.setattr(background, "PAUSE_SECONDS", 0.001)
+    work = asyncio.create_task(api.app.components.background.run())
+    async with asyncio.timeout(30):
+        while {(await api("GET", path)).status for path in paths} != {200}:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    work.cancel()
+    for path, old in zip(paths, before, strict=True):
+        new = await api.get(path)
+        assert (new["spec"], new["metadata"]["annotations"]) == (old["spec"], old["metadata"]["annotations"])
+        assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
 def queues_of(limited: Any) -> Iterator[int]:

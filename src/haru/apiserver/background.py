@@ -1,7 +1,8 @@
 """The work of an API server that no request asks for.
 
 An event is removed an hour after it was written last. The Service `kubernetes` is created again when somebody has
-deleted it. Lists that no client has asked for lately leave the cache.
+deleted it, and so are the default FlowSchemas and priority levels. Lists that no client has asked for lately leave the
+cache.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from itertools import count
 
+from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
 from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.encoding.objects import note_of, shared
@@ -24,6 +27,8 @@ from haru.storage import CompareFailed, Delete, StoreError
 
 EVENT_LIFE = timedelta(hours=1)
 PAUSE_SECONDS = 30.0
+FLOW_CONTROL_ROUNDS = 2
+"""In every so many rounds the defaults of flow control are looked after: once a minute, as in 1.36."""
 _LOG = logging.getLogger("haru.apiserver")
 
 
@@ -51,15 +56,17 @@ class Background:
             await asyncio.wait([self._task])
 
     async def run(self) -> None:
-        """Look after events, the Service `kubernetes` and cached lists, for as long as the server runs."""
-        while True:
+        """Look after events, the Service `kubernetes`, flow control and cached lists, as long as the server runs."""
+        for round_ in count(1):
             await asyncio.sleep(PAUSE_SECONDS)
             self._lists.drop_idle()
             try:
                 await expire_once(self._loopback.objects)
                 await publish(self._loopback, self._address)
+                if round_ % FLOW_CONTROL_ROUNDS == 0:
+                    await ensure_flow_control(self._loopback)
             except (StoreError, StatusError) as error:
-                _LOG.warning("the regular look after events and the kubernetes service failed: %s", error)
+                _LOG.warning("the server's regular work failed: %s", error)
 
 
 async def expire_once(objects: ObjectStore) -> int:

@@ -13,7 +13,9 @@ from haru.kube.meta import Obj
 
 MANAGER: Final = "api-priority-and-fairness-config-producer-v1"
 API_VERSION: Final = "flowcontrol.apiserver.k8s.io/v1"
-_AUTOUPDATE: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
+AUTOUPDATE: Final = "apf.kubernetes.io/autoupdate-spec"
+MANDATORY: Final = frozenset({"exempt", "catch-all"})
+"""The schemas and levels that nobody can change for good."""
 _QUEUE_LENGTH: Final = 50
 
 
@@ -108,5 +110,5 @@ def _limited(level: _Level) -> Obj:
 
 
 def _object(kind: str, name: str, spec: Obj) -> Obj:
-    metadata = {"name": name, "annotations": _AUTOUPDATE}
+    metadata = {"name": name, "annotations": {AUTOUPDATE: "true"}}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from haru.apiserver.bootstrap.flow_control import MANAGER as FLOW_CONTROL_MANAGER
-from haru.apiserver.bootstrap.flow_control import flow_control_objects
+from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
 from haru.apiserver.bootstrap.policy import AUTOUPDATE
 from haru.apiserver.bootstrap.roles import role_objects
 from haru.apiserver.encoding.objects import shared
@@ -24,7 +23,6 @@ from haru.kube.meta import Obj
 from haru.kube.names import format_time
 
 _CIDRS = known_kind("networking.k8s.io/v1", "ServiceCIDR")
-_LEVELS = known_kind("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration")
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 """Which field of what is completed."""
@@ -76,9 +74,7 @@ async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
         if not await loopback.ensure(obj) and obj["kind"] in _COMPLETED:
             await _complete(loopback, obj)
     await _ensure_service_addresses(loopback)
-    if loopback.objects.served.find(_LEVELS.group, _LEVELS.plural) is not None:
-        for obj in flow_control_objects():
-            await loopback.ensure(obj, FLOW_CONTROL_MANAGER)
+    await ensure_flow_control(loopback)
 
 
 async def _complete(loopback: Loopback, obj: Obj) -> None:

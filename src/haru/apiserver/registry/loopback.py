@@ -6,6 +6,7 @@ from copy import deepcopy
 
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.patch import apply
 from haru.apiserver.registry.write import Change, Outcome, change, create
 from haru.apiserver.request.call import BuiltInAdmission, Call
@@ -48,11 +49,15 @@ class Loopback:
             return False
         return True
 
-    async def update(self, obj: Obj, make: Change, subresource: str = "") -> Outcome:
+    async def update(self, obj: Obj, make: Change, subresource: str = "", manager: str = "kube-apiserver") -> Outcome:
         """Replace the stored object of this kind and name by what `make` returns for it."""
         call = self.call(obj, "update")
-        call.subresource = subresource
+        call.subresource, call.manager = subresource, manager
         return await change(call, make)
+
+    async def delete(self, obj: Obj) -> None:
+        """Delete the object of this kind and name."""
+        await delete_one(self.call(obj, "delete"), Options())
 
     async def apply(self, configuration: Obj, manager: str, subresource: str) -> Outcome:
         """Apply a configuration by force, in the name of a field manager."""
