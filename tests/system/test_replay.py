@@ -15,19 +15,23 @@ from haru.scheduler import decision_log
 from haru.scheduler.decision_log import DecisionLog, entries
 
 
-def churned(directory: Path, minutes: float, mebibytes: int) -> None:
+def churned(root: Path, minutes: float, mebibytes: int) -> list[Path]:
+    """Let a cluster churn; return the log of each of its schedulers, one after the other."""
+    folders: list[Path] = []
     logs: list[DecisionLog] = []
 
     def log() -> DecisionLog:
         for old in logs:
             old.close()
-        logs.append(DecisionLog(directory, mebibytes))
+        folders.append(root / str(len(folders)))
+        logs.append(DecisionLog(folders[-1], mebibytes))
         return logs[-1]
 
     world = ChurnWorld(5, log=log)
     virtual_time.run(world.play(minutes))
     logs[-1].close()
     assert not world.problems
+    return folders
 
 
 def again(directory: Path) -> list[Replayed]:
@@ -42,18 +46,18 @@ def check(replayed: list[Replayed]) -> None:
 
 
 def test_decision_log_replays_to_equal_decisions(tmp_path: Path) -> None:
-    churned(tmp_path, 40, 64)
-    replayed = again(tmp_path)
+    last = churned(tmp_path, 40, 64)[-1]
+    replayed = again(last)
     assert len(replayed) > 30
     check(replayed)
     # A part that follows from the one before has the same decisions in it.
-    whole = tmp_path / "1.log.jsonl"
-    (tmp_path / "0.log.jsonl").rename(whole)
+    whole = last / "1.log.jsonl"
+    (last / "0.log.jsonl").rename(whole)
     lines = whole.read_text().splitlines(keepends=True)
     cut = next(i for i, line in enumerate(lines) if i > len(lines) // 2 and line.startswith('{"decide"'))
-    (tmp_path / "0.log.jsonl").write_text("".join(lines[:cut]))
+    (last / "0.log.jsonl").write_text("".join(lines[:cut]))
     whole.write_text("".join(lines[cut:]) + '{"decide": {"pods": ["cut')
-    assert [one.now for one in again(tmp_path)] == [one.now for one in replayed]
+    assert [one.now for one in again(last)] == [one.now for one in replayed]
 
 
 def test_part_of_decision_log_keeps_to_its_share_while_base_is_made(
@@ -120,7 +124,7 @@ def test_unreadable_decision_log_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_thousand_logged_decisions_replay_equally(tmp_path: Path) -> None:
-    churned(tmp_path, 700, 512)
-    replayed = again(tmp_path)
+    # A scheduler that starts begins a log of its own.
+    replayed = [one for log in churned(tmp_path, 700, 512) for one in again(log)]
     assert len(replayed) > 1000
     check(replayed)
