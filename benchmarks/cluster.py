@@ -46,17 +46,17 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Processor time used so far, in all threads."""
-        return _cpu_seconds(self.process)
+        return cpu_seconds(self.process)
 
 
-def _cpu_seconds(process: int) -> float:
+def cpu_seconds(process: int) -> float:
     """The processor time of a process and of those that it has started."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     started = [
         int(pid) for task in Path(f"/proc/{process}/task").glob("*/children") for pid in task.read_text().split()
     ]
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_cpu_seconds(pid) for pid in started)
+    return own + sum(cpu_seconds(pid) for pid in started)
 
 
 def compile_package() -> None:
@@ -81,7 +81,7 @@ def running(profiles: str, *flags: str) -> Iterator[Running]:
             if not line:
                 raise RuntimeError(f"haru up with {profiles} did not become ready")
             seconds = time.perf_counter() - started
-            yield Running(process.pid, seconds, _cpu_seconds(process.pid), data / "kubeconfig")
+            yield Running(process.pid, seconds, cpu_seconds(process.pid), data / "kubeconfig")
         finally:
             process.terminate()
             process.wait(60)
