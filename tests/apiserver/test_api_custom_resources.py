@@ -79,7 +79,7 @@ async def test_custom_objects_are_pruned_and_defaulted(api: Caller) -> None:
         ({"port": True}, 'spec.port in body must be of type integer,string: "boolean"'),
         ({"zones": ["a", "b", "c", "d"]}, "spec.zones: Too many: 4: must have at most 3 items"),
         ({"zones": ["a", "a"]}, 'spec.zones[1]: Duplicate value: "a"'),
-        ({"stages": [{"name": "a"}, {"name": "a"}]}, 'spec.stages[1]: Duplicate value: {"name": "a"}'),
+        ({"stages": [{"name": "a"}, {"name": "a"}]}, 'spec.stages[1]: Duplicate value: {"name":"a"}'),
         ({"stages": [{}]}, "spec.stages[0].name: Required value"),
         (
             {"stages": [{"name": "a", "when": "now"}]},
@@ -92,6 +92,11 @@ async def test_custom_objects_are_pruned_and_defaulted(api: Caller) -> None:
             '"spec.source" must validate one and only one schema (oneOf). Found 2 valid alternatives',
         ),
         ({"source": {}}, '"spec.source" must validate one and only one schema (oneOf). Found none valid'),
+        (
+            {"replicas": 1.5},
+            '[spec.replicas: Invalid value: "number": spec.replicas in body must be of type integer: "number", <nil>: '
+            'Invalid value: "": Checked value must be of type integer (default format) in spec.replicas, ',
+        ),
     ],
 )
 async def test_schema_violations_are_refused(api: Caller, spec: dict[str, Any], message: str) -> None:
@@ -176,6 +181,51 @@ async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
         "  .spec.replicas: expected numeric (int or float), got string\n"
         '  .spec.zones: duplicate entries for key [="y"]',
     )
+
+
+NULLS: list[tuple[dict[str, Any], str]] = [
+    ({"model": "ab", "rate": None}, "rate: number"),
+    ({"model": "ab", "port": None}, "port: integer,string"),
+    ({"model": "ab", "labels": {"a": None}}, "labels.a: string"),
+    ({"model": "ab", "stages": [{"name": "a", "when": None}]}, "stages[0].when: string"),
+    ({"model": "ab", "stages": [{"name": None}]}, "stages[0].name: string"),
+    ({"model": "ab", "source": {"git": None}}, "source.git: string"),
+]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(("spec", "where"), NULLS)
+async def test_applied_null_that_means_nothing_is_refused(
+    api: Caller, spec: dict[str, Any], where: str, is_there: bool
+) -> None:
+    await define(api)
+    if is_there:
+        await api.create(TRAININGS, training(labels={"a": "x"}, source={"git": "x"}))
+    path, _, type_ = f"spec.{where}".partition(": ")
+    answer = await api("PATCH", f"{TRAININGS}/t?fieldManager=m&force=true", training(**spec), type=APPLY)
+    assert answer.status == 422, answer.json
+    assert answer.json["details"]["causes"] == [
+        {
+            "reason": "FieldValueTypeInvalid",
+            "message": f'Invalid value: "null": {path} in body must be of type {type_}: "null"',
+            "field": path,
+        }
+    ]
+
+
+async def test_applied_null_may_stand_for_a_default_and_created_nulls_are_left_out(api: Caller) -> None:
+    await define(api)
+    wanted = training(model="ab", replicas=None, note=None)
+    applied = await api("PATCH", f"{TRAININGS}/t?fieldManager=m", wanted, type=APPLY)
+    assert (applied.status, applied.json["spec"]) == (
+        201,
+        {"model": "ab", "replicas": 2, "note": None, "strategy": "Safe"},
+    )
+    status = {**wanted, "spec": {"model": "ab"}, "status": {"phase": None}}
+    answer = await api("PATCH", f"{TRAININGS}/t/status?fieldManager=m", status, type=APPLY)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "status.phase")
+    named = {**training(model="ab", rate=None), "metadata": {"name": "u"}}
+    assert "rate" not in (await api.create(TRAININGS, named))["spec"]
 
 
 async def test_embedded_metadata_of_a_wrong_type_are_refused(api: Caller) -> None:

@@ -127,6 +127,24 @@ REFUSED: list[tuple[str, str]] = [
         "  .spec.hostNetwork: expected boolean, got &{NULL_VALUE}",
     ),
     (
+        'Object{spec: Object.spec{hostname: timestamp("2024-01-02T03:04:05.5Z"), hostNetwork: duration("90s")}}',
+        "error applying patch: failed to convert patch object to typed object: errors:\n"
+        "  .spec.hostNetwork: expected boolean, got &{1m30s}\n"
+        "  .spec.hostname: expected string, got &value.valueUnstructured{Value:time.Date(2024, time.January, 2, 3, 4, "
+        "5, 500000000, time.UTC)}",
+    ),
+    (
+        'Object{metadata: Object.metadata{labels: {"a": b"ab"}, creationTimestamp: timestamp("2024-01-02T03:04:05Z")}}',
+        "error applying patch: failed to convert patch object to typed object: errors:\n"
+        "  .metadata.creationTimestamp: expected any scalar, got &{2024-01-02 03:04:05 +0000 UTC}\n"
+        "  .metadata.labels.a: expected string, got &value.valueUnstructured{Value:[]uint8{0x61, 0x62}}",
+    ),
+    (
+        'Object{spec: Object.spec{activeDeadlineSeconds: duration("1s")}}',
+        "error applying patch: failed to convert patch object to typed object: .spec.activeDeadlineSeconds: expected "
+        "numeric (int or float), got time.Duration",
+    ),
+    (
         'Object{metadata: Object.metadata{creationTimestamp: "x"}}',
         'unable to convert unstructured object to /v1, Kind=Pod: parsing time "x" as "2006-01-02T15:04:05Z07:00": '
         'cannot parse "x" as "2006"',

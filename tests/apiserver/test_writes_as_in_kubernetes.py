@@ -22,7 +22,16 @@ async def test_put_of_missing_object_creates_it_where_its_kind_allows(api: Calle
     created = await api("PUT", f"{LIMITS}/l", body)
     assert (created.status, created.json["spec"]) == (201, {"limits": None})
     assert (await api("PUT", f"{LIMITS}/l", body)).status == 200
-    assert (await api("PUT", f"{LIMITS}/m", {**body, "metadata": {"name": "m", "uid": "x"}})).status == 409
+    refused = await api("PUT", f"{LIMITS}/m", {**body, "metadata": {"name": "m", "uid": "x"}})
+    assert (refused.status, refused.json["message"]) == (
+        409,
+        'Operation cannot be fulfilled on limitranges "m": StorageError: invalid object, Code: 4, Key: '
+        "/registry/limitranges/default/m, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+        "precondition: x, UID in object meta: ",
+    )
+    services = "/api/v1/namespaces/default/services"
+    service = {"metadata": {"name": "s", "uid": "x"}, "spec": {"ports": [{"port": 80}]}}
+    assert " Key: /registry/services/specs/default/s, " in (await api("PUT", f"{services}/s", service)).json["message"]
     assert (await api("PUT", f"{MAPS}/m", config_map("m"))).status == 404
 
 

@@ -85,7 +85,7 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
         {"admissionReviewVersions": ["v2", "v2"]},
         [
             'admissionReviewVersions[1]: Invalid value: "v2": duplicate version',
-            'admissionReviewVersions: Invalid value: ["v2", "v2"]: must include at least one of v1, v1beta1',
+            'admissionReviewVersions: Invalid value: ["v2","v2"]: must include at least one of v1, v1beta1',
         ],
     ),
     ({"clientConfig": {}}, ["clientConfig: Required value: exactly one of url or service is required"]),
@@ -120,8 +120,7 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
     (
         {"rules": [rule(operations=["*", "PATCH"])]},
         [
-            'rules[0].operations: Invalid value: ["*", "PATCH"]: if \'*\' is present, must not specify other '
-            "operations",
+            'rules[0].operations: Invalid value: ["*","PATCH"]: if \'*\' is present, must not specify other operations',
             'rules[0].operations[1]: Unsupported value: "PATCH": supported values: "*", "CONNECT", "CREATE", "DELETE", '
             '"UPDATE"',
         ],
@@ -129,7 +128,7 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
     (
         {"rules": [rule(apiGroups=["*", "apps"], apiVersions=[""], resources=[])]},
         [
-            'rules[0].apiGroups: Invalid value: ["*", "apps"]: if \'*\' is present, must not specify other API groups',
+            'rules[0].apiGroups: Invalid value: ["*","apps"]: if \'*\' is present, must not specify other API groups',
             "rules[0].apiVersions[0]: Required value",
             "rules[0].resources: Required value",
         ],
@@ -138,7 +137,7 @@ WEBHOOKS: list[tuple[Obj, list[str]]] = [
         {"rules": [rule(resources=["pods/*", "pods/log", "*", "pods"], scope="All")]},
         [
             "rules[0].resources[1]: Invalid value: \"pods/log\": if 'pods/*' is present, must not specify pods/log",
-            'rules[0].resources: Invalid value: ["pods/*", "pods/log", "*", "pods"]: if \'*\' is present, must not '
+            'rules[0].resources: Invalid value: ["pods/*","pods/log","*","pods"]: if \'*\' is present, must not '
             "specify other resources without subresources",
             'rules[0].scope: Unsupported value: "All": supported values: "*", "Cluster", "Namespaced"',
         ],
@@ -265,7 +264,7 @@ BINDINGS: list[tuple[Obj, list[str]]] = [
     (
         {"validationActions": ["Deny", "Warn"]},
         [
-            'validationActions: Invalid value: ["Deny", "Warn"]: must not contain both Deny and Warn (repeating the '
+            'validationActions: Invalid value: ["Deny","Warn"]: must not contain both Deny and Warn (repeating the '
             "same validation failure information in the API response and headers serves no purpose)"
         ],
     ),

@@ -90,7 +90,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
     (POLICY, VALUES, list(range(1, 257)), "Too many: 256: must have at most 255 items"),
     (POLICY, VALUES, [0, 1], f"{RULES}[0].onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator"),
     (POLICY, VALUES, [3, 3], f"{RULES}[0].onExitCodes.values[1]: Duplicate value: 3"),
-    (POLICY, VALUES, [42, 3], f"{RULES}[0].onExitCodes.values: Invalid value: [42, 3]: must be ordered"),
+    (POLICY, VALUES, [42, 3], f"{RULES}[0].onExitCodes.values: Invalid value: [42,3]: must be ordered"),
     (POLICY, f"{RULES}.0.onExitCodes.operator", "Eq", 'Unsupported value: "Eq": supported values: "In", "NotIn"'),
     (
         POLICY,

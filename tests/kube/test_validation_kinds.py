@@ -162,7 +162,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         group(),
         "spec.schedulingConstraints",
         {"topology": [{"key": "a"}, {"key": "b"}]},
-        "topology: Too many: 2: must have at most 1 items",
+        "topology: Too many: 2: must have at most 1 item",
     ),
     (
         group(),
@@ -348,7 +348,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         DEPLOYMENT,
         LABELS,
         {"app": "other"},
-        f'{LABELS}: Invalid value: {{"app": "other"}}: `selector` does not match template `labels`',
+        f'{LABELS}: Invalid value: {{"app":"other"}}: `selector` does not match template `labels`',
     ),
     (DEPLOYMENT, "spec.replicas", -1, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
     (DEPLOYMENT, RESTART, "Never", f'{RESTART}: Unsupported value: "Never": supported values: "Always"'),

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from haru.kube.go_values import format_double
+
 ErrorType = Literal[
     "FieldValueRequired",
     "FieldValueInvalid",
@@ -56,9 +58,11 @@ def _quoted(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
         return str(value)
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):
+        return format_double(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +118,14 @@ def not_found(field: str, value: Any) -> FieldError:
 
 def too_long(field: str, maximum: int) -> FieldError:
     """A text has more than `maximum` bytes."""
-    return FieldError("FieldValueTooLong", field, None, f"may not be more than {maximum} bytes")
+    return FieldError("FieldValueTooLong", field, None, f"may not be more than {maximum} byte{'s' * (maximum != 1)}")
 
 
 def too_many(field: str, actual: int, maximum: int) -> FieldError:
     """A list has more than `maximum` items."""
-    return FieldError("FieldValueTooMany", field, actual, f"{actual}: must have at most {maximum} items")
+    return FieldError(
+        "FieldValueTooMany", field, actual, f"{actual}: must have at most {maximum} item{'s' * (maximum != 1)}"
+    )
 
 
 class StatusError(Exception):
@@ -143,8 +149,9 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details:
             status["details"] = self.details
         status["code"] = self.code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from typing import Any, Final, Self
 
 _FIRST_EXPONENT: Final = 6
 """From this power of ten on, Go writes an exponent where it may choose."""
@@ -21,8 +21,24 @@ class NullValue(int):
 NULL_VALUE: Final = NullValue(0)
 
 
+class GoText(str):
+    """The JSON text of a value that Go has in a type of its own: a time, a duration, bytes."""
+
+    def __new__(cls, text: str, go_type: str, shown: str, syntax: str) -> Self:
+        """Make one from its text, its type, and how `%v` and `%#v` print it."""
+        made = super().__new__(cls, text)
+        made.go_type, made.shown, made.syntax = go_type, shown, syntax
+        return made
+
+    go_type: str
+    shown: str
+    syntax: str
+
+
 def go_type(value: Any) -> str:
     """Name the type of a JSON value (`%T`)."""
+    if isinstance(value, GoText):
+        return value.go_type
     names = {
         str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}",
         dict: "map[string]interface {}", NullValue: "structpb.NullValue",
@@ -38,6 +54,8 @@ def go_value(value: Any) -> str:
         return f"[{' '.join(map(go_value, value))}]"
     if isinstance(value, NullValue):
         return "NULL_VALUE"
+    if isinstance(value, GoText):
+        return value.shown
     return "<nil>" if value is None else value if isinstance(value, str) else _scalar(value)
 
 
@@ -50,6 +68,8 @@ def go_syntax(value: Any) -> str:
         return f"[]interface {{}}{{{', '.join(map(go_syntax, value))}}}"
     if value is None:
         return "interface {}(nil)"
+    if isinstance(value, GoText):
+        return value.syntax
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _scalar(value)
 
 
@@ -99,3 +119,18 @@ def _digits_and_power(value: float) -> tuple[str, int]:
     if not whole.strip("0"):
         power = int(exponent or "0") - (len(fraction) - len(fraction.lstrip("0")) + 1)
     return (whole + fraction).strip("0"), power
+
+
+def go_duration(ns: int) -> str:
+    """Print a span of nanoseconds as `time.Duration` does: `1m30s`, `1.5s`, `20µs`."""
+    if abs(ns) < 10**9:
+        for unit, size in (("ms", 10**6), ("µs", 10**3), ("ns", 1)):
+            if abs(ns) >= size:
+                return f"{plain_double(ns / size)}{unit}"
+        return "0s"
+    seconds, fraction = divmod(abs(ns), 10**9)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    decimals = f".{fraction:09d}".rstrip("0") if fraction else ""
+    larger = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{'-' if ns < 0 else ''}{larger}{seconds}{decimals}s"

@@ -45,6 +45,9 @@ class CustomType(Protocol):
     def default(self, obj: Obj) -> Obj:
         """Fill in the defaults of the schema."""
 
+    def with_stray_nulls(self, obj: Obj) -> Obj | None:
+        """Fill in the defaults and keep nulls that mean nothing, if there are any."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -36,9 +36,23 @@ class Resource:
         """Where an object is stored."""
         return f"{self.bucket}/{namespace}/{name}" if self.kind.namespaced else f"{self.bucket}/{name}"
 
+    def registry_key(self, namespace: str, name: str) -> str:
+        """Where kube-apiserver stores a built-in object in etcd, which some messages of 1.36 tell."""
+        place = _REGISTRY_PLACES.get(self.kind.group_resource, self.kind.plural)
+        return "/".join(("/registry", place, *([namespace] if self.kind.namespaced else ()), name))
+
     def prefix(self, namespace: str) -> str:
         """Where the objects of a namespace, or all, are stored."""
         return f"{self.bucket}/{namespace}/" if namespace and self.kind.namespaced else f"{self.bucket}/"
+
+
+_REGISTRY_PLACES = {
+    "endpoints": "services/endpoints",
+    "ingresses.networking.k8s.io": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
 
 
 @dataclass(frozen=True, slots=True)

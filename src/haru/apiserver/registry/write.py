@@ -97,8 +97,10 @@ async def create_absent(call: Call, obj: Obj, *, applied: bool = False) -> Outco
     await call.admission.permit_creation(call)
     metadata = own_metadata(obj)
     if metadata.get("uid"):
+        kind, key = call.resource.kind, call.resource.registry_key(call.namespace, call.name)
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-        raise conflict_error(call.resource.kind.group, call.resource.kind.plural, call.name, why)
+        why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        raise conflict_error(kind.group, kind.plural, call.name, why)
     return await create(call, obj, applied=applied)
 
 

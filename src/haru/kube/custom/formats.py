@@ -14,8 +14,6 @@ from datetime import date, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-_INT32 = range(-(1 << 31), 1 << 31)
-_INT64 = range(-(1 << 63), 1 << 63)
 _UUID = {
     "uuid": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"),
     "uuid3": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}"),
@@ -31,6 +29,14 @@ _HOSTNAME = re.compile(
 )
 _EMAIL = re.compile(r"[^@\s<>()\[\],;:\"]+@[^@\s<>()\[\],;:\"]+")
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*")
+_SHADE = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
+_OTHERS = {
+    "bsonobjectid": re.compile(r"[0-9a-fA-F]{24}"),
+    "hexcolor": re.compile(r"#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "rgbcolor": re.compile(rf"rgb\({_SHADE},{_SHADE},{_SHADE}\)"),
+    "ssn": re.compile(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
+}
 
 
 def _text(check: Callable[[str], bool]) -> Callable[[Any], bool]:
@@ -71,18 +77,7 @@ def _is_uri(value: str) -> bool:
     return bool(parts.scheme) or value.startswith("/")
 
 
-def _integer(limits: range) -> Callable[[Any], bool]:
-    def check(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return True
-        return float(value).is_integer() and int(value) in limits
-
-    return check
-
-
 FORMATS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "int32": _integer(_INT32),
-    "int64": _integer(_INT64),
     "byte": _text(_raises_not(lambda text: base64.b64decode(text, validate=True))),
     "cidr": _text(_raises_not(lambda text: ipaddress.ip_network(text, strict=False))),
     "date": _text(_raises_not(date.fromisoformat)),
@@ -94,7 +89,8 @@ FORMATS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "ipv4": _text(_raises_not(ipaddress.IPv4Address)),
     "ipv6": _text(_raises_not(ipaddress.IPv6Address)),
     "k8s-short-name": _text(lambda text: len(text) <= 63 and _LABEL.fullmatch(text) is not None),
+    "k8s-long-name": _text(lambda text: len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None),
     "mac": _text(lambda text: re.fullmatch(r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}", text) is not None),
     "uri": _text(_is_uri),
-    **{name: _text(_matching(form)) for name, form in _UUID.items()},
+    **{name: _text(_matching(form)) for name, form in (_UUID | _OTHERS).items()},
 }

@@ -102,7 +102,7 @@ def _declared(schema: Structural) -> Declared:
         return Declared("list", items, _list_shape(schema))
     if schema.type == "object" or schema.properties or schema.embedded:
         return _declared_object(schema, resource=False)
-    if schema.type == "string" and schema.checks.get("format") == "date-time":
+    if schema.type == "string" and schema.checks.get("format") not in (None, "", "byte"):
         return SCALAR
     return _SCALARS.get(schema.type, UNTYPED)
 

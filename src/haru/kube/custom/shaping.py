@@ -72,29 +72,32 @@ def _member(name: str, value: Any, schema: Structural, path: str, unknown: list[
     return _GONE
 
 
-def defaulted(value: Obj, schema: Structural) -> Obj:
-    """The object with the schema's defaults; the object itself where nothing was missing."""
-    found: Obj = _default(value, schema)
+def defaulted(value: Obj, schema: Structural, *, keep_nulls: bool = False) -> Obj:
+    """The object with the schema's defaults; the object itself where nothing was missing.
+
+    `keep_nulls`: a null that means nothing, and has no default, stays.
+    """
+    found: Obj = _default(value, schema, keep_nulls)
     return found
 
 
-def _default(value: Any, schema: Structural) -> Any:
+def _default(value: Any, schema: Structural, keep_nulls: bool) -> Any:
     if isinstance(value, dict):
-        return _default_members(value, schema)
+        return _default_members(value, schema, keep_nulls)
     if isinstance(value, list) and schema.items is not None:
-        items = [_filled(item, schema.items) for item in value]
+        items = [_filled(item, schema.items, keep_nulls) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return value
 
 
-def _filled(value: Any, schema: Structural) -> Any:
+def _filled(value: Any, schema: Structural, keep_nulls: bool) -> Any:
     """A value; a null that means nothing is the default, if there is one."""
     if value is None and not schema.nullable and schema.has_default:
         value = clone(schema.default)
-    return _default(value, schema)
+    return _default(value, schema, keep_nulls)
 
 
-def _default_members(value: Obj, schema: Structural) -> Obj:
+def _default_members(value: Obj, schema: Structural, keep_nulls: bool) -> Obj:
     found = dict(value)
     for name, inner in schema.properties.items():
         absent = name not in found or (found[name] is None and not inner.nullable)
@@ -104,8 +107,8 @@ def _default_members(value: Obj, schema: Structural) -> Obj:
         declared = schema.properties.get(name) or schema.additional
         if declared is None:
             continue
-        found[name] = _filled(inner, declared)
-        if found[name] is None and not declared.nullable:
+        found[name] = _filled(inner, declared, keep_nulls)
+        if found[name] is None and not declared.nullable and not keep_nulls:
             del found[name]
     same = len(found) == len(value) and all(name in value and found[name] is value[name] for name in found)
     return value if same else found

@@ -82,6 +82,11 @@ class CustomType:
         """The object with the schema's defaults."""
         return defaulted(obj, self.schema)
 
+    def with_stray_nulls(self, obj: Obj) -> Obj | None:
+        """The object with defaults and with nulls that mean nothing; None if it has no such nulls."""
+        kept = defaulted(obj, self.schema, keep_nulls=True)
+        return kept if kept != self.default(obj) else None
+
 
 def _deprecation(version: Obj, label: str) -> str:
     if not version.get("deprecated"):

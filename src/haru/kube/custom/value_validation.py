@@ -20,6 +20,8 @@ from haru.kube.meta import Obj
 from haru.kube.patterns import compile_pattern
 
 _INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+_EXACT = 2**53 - 1
+_FLOAT32 = float.fromhex("0x1.fffffep127")
 _NOWHERE = "<nil>"
 _ABSENT = object()
 """What a value was before, where there was none or nobody can tell which it was."""
@@ -46,11 +48,11 @@ def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: boo
     wrong = _type_problem(value, schema, path)
     if wrong is not None:
         yield wrong
+    if wrong is None and isinstance(value, list):
+        yield from _items(value, schema, path, old)
     # Keywords are for values of one type each: those of a value of the wrong type are judged as well.
-    yield from validate_keywords(value, schema.checks, path, schema.type)
-    if wrong is not None:
-        return
-    if isinstance(value, dict):
+    yield from _keywords(value, schema.checks, path, schema.type)
+    if wrong is None and isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for name, inner in value.items():
             if resource and name in TYPE_META:
@@ -59,11 +61,15 @@ def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: boo
             if declared is not None:
                 then = before.get(name, _ABSENT)
                 yield from _judge(inner, declared, f"{path}.{name}" if path else name, then, resource=False)
-    elif isinstance(value, list) and schema.items is not None:
-        earlier = items_by_key(old, schema)
-        for index, item in enumerate(value):
-            then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
-            yield from _judge(item, schema.items, f"{path}[{index}]", then, resource=False)
+
+
+def _items(value: Sequence[Any], schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
+    if schema.items is None:
+        return
+    earlier = items_by_key(old, schema)
+    for index, item in enumerate(value):
+        then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
+        yield from _judge(item, schema.items, f"{path}[{index}]", then, resource=False)
 
 
 def _takes_anything(schema: Structural) -> bool:
@@ -81,21 +87,44 @@ def json_type(value: Any) -> str:
         return "boolean"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
+    if isinstance(value, int | float):
+        return "number" if _is_float(value) else "integer"
     return "array" if isinstance(value, list) else "object"
+
+
+def _is_float(value: Any) -> bool:
+    """Whether Go has a number as a float64, as all that are written with a point or do not fit an int64."""
+    return isinstance(value, float) or value not in _INT64
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a number stands for an integer: a float does as far as each one has a float of its own."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return not _is_float(value) or (float(value).is_integer() and abs(value) <= _EXACT)
 
 
 def _type_problem(value: Any, schema: Structural, path: str) -> FieldError | None:
     found = json_type(value)
     if schema.int_or_string:
-        return None if found in ("integer", "string") else _not_of_type("integer,string", found, path)
-    wanted = schema.type
-    if not wanted or found == wanted or (wanted == "number" and found == "integer"):
+        return None if found == "string" or _is_integer(value) else _not_of_type("integer,string", found, path)
+    wanted, form = schema.type, _format_of(schema.type, schema.checks)
+    if not wanted or found == wanted:
         return None
+    if _is_integer(value) and wanted in ("number", "integer"):
+        return None
+    if form and value is not None and not isinstance(value, str | list):
+        return _not_of_type(form, {"integer": "int64", "number": "float64"}.get(found, ""), path)
+    if form and wanted == "string" and isinstance(value, list):
+        return None  # 1.36 looks at texts and lists alike, and a format says nothing of a list
     return _not_of_type(wanted, found, path)
+
+
+def _format_of(kind: str, checks: Mapping[str, Any]) -> str:
+    """The format that counts for a type; one that 1.36 does not know is none."""
+    form = checks.get("format") or ""
+    known = {"string": FORMATS, "integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
+    return form if form in known else ""
 
 
 def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
@@ -106,23 +135,20 @@ def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
 # --- keywords
 
 
-def validate_keywords(value: Any, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
+def _keywords(value: Any, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
     """Validate a value by its keywords; those for values of another type do not apply."""
-    if not checks:
+    if not checks and kind != "integer":
         return
-    if "enum" in checks and value not in checks["enum"]:
-        yield not_supported(path, value, [_plain(choice) for choice in checks["enum"]])
     yield from _combinations(value, checks, path)
-    if isinstance(value, bool):
-        return
-    if isinstance(value, int | float):
-        yield from _bounds(checks, path, kind)
-        yield from _number(value, checks, path)
-    elif isinstance(value, str):
-        yield from _text(value, checks, path)
+    if isinstance(value, str):
+        yield from _text(value, checks, path, kind)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _number(value, checks, path, kind)
     elif isinstance(value, list):
         yield from _list(value, checks, path)
-    elif isinstance(value, dict):
+    if "enum" in checks and value not in checks["enum"]:
+        yield not_supported(path, value, [_plain(choice) for choice in checks["enum"]])
+    if isinstance(value, dict):
         yield from _object(value, checks, path)
 
 
@@ -130,33 +156,40 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-_BOUNDS = {"multipleOf": "MultipleOf", "maximum": "Maximum boundary", "minimum": "Minimum boundary"}
+_BOUNDS = {"multipleOf": "MultipleOf", "minimum": "Minimum boundary", "maximum": "Maximum boundary"}
 
 
-def _bounds(checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
-    """A bound is told as a number of 64 bits, and must be of the type that it bounds."""
+def _number(value: int | float, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
+    yield from _in_range(value, "Checked", checks, path, kind)
     for name, words in _BOUNDS.items():
-        bound, form = checks.get(name), checks.get("format") or ""
-        if bound is None or kind != "integer":
+        if (bound := checks.get(name)) is None:
             continue
-        limits = _INT32 if form == "int32" else _INT64
-        if not float(bound).is_integer() or int(float(bound)) not in limits:
-            of = f"format {form}" if form else "default format"
-            detail = f"{words} value must be of type integer ({of}) in {path}"
-            yield invalid(_NOWHERE, "", detail)
+        # A bound is told as a number of 64 bits, and must be of the type that it bounds.
+        yield from _in_range(float(bound), words, checks, path, kind)
+        if wanted := _missed(name, value, bound, checks):
+            yield invalid(path, value, f"{path} in body should be {wanted} {_amount(bound)}")
 
 
-def _number(value: int | float, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    most, least, step = checks.get("maximum"), checks.get("minimum"), checks.get("multipleOf")
-    if most is not None and (value > most or (checks.get("exclusiveMaximum") and value == most)):
-        words = "less than" if checks.get("exclusiveMaximum") else "less than or equal to"
-        yield invalid(path, value, f"{path} in body should be {words} {_amount(most)}")
-    if least is not None and (value < least or (checks.get("exclusiveMinimum") and value == least)):
-        words = "greater than" if checks.get("exclusiveMinimum") else "greater than or equal to"
-        yield invalid(path, value, f"{path} in body should be {words} {_amount(least)}")
-    if step and not _is_multiple(value, step):
-        yield invalid(path, value, f"{path} in body should be a multiple of {_amount(step)}")
-    yield from _format(value, checks, path)
+def _in_range(number: float, words: str, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
+    """Whether a number is one of its type and format."""
+    form = _format_of(kind, checks)
+    if kind == "integer":
+        fits = float(number).is_integer() and int(number) in (_INT32 if form == "int32" else _INT64)
+    else:
+        fits = form != "float" or abs(number) <= _FLOAT32
+    if not fits:
+        of = f"with format {form}" if form else "(default format)"
+        yield invalid(_NOWHERE, "", f"{words} value must be of type {kind} {of} in {path}")
+
+
+def _missed(name: str, value: float, bound: Any, checks: Mapping[str, Any]) -> str:
+    """What a value should be of a bound that it does not keep."""
+    if name == "multipleOf":
+        return "" if not bound or _is_multiple(value, bound) else "a multiple of"
+    beyond, word = (value < bound, "greater") if name == "minimum" else (value > bound, "less")
+    if checks.get(f"exclusive{name.capitalize()}"):
+        return f"{word} than" if beyond or value == bound else ""
+    return f"{word} than or equal to" if beyond else ""
 
 
 def _amount(number: float) -> str:
@@ -170,22 +203,17 @@ def _is_multiple(value: float, step: float) -> bool:
     return math.isfinite(ratio) and ratio == int(ratio)
 
 
-def _text(value: str, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _text(value: str, checks: Mapping[str, Any], path: str, kind: str) -> Iterator[FieldError]:
     most, least, pattern = checks.get("maxLength"), checks.get("minLength"), checks.get("pattern")
     if most is not None and len(value) > most:
         yield too_long(path, most)
-    if least is not None and len(value) < least:
+    elif least is not None and len(value) < least:
         yield invalid(path, value, f"{path} in body should be at least {least} chars long")
-    if pattern and compile_pattern(pattern).search(value) is None:
+    elif pattern and compile_pattern(pattern).search(value) is None:
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
-    yield from _format(value, checks, path)
-
-
-def _format(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    wanted = checks.get("format")
-    check = FORMATS.get(wanted) if isinstance(wanted, str) else None
+    check = FORMATS.get(form := _format_of(kind, checks))
     if check is not None and not check(value):
-        detail = f"{path} in body must be of type {wanted}: {json.dumps(value, ensure_ascii=False)}"
+        detail = f"{path} in body must be of type {form}: {json.dumps(value, ensure_ascii=False)}"
         yield FieldError("FieldValueTypeInvalid", path or "<nil>", value, detail)
 
 
@@ -265,7 +293,7 @@ def _repeated_items(value: Sequence[Any], schema: Structural, path: str) -> Iter
 
 
 def _keys(item: Any, schema: Structural) -> Any:
-    return {key: item[key] for key in schema.list_map_keys if isinstance(item, dict) and key in item}
+    return {key: item[key] for key in sorted(schema.list_map_keys) if isinstance(item, dict) and key in item}
 
 
 def items_by_key(items: Any, schema: Structural) -> dict[str, Any]:

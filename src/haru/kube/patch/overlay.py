@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from haru.kube.errors import StatusError
-from haru.kube.go_values import NULL_VALUE
+from haru.kube.go_values import NULL_VALUE, GoText
 from haru.kube.meta import Obj
 from haru.kube.patch.declared import Declared
 from haru.kube.patch.type_errors import joined, type_errors
 from haru.kube.patch.typed import Shape, item_element
 
-_CONTAINERS = (dict, list)
+_LOOKED_INTO = (dict, list, GoText)
 
 
 class OverlayError(ValueError):
@@ -30,10 +30,10 @@ def is_plain(partial: Any, shape: Shape) -> bool:
         if shape.style not in ("object", "map", "any"):
             return False
         for name, item in partial.items():
-            if type(item) in _CONTAINERS and not is_plain(item, shape.field(name)):
+            if type(item) in _LOOKED_INTO and not is_plain(item, shape.field(name)):
                 return False
         return True
-    if shape.style != "keyed" or shape.element is None:
+    if not isinstance(partial, list) or shape.style != "keyed" or shape.element is None:
         return False
     try:
         found = {item_element(shape, item) for item in partial}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from haru.kube.errors import StatusError
-from haru.kube.go_values import NullValue, go_syntax, go_type, go_value
+from haru.kube.go_values import GoText, NullValue, go_syntax, go_type, go_value
 from haru.kube.patch.declared import Declared
 from haru.kube.patch.fieldset import element_text
 from haru.kube.patch.typed import Shape, item_element
@@ -20,9 +20,11 @@ from haru.kube.patch.typed import Shape, item_element
 
 def type_errors(value: Any, declared: Declared, path: str = "") -> Iterator[str]:
     """Each error with its path in front, such as `.spec.paused: expected boolean, got &{a}`."""
-    if value is None or declared.type == "any":
+    if value is None:
         return
-    if declared.type in ("object", "map"):
+    if declared.type == "any":
+        yield from _odd_values(value, path)
+    elif declared.type in ("object", "map"):
         if not isinstance(value, dict):
             yield f"{path}: expected map, got &{{{go_value(value)}}}"
         else:
@@ -34,6 +36,18 @@ def type_errors(value: Any, declared: Declared, path: str = "") -> Iterator[str]
             yield from _list_errors(value, declared, path)
     elif wrong := _scalar_error(value, declared.type):
         yield f"{path}: expected {wrong}"
+
+
+def _odd_values(value: Any, path: str) -> Iterator[str]:
+    """Values that are no JSON to Go have no place even where everything is allowed."""
+    if isinstance(value, GoText):
+        yield f"{path}: expected map, got &{{{go_value(value)}}}"
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _odd_values(item, f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _odd_values(item, f"{path}[{index}]")
 
 
 def joined(errors: list[str]) -> str:
@@ -87,8 +101,6 @@ def _element(shape: Shape, index: int, item: Any) -> str:
         return item_element(shape, item)
     except StatusError as error:
         names = [key for key, _ in shape.keys]
-        if item.keys() & set(names):
-            return f"i:{index}"  # null, which is no omission
         listed = " ".join(json.dumps(name) for name in names)
         why = f"omits all key fields [{listed}] (and doesn't have default values for any key fields)"
         raise ValueError(f"associative list with keys has an element that {why}") from error
@@ -97,10 +109,11 @@ def _element(shape: Shape, index: int, item: Any) -> str:
 def _scalar_error(value: Any, type_: str) -> str:
     """`boolean, got &{a}`; nothing for a value of this scalar type."""
     if type_ == "string":
-        return "" if isinstance(value, str) else f"string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
+        is_text = isinstance(value, str) and not isinstance(value, GoText)
+        return "" if is_text else f"string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
     if type_ == "numeric":
         is_number = isinstance(value, int | float) and not isinstance(value, bool | NullValue)
         return "" if is_number else f"numeric (int or float), got {go_type(value)}"
     if type_ == "boolean":
         return "" if isinstance(value, bool) else f"boolean, got &{{{go_value(value)}}}"
-    return f"any scalar, got &{{{go_value(value)}}}" if isinstance(value, dict | list | NullValue) else ""
+    return f"any scalar, got &{{{go_value(value)}}}" if isinstance(value, dict | list | NullValue | GoText) else ""

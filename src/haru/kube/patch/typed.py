@@ -158,10 +158,8 @@ def item_element(shape: Shape, item: Any) -> str:
             if type(value) is str:
                 return _named_item(name, value)
         for key, default in shape.keys:
-            value = item.get(key)
-            if value is None:
-                value = default
-            if value is not None:
+            value = item.get(key, default)
+            if value is not None or key in item:
                 keys[key] = value
     if not keys:
         names = ", ".join(f'"{key}"' for key, _ in shape.keys)

@@ -29,7 +29,7 @@ class MutationError(Exception):
 
 def configured(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) -> Obj:
     """The object with an `Object{}` laid over it, with defaults. Raises MutationError."""
-    partial = _json(value, "error applying patch")
+    partial = _json(value, "error applying patch", as_go=True)
     kind = _kind(seen, attributes)
     partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
     try:
@@ -124,10 +124,10 @@ def _operation(given: Any) -> Obj:
     return found
 
 
-def _json(value: Any, why: str) -> Any:
+def _json(value: Any, why: str, *, as_go: bool = False) -> Any:
     """A value as JSON, with every `Object…{}` in its place. Raises MutationError."""
     try:
-        return to_json(value)
+        return to_json(value, as_go=as_go)
     except MisplacedError as error:
         raise MutationError(f"type mismatch: {error}") from None
     except PatchValueError as error:
