@@ -31,7 +31,8 @@ def chain(rules: Rules, element: str, container: str = "service-ips") -> tuple[s
 def test_cluster_ip_leads_to_one_of_its_endpoints() -> None:
     rules = rules_of(PORT)
     assert chain(rules, CLUSTER_IP) == (
-        "meta l4proto tcp dnat ip addr . port to numgen random mod 2 map { 0 : 10.0.0.1 . 8080, 1 : 10.0.0.2 . 8080 }",
+        "numgen random mod 2 0 meta l4proto tcp dnat to 10.0.0.1:8080",
+        "meta l4proto tcp dnat to 10.0.0.2:8080",
     )
     assert ("cluster-ips", "10.96.0.9") in rules.elements
     # What an endpoint of this node sends to its own Service comes back with another source.
@@ -59,6 +60,17 @@ def test_port_without_endpoints_is_refused_and_one_without_local_ones_dropped() 
     assert ("service-ips", CLUSTER_IP) not in elsewhere
 
 
+def test_few_endpoints_are_picked_by_a_rule_each_and_many_by_a_map() -> None:
+    many = [Endpoint(f"10.0.1.{number}", 80) for number in range(9)]
+    eight = chain(rules_of(replace(PORT, cluster=tuple(many[:8]))), CLUSTER_IP)
+    assert [re.findall(r"mod (\d) 0 ", rule) for rule in eight] == [[str(n)] for n in range(8, 1, -1)] + [[]]
+    (nine,) = chain(rules_of(replace(PORT, cluster=tuple(many))), CLUSTER_IP)
+    assert nine.startswith("meta l4proto tcp dnat ip addr . port to numgen random mod 9 map { 0 : 10.0.1.0 . 80, ")
+    rules = rules_of(replace(PORT, cluster=tuple(many), affinity_seconds=60))
+    *kept, pick = chain(rules, CLUSTER_IP)
+    assert len(kept) == 9 and pick.startswith("numgen random mod 9 vmap { 0 : goto endpoint-")
+
+
 def test_source_is_rewritten_for_outside_clients() -> None:
     rules = rules_of(OUTSIDE)
     cluster = rules.elements["service-ips", CLUSTER_IP]
@@ -76,7 +88,7 @@ def test_external_policy_local_keeps_clients_address_but_for_the_node_and_pods()
         f"fib saddr type local {MARKED}",
         f"fib saddr type local {cluster}",
     ]
-    assert rules.chains[last.removeprefix("goto ")][0].endswith("{ 0 : 10.0.0.1 . 8080 }")
+    assert rules.chains[last.removeprefix("goto ")] == ("meta l4proto tcp dnat to 10.0.0.1:8080",)
     # Without an endpoint here those still reach all, and what others send is dropped.
     rules = rules_of(replace(local, local=()))
     assert chain(rules, "tcp . 30080", "service-nodeports") == tuple(own[1:])
@@ -102,9 +114,9 @@ def test_cluster_cidr_and_masquerade_all_rewrite_source_for_cluster_ips() -> Non
 
 def test_client_keeps_its_endpoint_for_the_affinity_timeout() -> None:
     rules = rules_of(replace(PORT, affinity_seconds=60))
-    *kept, pick = chain(rules, CLUSTER_IP)
-    targets = re.findall(r"goto (endpoint-\w+)", pick)
-    assert pick.startswith("numgen random mod 2 vmap") and len(targets) == 2
+    *kept, first, second = chain(rules, CLUSTER_IP)
+    targets = [first.removeprefix("numgen random mod 2 0 goto "), second.removeprefix("goto ")]
+    assert all(re.fullmatch(r"endpoint-\w+", target) for target in targets)
     for rule, target, endpoint in zip(kept, targets, (A, B), strict=True):
         clients = re.findall(r"@(\S+)", rule)[0]
         assert rule == f"ip saddr @{clients} goto {target}"
@@ -117,9 +129,7 @@ def test_client_keeps_its_endpoint_for_the_affinity_timeout() -> None:
 
 def test_addresses_of_version_six_are_written_as_nftables_reads_them() -> None:
     six = replace(PORT, cluster_ip="fd00::9", cluster=(Endpoint("fd00::1", 80),), here=())
-    assert chain(rules_of(six, family="ip6"), "fd00::9 . tcp . 80") == (
-        "meta l4proto tcp dnat ip6 addr . port to numgen random mod 1 map { 0 : fd00::1 . 80 }",
-    )
+    assert chain(rules_of(six, family="ip6"), "fd00::9 . tcp . 80") == ("meta l4proto tcp dnat to [fd00::1]:80",)
     kept = rules_of(replace(six, affinity_seconds=60), family="ip6")
     assert any("meta l4proto tcp dnat to [fd00::1]:80" in rules for rules in kept.chains.values())
 

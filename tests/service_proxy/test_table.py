@@ -164,7 +164,7 @@ def test_change_of_endpoints_rewrites_one_chain() -> None:
     table = Table("ip", BASE)
     list(table.create({f"n/s{number}": rules_with(number, PLACES[0]) for number in range(5)}))
     lines = table.update({"n/s3": rules_with(3, *PLACES[:2])}, 1.0)
-    assert [line.split(" ")[:2] for line in lines] == [["flush", "chain"], ["add", "rule"]]
+    assert [line.split(" ")[:2] for line in lines] == [["flush", "chain"], *[["add", "rule"]] * 2]
 
 
 def test_chain_is_deleted_a_second_after_it_went_out_of_use() -> None:

@@ -1,8 +1,8 @@
 """The rules of nftables: those of every table, and those of one Service.
 
-Pure. One table per address family: a map leads from address, protocol and port to the chain of a traffic policy, whose
-one rule rewrites the destination to an endpoint that it picks at random; with session affinity each endpoint has a
-chain and a set of its clients. Ports without endpoints are refused or dropped where packets would leave the node.
+Pure. One table per address family: a map leads from address, protocol and port to the chain of a traffic policy, which
+rewrites the destination to an endpoint that it picks at random; with session affinity each endpoint has a chain and a
+set of its clients. Ports without endpoints are refused or dropped where packets would leave the node.
 Source: the nftables mode of kube-proxy (KEP-3866), as behaviour.
 """
 
@@ -27,6 +27,9 @@ _FIREWALL: Final = "firewall-ips"
 _CLUSTER_IPS: Final = "cluster-ips"
 _SERVICE_CIDRS: Final = "service-cidrs"
 _HAIRPINS: Final = "hairpin-connections"
+_FEW: Final = 8
+"""Up to so many endpoints are picked by a rule each. More are picked by a map: to name it, the kernel looks through all
+sets and maps of the table, so that one for each Service takes a time that grows with the square of their number."""
 _MARKED: Final = f"meta mark set meta mark | {MARK}"
 
 
@@ -188,17 +191,25 @@ class _Builder:
         """The chain that picks an endpoint; empty if there is none."""
         if not endpoints:
             return ""
-        name, many = f"{policy}-{_short(port.name, port.protocol)}", f"numgen random mod {len(endpoints)}"
+        name, many = f"{policy}-{_short(port.name, port.protocol)}", len(endpoints)
         if port.affinity_seconds:
             targets = [self._endpoint(port, endpoint) for endpoint in endpoints]
             kept = [f"{self.family} saddr @{clients} goto {chain}" for chain, clients in targets]
-            choice = ", ".join(f"{number} : goto {chain}" for number, (chain, _) in enumerate(targets))
-            self.rules.chains[name] = (*kept, f"{many} vmap {{ {choice} }}")
+            gotos = [f"goto {chain}" for chain, _ in targets]
+            choice = ", ".join(f"{number} : {goto}" for number, goto in enumerate(gotos))
+            picks = _picks(gotos) if many <= _FEW else [f"numgen random mod {many} vmap {{ {choice} }}"]
+            self.rules.chains[name] = (*kept, *picks)
+        elif many <= _FEW:
+            self.rules.chains[name] = tuple(_picks([self._dnat(port, endpoint) for endpoint in endpoints]))
         else:
             choice = ", ".join(f"{number} : {one.address} . {one.port}" for number, one in enumerate(endpoints))
-            to = f"dnat {self.family} addr . port to {many} map {{ {choice} }}"
+            to = f"dnat {self.family} addr . port to numgen random mod {many} map {{ {choice} }}"
             self.rules.chains[name] = (f"meta l4proto {port.protocol} {to}",)
         return name
+
+    def _dnat(self, port: ServicePort, endpoint: Endpoint) -> str:
+        address = endpoint.address if self.family == "ip" else f"[{endpoint.address}]"
+        return f"meta l4proto {port.protocol} dnat to {address}:{endpoint.port}"
 
     def _endpoint(self, port: ServicePort, endpoint: Endpoint) -> tuple[str, str]:
         """The chain of an endpoint with session affinity, and the set of its clients."""
@@ -206,11 +217,7 @@ class _Builder:
         name, clients = f"endpoint-{_short(*place)}", f"affinity-{_short(*place, str(port.affinity_seconds))}"
         kind, timeout = _address_type(self.family), f"{port.affinity_seconds}s"
         self.rules.sets[clients] = f"set {{ type {kind}; flags dynamic,timeout; timeout {timeout}; }}"
-        address = endpoint.address if self.family == "ip" else f"[{endpoint.address}]"
-        self.rules.chains[name] = (
-            f"update @{clients} {{ {self.family} saddr }}",
-            f"meta l4proto {port.protocol} dnat to {address}:{endpoint.port}",
-        )
+        self.rules.chains[name] = (f"update @{clients} {{ {self.family} saddr }}", self._dnat(port, endpoint))
         return name, clients
 
     def _external(self, port: ServicePort, cluster: str, serving: str) -> str:
@@ -230,6 +237,12 @@ class _Builder:
         name = f"firewall-{_short(port.name, port.protocol)}"
         self.rules.chains[name] = (f"{self.family} saddr != {{ {', '.join(port.source_ranges)} }} drop",)
         return name
+
+
+def _picks(verdicts: Sequence[str]) -> list[str]:
+    """The rules that come to each of these verdicts equally often."""
+    left = range(len(verdicts), 0, -1)
+    return [f"numgen random mod {n} 0 {one}" if n > 1 else one for n, one in zip(left, verdicts, strict=True)]
 
 
 def _address_type(family: str) -> str:
