@@ -84,6 +84,10 @@ def test_metrics_have_the_names_of_kube_proxy() -> None:
     play.health.queued()
     play.health.synced(0.003, full=True)
     metrics.failed()
+    metrics.failed(cleanup=True)
+    metrics.programmed(59.5, "IPv4")
+    metrics.reconciled(0.003, 2, "IPv4")
+    metrics.no_local_endpoints.read = lambda: {("internal", "IPv4"): 3}
     play.codes()
     answer = play.health.metrics_routes()["/metrics"](Request({"path": "/metrics", "headers": []}, nothing))
     lines = answer.body.decode().splitlines()
@@ -93,6 +97,13 @@ def test_metrics_have_the_names_of_kube_proxy() -> None:
         'kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family="IPv4",le="0.004"} 1',
         'kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 1',
         'kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 1',
+        'kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total{ip_family="IPv4"} 1',
+        'kubeproxy_network_programming_duration_seconds_bucket{ip_family="IPv4",le="59"} 0',
+        'kubeproxy_network_programming_duration_seconds_bucket{ip_family="IPv4",le="60"} 1',
+        'kubeproxy_network_programming_duration_seconds_bucket{ip_family="IPv4",le="300"} 1',
+        'kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 3',
+        'kubeproxy_conntrack_reconciler_sync_duration_seconds_bucket{ip_family="IPv4",le="0.004"} 1',
+        'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 2',
         "kubeproxy_sync_proxy_rules_service_changes_total 1",
         "kubeproxy_sync_proxy_rules_endpoint_changes_total 2",
         "kubeproxy_sync_proxy_rules_service_changes_pending 0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,6 +180,32 @@ def test_chain_is_deleted_a_second_after_it_went_out_of_use() -> None:
     table.update({"n/s1": Rules()}, 8.0)
     table.update({"n/s1": rules_with(1, PLACES[1])}, 8.5)
     assert table.delete_rested(1e9) == []
+
+
+def test_chain_that_cannot_be_deleted_is_tried_again() -> None:
+    table = Table("ip", BASE)
+    list(table.create({"n/s1": rules_with(1, PLACES[0])}))
+    table.update({"n/s1": Rules()}, 5.0)
+    refused = table.delete_rested(6.0)
+    table.rest_again(refused, 6.0)
+    assert table.delete_rested(6.9) == [] and table.delete_rested(7.0) == refused
+
+
+def test_ports_without_a_local_endpoint_are_counted_by_policy() -> None:
+    table = Table("ip", BASE)
+    assert dict(table.no_local_endpoints()) == {"internal": 0, "external": 0}
+    policies = {"internal_local": True, "external_local": True, "node_port": 30080, "has_endpoints": True}
+    port = ServicePort("n/s:", "tcp", 80, "10.96.0.1", **policies)  # type: ignore[arg-type]
+    made = {name: service_rules([port], "ip", ProxyOptions()) for name in ("n/s1", "n/s2")}
+    made["n/s3"] = service_rules([replace(port, has_endpoints=False)], "ip", ProxyOptions())
+    list(table.create(made))
+    assert dict(table.no_local_endpoints()) == {"internal": 2, "external": 2}
+    table.update(
+        {"n/s1": service_rules([replace(port, internal_local=False, cluster=tuple(PLACES))], "ip", ProxyOptions())}, 1.0
+    )
+    assert dict(table.no_local_endpoints()) == {"internal": 1, "external": 2}
+    table.update({"n/s1": Rules(), "n/s2": Rules()}, 2.0)
+    assert dict(table.no_local_endpoints()) == {"internal": 0, "external": 0}
 
 
 def test_table_that_is_kept_loses_what_nobody_wants_and_no_affinity() -> None:

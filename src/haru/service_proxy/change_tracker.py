@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
 
 from haru.client.informer import object_key
 from haru.kube.meta import Obj
+from haru.kube.names import parse_time
 from haru.service_proxy.ruleset import ProxyOptions, Rules, service_cidr_rules, service_rules
 from haru.service_proxy.services import SERVICE_NAME, HealthCheck, Place, health_check, service_ports
 
 FAMILIES = {"ip": 4, "ip6": 6}
+_CHANGED_AT: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+_TIMED_CHANGES: Final = 64
 _CIDRS = ""
 """Stands for the ServiceCIDRs among the names of Services."""
 
@@ -17,7 +24,11 @@ _CIDRS = ""
 class ChangeTracker:
     """Services with their EndpointSlices."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: datetime | None = None) -> None:
+        """`since`: when the proxy began; changes before it are not timed."""
+        self._since = since
+        self._changed_at: dict[str, deque[tuple[str, datetime]]] = {}
+        """When the changes of a Service's endpoints happened that nobody has taken yet, and in which family."""
         self._services: dict[str, Obj] = {}
         self._slices: dict[str, dict[str, Obj]] = {}
         self._cidrs: dict[str, list[str]] = {}
@@ -42,6 +53,12 @@ class ChangeTracker:
         if new is not None and (service := _service_of(new)):
             self._slices.setdefault(service, {})[object_key(new)] = new
             self._changed.add(service)
+            if (at := _changed_at(new)) is not None and (self._since is None or at > self._since):
+                times = self._changed_at.setdefault(service, deque(maxlen=_TIMED_CHANGES))
+                times.append((str(new.get("addressType")), at))
+        elif old is not None:
+            # The time in a slice that has gone is that of the change before.
+            self._changed_at.pop(_service_of(old), None)
 
     def note_cidrs(self, old: Obj | None, new: Obj | None) -> None:
         """A ServiceCIDR has come, changed or gone."""
@@ -59,6 +76,11 @@ class ChangeTracker:
         """The Services that have changed since the last time."""
         changed, self._changed = self._changed, set()
         return changed
+
+    def take_times(self) -> list[tuple[str, datetime]]:
+        """When the changes of endpoints happened that came since the last time, each with its family (IPv4, IPv6)."""
+        times, self._changed_at = self._changed_at, {}
+        return [each for of_one in times.values() for each in of_one]
 
     def rules(self, services: Iterable[str], place: Place, options: ProxyOptions) -> Mapping[str, dict[str, Rules]]:
         """The rules of Services in each family, none for one that has gone."""
@@ -87,6 +109,14 @@ class ChangeTracker:
         """The names of all Services, and of the CIDRs, of which none counts as changed any more."""
         self._changed.clear()
         return {_CIDRS, *self._services}
+
+
+def _changed_at(slice_: Obj) -> datetime | None:
+    """When the pod or Service changed that a slice was written for, as its controller says."""
+    text = (slice_["metadata"].get("annotations") or {}).get(_CHANGED_AT)
+    with contextlib.suppress(ValueError):
+        return parse_time(text) if text else None
+    return None
 
 
 def _service_of(slice_: Obj) -> str:

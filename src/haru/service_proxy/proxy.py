@@ -11,7 +11,9 @@ from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, Selection
 from haru.client.transforms import strip_managed_fields
+from haru.clock import utc_now
 from haru.event_loop import cancelled
+from haru.exposition import Labels
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.service_proxy.change_tracker import FAMILIES, ChangeTracker
@@ -52,9 +54,10 @@ class ServiceProxy:
         self._slices = Informer(client, SLICES, transform=strip_managed_fields)
         self._nodes = Informer(client, NODES, own, transform=strip_managed_fields)
         self._cidrs = Informer(client, CIDRS, transform=strip_managed_fields)
-        self._tracker = ChangeTracker()
+        self._tracker = ChangeTracker(utc_now())
         self._health_checks = HealthChecks()
         self.health = ProxyHealth()
+        self.health.metrics.no_local_endpoints.read = self._no_local_endpoints
         self._place = Place(options.node)
         self._changed = asyncio.Event()
         self._tables: dict[str, Table] = {}
@@ -129,12 +132,33 @@ class ServiceProxy:
         loop, full = asyncio.get_running_loop(), not self._tables
         began = loop.time()
         self.health.metrics.taken()
+        times = self._tracker.take_times()
         await (self._sync_all() if full else self._sync_changes())
+        for family, at in times:
+            self.health.metrics.programmed((utc_now() - at).total_seconds(), family)
         self.health.synced(loop.time() - began, full=full)
+
+    def _no_local_endpoints(self) -> Mapping[Labels, float]:
+        return {
+            (policy, f"IPv{FAMILIES[family]}"): count
+            for family, table in self._tables.items()
+            for policy, count in table.no_local_endpoints().items()
+        }
+
+    async def _delete_rested(self, now: float) -> None:
+        """Delete the chains that are not used any more; where nftables refuses, they stay until the next time."""
+        commands = {family: table.delete_rested(now) for family, table in self._tables.items()}
+        try:
+            await run_nft(line for lines in commands.values() for line in lines)
+        except NftError as error:
+            _log.warning("chains that are not used any more stay: %s", error)
+            self.health.metrics.failed(cleanup=True)
+            for family, table in self._tables.items():
+                table.rest_again(commands[family], now)
 
     async def _sync_changes(self) -> None:
         now = asyncio.get_running_loop().time()
-        await run_nft([line for table in self._tables.values() for line in table.delete_rested(now)])
+        await self._delete_rested(now)
         changed = self._tracker.take()
         rules = self._tracker.rules(changed, self._place, self._options.rules)
         lines = [line for family, table in self._tables.items() for line in table.update(rules[family], now)]
@@ -159,7 +183,11 @@ class ServiceProxy:
         for family, version in FAMILIES.items():
             served = {key: found for one in rules[family].values() for key, found in one.flows.items()}
             if served:
+                began = asyncio.get_running_loop().time()
                 try:
-                    await asyncio.to_thread(delete_stale_flows, version, served)
+                    deleted = await asyncio.to_thread(delete_stale_flows, version, served)
                 except OSError as error:
                     _log.warning("flows of UDP to endpoints that have gone were not deleted: %s", error)
+                    continue
+                seconds = asyncio.get_running_loop().time() - began
+                self.health.metrics.reconciled(seconds, deleted, f"IPv{version}")

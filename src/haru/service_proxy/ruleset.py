@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -59,6 +60,8 @@ class Rules:
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sets: dict[str, str] = field(default_factory=dict)
     flows: dict[tuple[str, int], frozenset[Endpoint]] = field(default_factory=dict)
+    no_local_endpoints: Counter[str] = field(default_factory=Counter)
+    """How many ports have endpoints, but none here, though a traffic policy (`internal`, `external`) wants one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,8 @@ class _Builder:
             self._element(_HAIRPINS, f"{address} . {address} . {port.protocol} . {endpoint.port}")
         cluster, local = self._policy(port, "cluster", port.cluster), self._policy(port, "local", port.local)
         inside = local if port.internal_local else cluster
+        if port.has_endpoints and not inside:
+            self.rules.no_local_endpoints["internal"] += 1
         self._reach(_SERVICES, _REFUSED, f"{port.cluster_ip} . {key}", port, inside, inside)
         if port.protocol == "udp" and port.serving:
             addresses = (port.cluster_ip, *port.external_ips, *port.balancer_ips)
@@ -167,6 +172,8 @@ class _Builder:
         if not port.is_external:
             return
         serving = local if port.external_local else cluster
+        if port.has_endpoints and not serving:
+            self.rules.no_local_endpoints["external"] += 1
         outside = self._external(port, cluster, serving) if port.has_endpoints else ""
         for address in dict.fromkeys((*port.external_ips, *port.balancer_ips)):
             self._reach(_SERVICES, _REFUSED, f"{address} . {key}", port, outside, serving)

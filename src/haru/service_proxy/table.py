@@ -7,7 +7,8 @@ Source: the partial syncs of kube-proxy's nftables mode (KEP-3866), as behaviour
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from haru.service_proxy.ruleset import TABLE, BaseRules, Rules
@@ -98,6 +99,18 @@ class Table:
         for chain in rested:
             del self._resting[chain]
         return [f"delete chain {self._name} {chain}" for chain in rested]
+
+    def rest_again(self, commands: Iterable[str], now: float) -> None:
+        """Commands that delete chains were refused: they are given again later."""
+        for command in commands:
+            self._resting[command.rpartition(" ")[2]] = now
+
+    def no_local_endpoints(self) -> Counter[str]:
+        """How many ports have no endpoint here that a traffic policy wants, by the policy."""
+        found = Counter({"internal": 0, "external": 0})
+        for rules in self._services.values():
+            found.update(rules.no_local_endpoints)
+        return found
 
 
 class _Steps:
