@@ -27,6 +27,7 @@ from haru.apiserver.proxy.targets import TargetResolver
 from haru.apiserver.registry.handlers import Handlers
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
+from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 
 
@@ -133,7 +134,9 @@ class Components:
         if self.auditor is not None:
             await self.auditor.start()
             self.metrics.more.append(self.auditor.metrics)
-        await bootstrap_objects.ensure(self.loopback, self.objects.gates)
+        await until_store_answers(
+            "what every cluster starts with", lambda: bootstrap_objects.ensure(self.loopback, self.objects.gates)
+        )
         await self.configuration.start(self._limits)
         self.background.start()
 

@@ -45,6 +45,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.request.limits import RequestLimits, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
+from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import SharedTimeout
 from haru.kube.errors import StatusError, bad_request_error, internal_error
@@ -130,7 +131,7 @@ class ApiServer:
     async def serve_on(self, address: tuple[str, int]) -> None:
         """Publish the address that a listener now serves, in the Service `kubernetes` and to peers."""
         self.address.listening = address
-        await publish(self.components.loopback, self.address)
+        await until_store_answers("the Service kubernetes", lambda: publish(self.components.loopback, self.address))
         if self.peers is not None:
             await self.peers.start()
 

@@ -25,6 +25,9 @@ PACK_FROM = 4096
 class StoreError(Exception):
     """The store can not be opened, or could not make a change durable."""
 
+    passing = False
+    """Whether the store was only out of reach or too slow at that moment."""
+
 
 class StoreClosed(StoreError):
     """The store was closed, or has not been opened yet."""

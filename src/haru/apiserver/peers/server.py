@@ -28,6 +28,7 @@ from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.serving_address import ServingAddress
+from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 from haru.kube.discovery_merge import Groups, merged
 from haru.kube.errors import StatusError
@@ -68,7 +69,8 @@ class Peers:
     async def start(self) -> None:
         """Tell the others of this server, which listens now, and find out about them."""
         address = self._address()
-        await self.identity.claim(f"{url_of(address).removeprefix('https://')}")
+        told = url_of(address).removeprefix("https://")
+        await until_store_answers("the Lease of this server", lambda: self.identity.claim(told))
         if self.proxies:
             self._client.open()
             await self._excluded.start()
@@ -76,7 +78,7 @@ class Peers:
             self._run("who is there", self.discovery_cache.follow())
             self._synced = True
         if self._reachable:
-            await self.endpoints.publish(address)
+            await until_store_answers("the address of this server", lambda: self.endpoints.publish(address))
         self._run("telling", self._keep_telling(address))
 
     async def stop(self) -> None:

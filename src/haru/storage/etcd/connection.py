@@ -49,6 +49,7 @@ class CallError(StoreError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
+        self.passing = code in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
 @dataclass(frozen=True, slots=True)
