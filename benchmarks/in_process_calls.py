@@ -22,6 +22,7 @@ from benchmarks.tables import plain
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
+from haru.client.transforms import SharedObjects
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
 
@@ -57,7 +58,7 @@ async def measured(pods: int) -> dict[str, tuple[float, float]]:
         users = AuthenticationOptions(tokens={"admin": UserInfo("admin", ("system:masters",))})
         server = ApiServer(ServerConfig(store, gates=FeatureGates.accelerator_defaults(), authentication=users))
         await server.start()
-        client = ApiClient.in_process(server, "admin", shared=True)
+        client = ApiClient.in_process(server, "admin", shared=SharedObjects())
         await client.create(ACCOUNT, {"metadata": {"name": "default", "namespace": "default"}})
         for number in range(ROUNDS):
             for what, some in calls(client, [f"pod-{number}-{n}" for n in range(pods)]):

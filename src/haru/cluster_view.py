@@ -18,10 +18,9 @@ from haru.client.api import ApiClient, path_of
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import adapt_to_server
 from haru.client.informer import EVERYTHING, Informer, Selection, object_key
-from haru.client.transforms import strip_managed_fields
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
-from haru.engine.state import WATCHED_KINDS, PodInfo, differing
+from haru.engine.state import WATCHED_KINDS, DecodedObjects, KeptFields, PodInfo, differing
 from haru.event_loop import cancelled
 from haru.explain.cards import Layouts
 from haru.gangs import (
@@ -43,6 +42,7 @@ _log = logging.getLogger(__name__)
 KINDS = (*WATCHED_KINDS, ("v1", "Event"))
 """The kinds that the dashboard shows."""
 LINGER_SECONDS = 60.0
+Transform = Callable[[Obj], Obj]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,11 @@ class ChangeCounter:
 class WatchedObjects:
     """What one run of the watches has brought."""
 
-    def __init__(self, changes: ChangeCounter) -> None:
+    def __init__(self, changes: ChangeCounter, decoded: DecodedObjects | None = None, *, slim: bool = False) -> None:
         self._changes = changes
-        self._cache = SchedulerCache()
+        self._cache = SchedulerCache(decoded=decoded)
+        slim_down = KeptFields().transforms if slim else {}
+        self._transforms: Mapping[str, Transform] = {**slim_down, "ResourceSlice": self._take_slice}
         self._layouts = Layouts()
         self._events: Informer | None = None
         self._shown_events: Sequence[Obj] | None = None
@@ -105,8 +107,7 @@ class WatchedObjects:
 
     def informer(self, client: ApiClient, kind: Kind, selection: Selection = EVERYTHING) -> Informer:
         """Make the informer that brings the objects of a kind."""
-        transform = self._take_slice if kind.kind == "ResourceSlice" else strip_managed_fields
-        informer = Informer(client, kind, selection, transform=transform)
+        informer = Informer(client, kind, selection, transform=self._transforms.get(kind.kind))
         if kind.kind == "Event":
             informer.add_handler(self._event_changed, self._event_changed, self._event_changed)
             self._events = informer
@@ -182,9 +183,15 @@ class ClusterWatch:
         kinds: Sequence[tuple[str, str]] = KINDS,
         name: str = "dashboard",
         selections: Mapping[str, Selection] | None = None,
+        *,
+        slim: bool = False,
     ) -> None:
-        """`selections` say by kind which objects are watched: without one, all."""
+        """`selections` say by kind which objects are watched: without one, all.
+
+        `slim`: of pods and claims only what decisions read is kept, unless others in this process have them anyway.
+        """
         self._client = client
+        self._slim = slim
         self._kinds = kinds
         self._name = name
         self._selections = selections or {}
@@ -194,7 +201,7 @@ class ClusterWatch:
         self._ending: asyncio.TimerHandle | None = None
         self._synced: asyncio.Future[None] | None = None
         self.changes = ChangeCounter()
-        self._objects = WatchedObjects(self.changes)
+        self._objects = self._no_objects()
 
     @property
     def running(self) -> bool:
@@ -264,7 +271,12 @@ class ClusterWatch:
                 synced.set_exception(ConnectionError(reason))
                 synced.exception()  # retrieved: all viewers may be gone
             self._task = None
-            self._objects = WatchedObjects(self.changes)
+            self._objects = self._no_objects()
+
+    def _no_objects(self) -> WatchedObjects:
+        shared = self._client.shared
+        decoded = shared.common(DecodedObjects) if shared is not None else None
+        return WatchedObjects(self.changes, decoded, slim=self._slim and shared is None)
 
     async def _begin(self, running: list[asyncio.Task[None]]) -> tuple[WatchedObjects, frozenset[Kind]]:
         """Start watches, add their task, and wait until they are synced; their objects, and the foreign kinds served.
@@ -272,7 +284,7 @@ class ClusterWatch:
         Raises what ends them before.
         """
         await adapt_to_server(self._client)
-        objects, known = WatchedObjects(self.changes), self._foreign_kinds()
+        objects, known = self._no_objects(), self._foreign_kinds()
         found = await asyncio.gather(*(self._informer_of(objects, known_kind(*kind)) for kind in self._kinds))
         found += await self._foreign_informers(objects, known)
         informers = [informer for informer in found if informer is not None]

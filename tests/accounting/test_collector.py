@@ -41,6 +41,20 @@ async def cluster() -> tuple[FakeApi, ApiClient]:
     return api, client
 
 
+async def test_collector_with_a_process_of_its_own_keeps_of_pods_what_decisions_read() -> None:
+    _, client = await cluster()
+    made_pod = pod("p", node="a")
+    made_pod["spec"]["containers"] = [{"name": "main", "image": "work:1", "env": [{"name": "A", "value": "B"}]}]
+    await made(client, made_pod)
+    collector = UsageCollector(client, intervals=Intervals(0.02, 0.0))
+    running = asyncio.create_task(collector.run())
+    await collector.looked.wait()
+    kept = collector._watch.view().snapshot.pods["default/p"].obj
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert kept["spec"]["containers"] == [{"name": "main", "image": "work:1"}]
+
+
 async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: Path) -> None:
     _, client = await cluster()
     now = [1000.0 * 3600]

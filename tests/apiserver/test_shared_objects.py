@@ -13,6 +13,7 @@ from api_caller import ADMIN, MAPS, PODS, Caller, config_map, pod
 from haru.apiserver.encoding import objects
 from haru.apiserver.encoding.objects import recent
 from haru.client.api import ApiClient
+from haru.client.transforms import SharedObjects
 from haru.kube import kinds
 from haru.kube.meta import Obj
 from haru.storage import Record
@@ -143,7 +144,7 @@ async def test_of_decoded_objects_those_that_were_replaced_go_first(
     api: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "RECENT_BYTES", 100_000)
-    client = ApiClient.in_process(api.app, token=ADMIN, shared=True)
+    client = ApiClient.in_process(api.app, token=ADMIN, shared=SharedObjects())
     await api.create(MAPS, config_map("waits", k="x"))
     await api.create(MAPS, config_map("changes", k="0"))
     waits = await api.app.objects.store.get("configmaps/default/waits")
@@ -155,7 +156,7 @@ async def test_of_decoded_objects_those_that_were_replaced_go_first(
 
 
 async def test_client_in_the_process_that_changes_nothing_gets_the_object_that_is_stored(api: Caller) -> None:
-    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (True, False))
+    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (SharedObjects(), None))
     written = await sharing.create(POD, pod("a"), "default")
     read = await sharing.get(POD, "a", "default")
     own = await owning.get(POD, "a", "default")
@@ -168,7 +169,7 @@ async def test_client_in_the_process_that_changes_nothing_gets_the_object_that_i
 
 
 async def test_pages_of_a_list_are_the_objects_that_are_stored_for_a_client_that_changes_none(api: Caller) -> None:
-    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (True, False))
+    sharing, owning = (ApiClient.in_process(api.app, token=ADMIN, shared=shared) for shared in (SharedObjects(), None))
     written = [await sharing.create(POD, pod(name), "default") for name in ("a", "b", "c")]
 
     async def pages(client: ApiClient) -> tuple[list[Obj], Obj]:

@@ -9,7 +9,7 @@ from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, object_key
 from haru.client.shared_informers import SharedInformers
-from haru.client.transforms import strip_managed_fields
+from haru.client.transforms import SharedObjects
 from haru.kube import kinds
 from haru.kube.errors import expired_error
 from waiting import until
@@ -322,12 +322,27 @@ async def test_managed_fields_are_dropped_from_store(client, api):
 
 def test_object_stripped_twice_is_one_object_and_another_at_its_place_is_not_taken_for_it():
     first = pod("a", managedFields=[{"manager": "x"}], labels={"a": "b"})
-    stripped = strip_managed_fields(first)
-    assert strip_managed_fields(first) is stripped
+    shared = SharedObjects()
+    stripped = shared.strip(first)
+    assert shared.strip(first) is stripped
     assert stripped == pod("a", labels={"a": "b"})
     assert first["metadata"]["managedFields"]
     for number in range(3000):
-        assert strip_managed_fields(pod(f"p{number}", managedFields=[]))["metadata"]["name"] == f"p{number}"
+        assert shared.strip(pod(f"p{number}", managedFields=[]))["metadata"]["name"] == f"p{number}"
+
+
+async def test_informers_that_share_objects_keep_one_stripped_object_and_others_each_its_own(client):
+    shared = SharedObjects()
+    given = pod("a", managedFields=[{"manager": "x"}])
+    kept = []
+    for one in (ApiClient.in_process(FakeApi(), shared=shared), ApiClient.in_process(FakeApi(), shared=shared), client):
+        informer = informer_of(one)
+        informer._apply(given)
+        kept.append(informer.store["ns/a"])
+    assert kept[0] is kept[1]
+    assert kept[0] == kept[2]
+    assert kept[0] is not kept[2]
+    assert shared.common(list) is shared.common(list)
 
 
 async def test_informers_are_shared_and_can_be_requested_after_start(client, api):

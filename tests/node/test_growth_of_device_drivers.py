@@ -60,6 +60,8 @@ def asked(n: int) -> dra.Claim:
 class Server:
     """Has each claim, ConfigMap and Secret that somebody names, and no news."""
 
+    shared = None
+
     async def get(self, kind: Kind, name: str, namespace: str) -> Obj:
         return claim(int(name.removeprefix("claim-")))
 

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.engine import SchedulerCache
-from haru.engine.state import PodInfo
+from haru.engine.state import KeptFields, PodInfo
 from haru.kube.meta import Obj
-from haru.scheduler.events.kept_fields import KeptFields
 from haru.scheduler.queue.queueing_hints import scheduling_fields
 
 TIME = "2026-11-01T00:00:00Z"
@@ -225,7 +224,7 @@ def test_pods_of_one_template_share_what_they_have_alike() -> None:
 def test_shared_parts_are_bounded_however_many_differ() -> None:
     fields = KeptFields()
     for number in range(20_000):
-        fields._value({"number": number})
+        fields._shared.part({"number": number})
     assert len(fields._shared) <= 8192
 
 

@@ -80,7 +80,7 @@ class UsageCollector:
         intervals: Intervals = Intervals(),
     ) -> None:
         kinds = (*WATCHED_KINDS, *HELD_BACK_BY, *((("v1", "Event"),) if history is not None else ()))
-        self._watch = ClusterWatch(client, linger=0.0, kinds=kinds, name="accounting")
+        self._watch = ClusterWatch(client, linger=0.0, kinds=kinds, name="accounting", slim=True)
         self._history = history
         self._clock = clock
         self._intervals = intervals

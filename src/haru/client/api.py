@@ -22,6 +22,7 @@ from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
+from haru.client.transforms import SharedObjects
 from haru.client.transport import Request, Response, Transport, before, failure, split_lines
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -69,9 +70,9 @@ class ApiClient(RequestSender):
         authority: bytes = b"",
         rng: random.Random | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
-        shared: bool = False,
+        shared: SharedObjects | None = None,
     ) -> None:
-        """`shared`: nobody changes the objects that come back, and they may be those that others in this process have.
+        """`shared`: nobody changes the objects that come back; others in this process who share it may have them, too.
 
         It does not concern lists; of watches each says so itself.
         """
@@ -190,7 +191,7 @@ class ApiClient(RequestSender):
         `shared`: the caller changes no object, as for `watch`.
         """
         query = _selection(label_selector, field_selector, resource_version)
-        path, shared = self._path(kind, namespace), shared and self._shared
+        path, shared = self._path(kind, namespace), shared and self.shared is not None
         # A list "from any cached state" is answered whole, never in pages.
         paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
 

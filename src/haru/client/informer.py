@@ -78,13 +78,14 @@ class Informer:
         kind: Kind,
         selection: Selection = EVERYTHING,
         *,
-        transform: Callable[[Obj], Obj] = strip_managed_fields,
+        transform: Callable[[Obj], Obj] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
+        """`transform`: what is kept of an object; by default all but its managed fields."""
         self.kind = kind
         self._client = client
         self._selection = selection
-        self._transform = transform
+        self._transform = transform or (client.shared.strip if client.shared is not None else strip_managed_fields)
         self._backoff = backoff or Backoff(rng=random.Random())
         self._store: dict[str, Obj] = {}
         self._indexes: dict[str, ObjectIndex] = {}

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import orjson
 
 from haru.client.credentials import CredentialError, TokenSource
+from haru.client.transforms import SharedObjects
 from haru.client.transport import Request, Response, Transport, failure, retry_after
 from haru.kube.meta import Obj
 
@@ -25,6 +26,9 @@ _MAX_RETRY_AFTER_SECONDS: Final = 10.0
 class RequestSender:
     """Sends requests to one API server as one user."""
 
+    shared: SharedObjects | None = None
+    """What there is in common with others in this process who have the objects that come back as well."""
+
     def __init__(
         self,
         transport: Transport,
@@ -34,7 +38,7 @@ class RequestSender:
         rng: random.Random,
         sleep: Callable[[float], Any],
         *,
-        shared: bool,
+        shared: SharedObjects | None,
     ) -> None:
         self._transport = transport
         self._token = token
@@ -42,7 +46,7 @@ class RequestSender:
         self._attempts = _ATTEMPTS
         self._rng = rng
         self._sleep = sleep
-        self._shared = shared
+        self.shared = shared
         self._shape = ""
         self.user_agent = user_agent
 
@@ -55,11 +59,6 @@ class RequestSender:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @property
-    def shares_objects(self) -> bool:
-        """Whether others in this process have the objects that come back as well."""
-        return self._shared
 
     def metadata_only(self) -> Self:
         """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
@@ -139,7 +138,7 @@ class RequestSender:
         if body is not None:
             headers["content-type"] = content_type
             data = orjson.dumps(body)
-        shared = (self._shared and not of_list) if shared is None else shared
+        shared = (self.shared is not None and not of_list) if shared is None else shared
         request = Request(method, path, query, headers, data, shared, encoded_here=True)
         response = await self._send(request, self._timeout)
         if response.obj is not None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, Selection, metadata_informer
-from haru.client.transforms import strip_managed_fields
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
@@ -40,7 +39,7 @@ class SharedInformers:
         key = (f"{kind.api_version}/{kind.plural}", namespace, label_selector, field_selector)
         informer = self._informers.get(key)
         if informer is None:
-            transform = self._transforms.get(kind, strip_managed_fields)
+            transform = self._transforms.get(kind)
             selection = Selection(namespace, label_selector, field_selector)
             informer = Informer(self._client, kind, selection, transform=transform, backoff=Backoff(rng=self._rng))
             self._informers[key] = informer

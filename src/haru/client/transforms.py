@@ -6,43 +6,48 @@ Neither an object nor what is kept of it is changed afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
+T = TypeVar("T")
 _STRIPPED_AT_LEAST: Final = 256
 
 
-class _Stripped:
-    """What was stripped last: the informers of a process hear of one object soon after another, and share it."""
+class SharedObjects:
+    """What the components of a process have in common that are given the same objects, and change none of them."""
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[Obj, Obj]] = {}
         self._before: dict[int, tuple[Obj, Obj]] = {}
+        self._made: dict[type[Any], Any] = {}
 
-    def of(self, obj: Obj) -> Obj:
-        """The object without its managed fields."""
+    def common(self, kind: type[T]) -> T:
+        """The one object of a class that all of them use, such as an index of what they are given."""
+        if kind not in self._made:
+            self._made[kind] = kind()
+        return cast("T", self._made[kind])
+
+    def strip(self, obj: Obj) -> Obj:
+        """The object without its managed fields: who asks soon after another gets the same."""
+        if "managedFields" not in obj["metadata"]:
+            return obj
         known = self._last.get(id(obj)) or self._before.get(id(obj))
         if known is not None and known[0] is obj:
             return known[1]
-        metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
-        stripped = {**obj, "metadata": metadata}
+        stripped = strip_managed_fields(obj)
         if len(self._last) >= _STRIPPED_AT_LEAST:
             self._before, self._last = self._last, {}
         self._last[id(obj)] = obj, stripped
         return stripped
 
 
-_stripped = _Stripped()
-
-
 def strip_managed_fields(obj: Obj) -> Obj:
-    """The object without `metadata.managedFields`, which is most of its size and of no use to a reconciler.
-
-    Who asks for the same object soon after another gets the same.
-    """
-    return _stripped.of(obj) if "managedFields" in obj["metadata"] else obj
+    """The object without `metadata.managedFields`, which is most of its size and of no use to a reconciler."""
+    if "managedFields" not in obj["metadata"]:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
 
 
 def only_metadata(kind: Kind) -> Callable[[Obj], Obj]:

@@ -31,6 +31,7 @@ from haru.apiserver.config import UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.asgi import Message
+from haru.client.transforms import SharedObjects
 from haru.embedded.errors import OptionError
 from haru.embedded.users import ADMIN as ADMIN
 from haru.embedded.users import FRONT_PROXY as FRONT_PROXY
@@ -149,6 +150,7 @@ class ComponentClients:
         self.tokens = tokens
         self._minted: dict[str, str] = {}
         self._clients: dict[str, ApiClient] = {}
+        self._shared = SharedObjects()
         self._is_open = True
 
     def close(self) -> None:
@@ -180,7 +182,8 @@ class ComponentClients:
         """A component changes no object that it was given; who uses the administrator's client may."""
         client = self._clients.get(token)
         if client is None:
-            client = self._clients[token] = ApiClient.in_process(self._serve, token, agent, shared=shared)
+            common = self._shared if shared else None
+            client = self._clients[token] = ApiClient.in_process(self._serve, token, agent, shared=common)
         return client
 
     async def _serve(

@@ -24,9 +24,15 @@ _PER_MEMBER: Final = frozenset(
 _PER_ITEM: Final = frozenset({"conditions", "ownerReferences"})
 
 
-def shared_text(value: Any) -> Any:
-    """Return the value, or for a text the one that is kept in the process for all that are equal to it."""
-    return intern(value) if type(value) is str else value
+def interned(value: Any) -> Any:
+    """Return an equal value of which equal texts are one in the process."""
+    if type(value) is str:
+        return intern(value)
+    if type(value) is dict:
+        return {key: interned(item) for key, item in value.items()}
+    if type(value) is list:
+        return [interned(item) for item in value]
+    return value
 
 
 class SharedParts:
@@ -43,13 +49,12 @@ class SharedParts:
 
     def members(self, fields: Obj) -> Obj:
         """Return equal fields whose parts are those of earlier objects where they are equal."""
-        return {
-            name: self._member(name, value) if type(value) in (dict, list) else shared_text(value)
-            for name, value in fields.items()
-        }
+        return {name: self._member(name, value) for name, value in fields.items()}
 
     def part(self, value: Any) -> Any:
         """Return the value, or an equal one that others have."""
+        if type(value) not in (dict, list):
+            return interned(value)
         try:
             key = orjson.dumps(value)
         except orjson.JSONEncodeError:
@@ -70,13 +75,13 @@ class SharedParts:
         return part
 
     def _member(self, name: str, value: Any) -> Any:
-        if name in _PER_MEMBER:
-            return self._parts_of(value) if type(value) is dict else [self._parts_of(item) for item in value]
+        if name in _PER_MEMBER and type(value) is dict:
+            return self._parts_of(value)
+        if name in _PER_MEMBER and type(value) is list:
+            return [self._parts_of(item) for item in value]
         if name in _PER_ITEM and type(value) is list:
             return [self.part(item) for item in value]
         return self.part(value)
 
     def _parts_of(self, item: Any) -> Any:
-        if type(item) is not dict:
-            return item
-        return {name: self.part(value) if type(value) in (dict, list) else value for name, value in item.items()}
+        return {name: self.part(value) for name, value in item.items()} if type(item) is dict else item

@@ -14,6 +14,7 @@ from haru.client.events import EventRecorder
 from haru.engine import SchedulerCache
 from haru.engine.podgroup import GANGS_OFF
 from haru.engine.preemption import keeps_nomination
+from haru.engine.state import DecodedObjects
 from haru.event_loop import TimeSlice, cancelled
 from haru.explanation_worker import InlineWorker, ThreadWorker
 from haru.scheduler.binding.deallocation import orphan_cleanup
@@ -93,7 +94,8 @@ class Scheduler:
         self._client = client
         self._given = config
         config = self._config = config.with_foreign_groups()
-        self.cluster = SchedulerCache() if log is None else log.cluster
+        decoded = client.shared.common(DecodedObjects) if client.shared is not None else None
+        self.cluster = SchedulerCache(decoded=decoded) if log is None else log.cluster
         self.metrics = SchedulerMetrics(config.monotonic)
         self._queue_metrics = QueueMetrics(self.metrics)
         if not config.partition.is_whole:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.informer import Informer, Selection
-from haru.client.transforms import strip_managed_fields
 from haru.clock import utc_now
 from haru.event_loop import cancelled
 from haru.exposition import Labels
@@ -50,10 +49,10 @@ class ServiceProxy:
     def __init__(self, client: ApiClient, options: ServiceProxyOptions) -> None:
         self._options = options
         own = Selection(field_selector=f"metadata.name={options.node}")
-        self._services = Informer(client, SERVICES, transform=strip_managed_fields)
-        self._slices = Informer(client, SLICES, transform=strip_managed_fields)
-        self._nodes = Informer(client, NODES, own, transform=strip_managed_fields)
-        self._cidrs = Informer(client, CIDRS, transform=strip_managed_fields)
+        self._services = Informer(client, SERVICES)
+        self._slices = Informer(client, SLICES)
+        self._nodes = Informer(client, NODES, own)
+        self._cidrs = Informer(client, CIDRS)
         self._tracker = ChangeTracker(utc_now())
         self._health_checks = HealthChecks()
         self.health = ProxyHealth()

@@ -152,8 +152,8 @@ def test_inventory_of_26000_devices_is_small_in_memory() -> None:
 
 
 def test_unused_interned_values_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("haru.engine.dra.pools.inventory._FOREVER", 50)
+    monkeypatch.setattr("haru.engine.dra.model.slice_decoder._FOREVER", 50)
     inventory = Inventory()
     for number in range(200):
         inventory.upsert_slice(slice_("s", [device("a", {"uuid": f"GPU-{number}"})], generation=number))
-    assert len(inventory._interner) < 200
+    assert len(inventory._decoder) < 200

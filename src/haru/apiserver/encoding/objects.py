@@ -17,7 +17,7 @@ import orjson
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.selectors import FieldSelector, LabelSelector, field_value
-from haru.kube.shared_parts import SharedParts, shared_text
+from haru.kube.shared_parts import SharedParts, interned
 from haru.storage import Record, StoreError
 
 
@@ -228,9 +228,9 @@ def _with_shared_parts(obj: Obj) -> Obj:
     metadata = obj["metadata"]
     for member in _SHARED_TEXTS:
         if member in metadata:
-            metadata[member] = shared_text(metadata[member])
+            metadata[member] = interned(metadata[member])
     if labels := metadata.get("labels"):
-        metadata["labels"] = _PARTS.part({name: shared_text(value) for name, value in labels.items()})
+        metadata["labels"] = _PARTS.part(interned(labels))
     if references := metadata.get("ownerReferences"):
         metadata["ownerReferences"] = _PARTS.part(references)
     for member in ("spec", "status"):

@@ -17,6 +17,8 @@ from .decision import ReasonType as ReasonType
 from .decision import VolumeBinding as VolumeBinding
 from .decision import namespaced_name as namespaced_name
 from .decision import object_path as object_path
+from .decoded_objects import DecodedObjects as DecodedObjects
+from .kept_fields import KeptFields as KeptFields
 from .node_equivalence_classes import NodeEquivalenceClass as NodeEquivalenceClass
 from .node_info import NodeInfo as NodeInfo
 from .node_info import NodeSpec as NodeSpec

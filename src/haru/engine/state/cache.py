@@ -23,6 +23,7 @@ from haru.engine.state.assumed_volumes import VOLUME_KINDS, AssumedVolumes
 from haru.engine.state.claim_cache import ClaimCache
 from haru.engine.state.cow_map import CowMap
 from haru.engine.state.decision import PodKey, namespaced_name, object_path
+from haru.engine.state.decoded_objects import DecodedObjects
 from haru.engine.state.node_info import NodeInfo, NodeSpec
 from haru.engine.state.partition import Partition
 from haru.engine.state.pending_reservations import Nomination
@@ -51,13 +52,17 @@ class _State:
 class SchedulerCache:
     """The mutable index. `apply` and `remove` take watched objects; `assume_*` and `forget_*` what was decided."""
 
-    def __init__(self, decision_cache: DecisionCache | None = None) -> None:
-        """`decision_cache`: what keeps results from one decision to the next; by default a cache of its own."""
+    def __init__(self, decision_cache: DecisionCache | None = None, decoded: DecodedObjects | None = None) -> None:
+        """`decision_cache`: what keeps results from one decision to the next; by default a cache of its own.
+
+        `decoded`: what it has in common with other caches that are shown the same objects.
+        """
         cache = DecisionCache() if decision_cache is None else decision_cache
         self._state = _State()
         self._others: dict[str, CowMap[Obj]] = {"PodGroup": CowMap()}
         self._decision_cache = cache
-        self._inventory = Inventory(cache)
+        self._pod_info = PodInfo.of if decoded is None else decoded.pod
+        self._inventory = Inventory(cache, None if decoded is None else decoded.slices)
         self._ids = cache.scope()
         self._class_index = ClassIndex(self._inventory)
         state = self._state
@@ -299,7 +304,7 @@ class SchedulerCache:
     # Pods
 
     def _apply_pod(self, obj: Obj) -> None:
-        pod = PodInfo.of(obj)
+        pod = self._pod_info(obj)
         path = pod.key.path
         before = self._state.pods.get(path)
         replaced = before is not None and before.key.uid != pod.key.uid

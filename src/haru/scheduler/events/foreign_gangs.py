@@ -15,7 +15,6 @@ from haru.client.api import ApiClient
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import may_list, served_resources
 from haru.client.informer import Informer
-from haru.client.transforms import strip_managed_fields
 from haru.gangs import ADAPTERS as ALL
 from haru.gangs import KUEUE_KINDS, ForeignKind, GangTranslator, Translated, adapters_for
 from haru.kube.errors import StatusError
@@ -113,7 +112,7 @@ class ForeignGangs:
         self._running[kind.key] = (version, informer, task)
 
     def _informer(self, served: Kind) -> Informer:
-        informer = Informer(self._client, served, transform=strip_managed_fields)
+        informer = Informer(self._client, served)
         changed = self._changed
         informer.add_handler(changed, lambda _, new: changed(new), lambda obj: self._take(self._translator.remove(obj)))
         return informer

@@ -14,14 +14,13 @@ from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server, may_list
 from haru.client.informer import Informer, Selection, object_key
 from haru.client.server_version import AS_WRITTEN
-from haru.client.transforms import strip_managed_fields
 from haru.engine import SchedulerCache
+from haru.engine.state import KeptFields
 from haru.gangs import GangTranslator, Translated, as_written, is_translated
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.scheduler.events.event_labels import event_labels
 from haru.scheduler.events.foreign_gangs import ForeignGangs
-from haru.scheduler.events.kept_fields import KeptFields
 from haru.scheduler.metrics import WITHOUT_EVENT, QueueMetrics
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.settings import SchedulerConfig
@@ -139,12 +138,11 @@ class Watchers:
         self._context = context
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
-        kept = KeptFields()
-        # A claim that others in this process have anyway takes less as it is than with parts of its own.
-        claim = strip_managed_fields if client.shares_objects else kept.claim
-        transforms = {**_TRANSFORMS, "Pod": kept.pod, "ResourceClaim": claim, "ResourceSlice": self._take_slice}
+        # What others in this process have anyway takes less as it is than with parts of its own.
+        kept = {} if client.shared is not None else KeptFields().transforms
+        transforms = {**_TRANSFORMS, **kept, "ResourceSlice": self._take_slice}
         for name, kind in kinds.items():
-            transform = transforms.get(name, strip_managed_fields)
+            transform = transforms.get(name)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
             selection = Selection(field_selector=selector)
             informer = Informer(client, kind, selection, transform=transform)

@@ -218,7 +218,7 @@ def _no_mappings() -> Mapping[str, tuple[NodeMapping, ...]]:
     return _NO_MAPPINGS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Slice:
     """One ResourceSlice. `per_device` means that each device has a placement of its own.
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from haru.engine.dra.model.claims import decode_class
-from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, PoolKey, Slice
+from haru.engine.dra.model.slice_decoder import SliceDecoder
 from haru.engine.dra.pools.device_table import DeviceTables
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.taints import TaintRule, TaintRules, decode_taint_rule, rule_taints
@@ -22,8 +22,6 @@ from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.partition import WHOLE, Partition
 from haru.kube.meta import Obj
-
-_FOREVER = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,35 +84,12 @@ class DeviceSnapshot:
         return [*local, *(self.everywhere - local), *(self.troubled - local - self.everywhere)]
 
 
-class _RenewableInterner:
-    """An interner that is made anew once it holds many values of slices that are gone."""
-
-    def __init__(self) -> None:
-        self.current = Interner()
-        self.is_stale = False
-        """Whether it holds values of slices that are gone."""
-        self._size_when_made = 0
-
-    def __len__(self) -> int:
-        return len(self.current)
-
-    def renew_if_stale(self, published: Iterable[Slice]) -> None:
-        """Let go of values that no slice holds any more, by interning anew what the slices hold."""
-        if not self.is_stale or len(self.current) <= 2 * self._size_when_made + _FOREVER:
-            return
-        self.current = Interner()
-        for item in published:
-            self.current.adopt(item)
-        self._size_when_made = len(self.current)
-        self.is_stale = False
-
-
 class Inventory:
     """All slices, classes and taint rules, kept up to date by their watch events."""
 
-    def __init__(self, cache: DecisionCache | None = None) -> None:
+    def __init__(self, cache: DecisionCache | None = None, decoder: SliceDecoder | None = None) -> None:
         self._tables = DeviceTables(cache)
-        self._interner = _RenewableInterner()
+        self._decoder = SliceDecoder() if decoder is None else decoder
         self._published: dict[str, Slice] = {}
         self._mapping: set[str] = set()
         self._rules = TaintRules()
@@ -142,7 +117,7 @@ class Inventory:
         """Forget a ResourceSlice."""
         old = self._published.pop(name, None)
         if old is not None:
-            self._interner.is_stale = True
+            self._decoder.is_stale = True
             self._mapping.discard(name)
             self._drop(name, old)
             self._changed()
@@ -212,10 +187,10 @@ class Inventory:
         """Take in slices by name; every pool of theirs is looked at once."""
         touched: dict[PoolKey, None] = {}
         for name, obj in named:
-            new = decode_slice(obj, self._interner.current)
+            new = self._decoder.decode(obj)
             old = self._published.get(name)
             if old is not None:
-                self._interner.is_stale = True
+                self._decoder.is_stale = True
                 if old.pool != new.pool:
                     self._drop(name, old)
             self._published[name] = new
@@ -225,7 +200,7 @@ class Inventory:
         for pool in touched:
             self._rebuild_pool(pool)
         self._changed()
-        self._interner.renew_if_stale(self._published.values())
+        self._decoder.renew_if_stale(self._published.values())
 
     def _drop(self, name: str, old: Slice) -> None:
         members = self._members[str(old.pool)]
@@ -239,7 +214,7 @@ class Inventory:
 
         def patched(device: Device) -> Device:
             added = rule_taints(rules, DeviceId(*item.pool, device.name))
-            return replace(device, taints=self._interner.current.value(device.taints + added)) if added else device
+            return replace(device, taints=self._decoder.interner.value(device.taints + added)) if added else device
 
         return replace(item, devices=tuple(patched(d) for d in item.devices))
 

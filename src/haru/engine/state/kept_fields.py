@@ -1,4 +1,4 @@
-"""What the scheduler keeps of pods and claims: no field that nothing here reads, and equal parts once.
+"""What those who decide keep of pods and claims: no field that nothing here reads, and equal parts once.
 
 A decoded pod takes five times the memory of its JSON, nearly all of it for fields that only a kubelet reads and for
 parts that thousands of pods have alike. Pods are slim: they are never written whole. Claims are whole: writing an
@@ -7,11 +7,11 @@ allocation sends all of the claim back.
 
 from __future__ import annotations
 
-from sys import intern
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from haru.kube.meta import Obj
-from haru.kube.shared_parts import SharedParts
+from haru.kube.shared_parts import SharedParts, interned
 
 _CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 _OF_CONTAINER: Final = frozenset(
@@ -48,13 +48,18 @@ class KeptFields:
     """Transform pods and claims into what is kept of them. Twice does what once does; arguments stay as they are."""
 
     def __init__(self) -> None:
-        self._shared = SharedParts(_interned)
+        self._shared = SharedParts(interned)
+
+    @property
+    def transforms(self) -> Mapping[str, Callable[[Obj], Obj]]:
+        """The transforms by kind, for informers."""
+        return {"Pod": self.pod, "ResourceClaim": self.claim}
 
     def pod(self, obj: Obj) -> Obj:
         """Return a pod without what no decision and no explanation of a waiting pod reads."""
-        metadata = {key: self._value(value) for key, value in obj["metadata"].items() if key != "managedFields"}
+        metadata = {key: self._shared.part(value) for key, value in obj["metadata"].items() if key != "managedFields"}
         if "labels" in metadata:
-            metadata["labels"] = _interned(obj["metadata"]["labels"])
+            metadata["labels"] = interned(obj["metadata"]["labels"])
         spec = dict(obj.get("spec") or {})
         for name in _CONTAINER_LISTS:
             if name in spec:
@@ -68,26 +73,20 @@ class KeptFields:
 
     def claim(self, obj: Obj) -> Obj:
         """Return a claim with its parts shared."""
-        metadata = {key: _interned(value) for key, value in obj["metadata"].items() if key != "managedFields"}
+        metadata = {key: interned(value) for key, value in obj["metadata"].items() if key != "managedFields"}
         kept = {**obj, "metadata": metadata}
         if "spec" in obj:
-            kept["spec"] = self._value(obj["spec"])
+            kept["spec"] = self._shared.part(obj["spec"])
         status = obj.get("status")
         if status:
-            kept["status"] = status = _interned(status)
+            kept["status"] = status = interned(status)
             allocation = status.get("allocation")
             if allocation and "nodeSelector" in allocation:
-                allocation["nodeSelector"] = self._value(allocation["nodeSelector"])
+                allocation["nodeSelector"] = self._shared.part(allocation["nodeSelector"])
         return kept
 
     def _parts(self, fields: Obj) -> Obj:
-        return {key: _interned(value) if key in _UNIQUE else self._value(value) for key, value in fields.items()}
-
-    def _value(self, value: Any) -> Any:
-        """Return the value, or one equal to it that others have."""
-        if type(value) is str:
-            return intern(value)
-        return self._shared.part(value) if type(value) in (dict, list) else value
+        return {key: interned(value) if key in _UNIQUE else self._shared.part(value) for key, value in fields.items()}
 
 
 def _status(status: Obj) -> Obj:
@@ -102,14 +101,3 @@ def _status(status: Obj) -> Obj:
 
 def _without(fields: Obj, names: frozenset[str]) -> Obj:
     return {key: value for key, value in fields.items() if key not in names}
-
-
-def _interned(value: Any) -> Any:
-    """Return an equal value of which equal strings are one."""
-    if type(value) is str:
-        return intern(value)
-    if type(value) is dict:
-        return {key: _interned(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_interned(item) for item in value]
-    return value
