@@ -60,8 +60,8 @@ class DeviceFeasibilityCache:
         """Follow the cluster to this overlay: nodes, devices, and what is taken of them."""
         devices, index = overlay.snapshot.devices, self._index
         self._nodes, before = overlay.snapshot.nodes, self._nodes
-        untouched = overlay.allocated is overlay.snapshot.allocated
-        self._classified = overlay.snapshot.classified_nodes if untouched else None
+        # Where others are taken in a later pass, a node answers for itself alone (`FilterResultCache`).
+        self._classified = None if overlay.allocates else overlay.snapshot.classified_nodes
         if index is None or devices.classes is not self._classes:
             # What a device class selects is part of the query.
             self._queries = DecisionCache()

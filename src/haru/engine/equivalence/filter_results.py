@@ -48,6 +48,7 @@ _NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
 """Of all signatures together; the result of one node takes some 130 bytes."""
 _MAX_PROFILES = 4
+_MAX_FAILURES = 1024
 _MANY = 500
 """For so many nodes of a class it pays to look up the devices of all nodes at once."""
 
@@ -62,8 +63,11 @@ class FilterResultCache:
         self._all_nodes = nodes is overlay.snapshot.node_names
         self._allowed = frozenset[str]() if self._all_nodes else frozenset(nodes)
         cache = overlay.snapshot.decision_cache
-        # Several passes at once are specific to this attempt.
-        self._shares = cache.shares_results and overlay.next_pass is None
+        alone = overlay.differing_devices
+        self._alone = alone or frozenset[str]()
+        """Nodes of whose devices others are taken in a later pass: each allocates for itself, in this attempt."""
+        self._differing = overlay.differing | self._alone
+        self._shares = cache.shares_results and alone is not None
         key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
         self._cache = cache.get_or_compute("feasibility", key, cache.scope, _MAX_PROFILES)
         """For all attempts under the same options."""
@@ -72,7 +76,8 @@ class FilterResultCache:
         self._shared: SharedPreFilterState | None = None
         self._decoder = Decoder(overlay, options)
         self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
-        self._last_failure: tuple[DoesNotFit, Sequence[FilterFailure]] | None = None
+        self._device_failures: dict[int, tuple[DoesNotFit, Sequence[FilterFailure]]]
+        self._device_failures = self._cache.get_or_compute("device failures", None, dict)
         self._recorder = options.recorder
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
@@ -120,7 +125,8 @@ class FilterResultCache:
     def can_batch(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
         """Return whether a node's result and score for such pods depend only on what is on that node."""
         tied = pod.volume_claims or pod.disks or demand.fixed or demand.extended or demand.counts_devices
-        return self._shares and feasibility.prefilter.is_node_local and not tied
+        one_pass = self._overlay.next_pass is None
+        return self._shares and one_pass and feasibility.prefilter.is_node_local and not tied
 
     def pod_key(self, pod: PodInfo) -> Hashable:
         """Return what tells a pod from others of its shape, as far as rules between pods and scores go."""
@@ -224,7 +230,7 @@ class FilterResultCache:
             by_rules = None if by_rules is None or by_later is None else by_rules | by_later
         if by_rules is None or by_rules:
             feasibility.next_results.clear()
-        differing = self._overlay.differing
+        differing = self._differing
         stale: Sequence[str] = self._nodes
         if changed is None or by_rules is None:
             feasibility.forget_all()
@@ -267,7 +273,7 @@ class FilterResultCache:
 
     def _can_filter_classes(self, feasibility: NodeFeasibility, demand: DeviceDemand) -> bool:
         """Return whether the nodes of an equivalence class answer alike, but for devices that are not classified."""
-        simple = not (demand.fixed or demand.extended or demand.counts_devices)
+        simple = not (demand.fixed or demand.extended or demand.counts_devices or feasibility.later_passes)
         return self._shares and simple and feasibility.plan.general and feasibility.prefilter.general
 
     def _filter_classes(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
@@ -275,7 +281,7 @@ class FilterResultCache:
 
         The first node that raises an error names it, so all nodes have to be filtered in their order.
         """
-        touched = self._overlay.touched
+        touched = self._differing.union(self._overlay.touched)
         try:
             for one in self._overlay.snapshot.node_classes:
                 names = [name for name in one.names if name not in touched] if touched else one.names
@@ -285,7 +291,9 @@ class FilterResultCache:
             feasibility.forget_all()
             return False
         for name in sorted(touched):
-            self.filter_node(feasibility, pod, demand, self._overlay.node(name))
+            node = present_node(self._overlay, name)
+            if node is not None:
+                self.filter_node(feasibility, pod, demand, node)
         return True
 
     def _filter_class(
@@ -338,7 +346,7 @@ class FilterResultCache:
             feasibility.refusals[node.name] = failures
             return
         uses = demand.pending_on(node)
-        if demand.counts_devices or (uses and not self._by_class(demand)):
+        if demand.counts_devices or (uses and (node.name in self._alone or not self._by_class(demand))):
             self._allocate(feasibility, pod, demand, node, uses)
         elif uses:
             self._allocate_by_class(feasibility, demand, node, uses)
@@ -376,10 +384,12 @@ class FilterResultCache:
 
     def _failure(self, answer: DoesNotFit) -> Sequence[FilterFailure]:
         """Return the failures of a node without the devices; nodes with one answer share the object."""
-        last = self._last_failure
-        if last is None or last[0] is not answer:
-            last = self._last_failure = answer, (unavailable(answer),)
-        return last[1]
+        known = self._device_failures.get(id(answer))
+        if known is None or known[0] is not answer:
+            if len(self._device_failures) >= _MAX_FAILURES:
+                self._device_failures.clear()
+            known = self._device_failures[id(answer)] = answer, (unavailable(answer),)
+        return known[1]
 
     def _allocate(
         self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]

@@ -193,7 +193,11 @@ class NodeClassIndex:
             if view.table.placed:
                 pattern = tuple([d.placement is None or matches_node(d.placement, node) for d in view.devices])
             return (view, self._stamps.get(str(view.key), 0), pattern)
-        return (view.key.driver, self._inventories.of(view), *view.occupation(self.allocated.use(view.key)))
+        use = self.allocated.use(view.key)
+        if use.states:
+            # What is left of counters is another thing in each state.
+            return ("states", view.key, self._stamps.get(str(view.key), 0))
+        return (view.key.driver, self._inventories.of(view), *view.occupation(use))
 
 
 class _InventoryNumbers:

@@ -206,7 +206,7 @@ def weighed(refusals: Collection[Sequence[FilterFailure]]) -> Weighed:
 
 def unavailable_message(nodes: int, refusals: Weighed) -> str:
     """Return `0/5 nodes are available: 2 Insufficient cpu, 3 cannot allocate all claims.`"""
-    return _message(nodes, _counts(refusals))
+    return counted_message(nodes, _counts(refusals))
 
 
 def _counts(refusals: Weighed) -> Counter[str]:
@@ -217,12 +217,8 @@ def _counts(refusals: Weighed) -> Counter[str]:
     return counts
 
 
-def counted_message(nodes: int, texts: Iterable[str]) -> str:
-    """Return the same message from the messages of nodes."""
-    return _message(nodes, Counter(texts))
-
-
-def _message(nodes: int, counts: Mapping[str, int]) -> str:
+def counted_message(nodes: int, counts: Mapping[str, int]) -> str:
+    """Return the same message from how many nodes say what."""
     if not nodes:
         return NO_NODES
     entries = sorted(f"{count} {message}" for message, count in counts.items())

@@ -7,7 +7,7 @@ Source: KEP-268 (how nodes compare); the bound is our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
@@ -21,6 +21,9 @@ from haru.engine.preemption.removal_steps import RemovalSteps
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason
+
+_FEW = 8
+"""Fewer units than nodes by this factor are looked for by themselves, not node by node."""
 
 
 class NodeCandidate(NamedTuple):
@@ -43,6 +46,14 @@ class NodeCandidates:
         self._reorders = bool(search.evicted or base.objects("PodDisruptionBudget"))
         # Steps are those of all units on a node, in the order of their importance.
         self._counter = None if self._filters_units or search.evicted else search.node_counter(self._index)
+
+    def nodes_with_units(self, names: Sequence[str]) -> Iterable[str]:
+        """Return those of some nodes on which the pod may evict something, if these are few; else all of them."""
+        units = self._index.below(self._preemptor.priority)
+        if len(units) > len(names) // _FEW:
+            return names
+        known = {node for unit in units for node in unit.nodes}
+        return [name for name in names if name in known] if known else ()
 
     def units(self, node: str) -> list[DisruptionUnit]:
         """Return the units on a node that the pod may evict, most important first."""

@@ -9,10 +9,12 @@ Source: KEP-268 (default preemption, as 1.36 behaves), KEP-5710 (units); devices
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from zlib import crc32
 
-from haru.engine.framework.interfaces import FilterFailure, counted_message
+from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.schedule_one import Placed, PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
@@ -80,14 +82,13 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
     victims = _cluster_wide_victims(base, preemptor, search, refusals)
     if victims is not None:
         return nominated(base, refused, preemptor, victims) or refused
-    summary = counted_message(len(base.node_names), (text for listed in texts.values() for text in listed))
-    return _with_preemption_message(refused, preemptor, summary)
+    return _with_preemption_message(refused, preemptor, _summary(base, refusals, texts))
 
 
 def _best(
     base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
 ) -> Victims | None:
-    """Return the victims on the cheapest node, or None; `texts` collects the reasons of the other nodes."""
+    """Return the victims on the cheapest node, or None; `texts` collects the reasons of the nodes that were asked."""
     best: Victims | None = None
     guarded = True
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
@@ -113,9 +114,9 @@ def _candidates(
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     candidates = NodeCandidates(base, preemptor, search)
-    for name in (*names[start:], *names[:start]):
+    for name in candidates.nodes_with_units((*names[start:], *names[:start])):
         failures = refusals.get(name, ())
-        if not failures or not all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures):
+        if not _is_helpful(failures):
             texts[name] = (NOT_HELPFUL,)
             continue
         units = candidates.units(name)
@@ -129,13 +130,27 @@ def _candidates(
             texts[name] = [failure.reason.message for failure in failures]
 
 
+def _is_helpful(failures: Sequence[FilterFailure]) -> bool:
+    """Tell whether evictions may end what a node refuses the pod for."""
+    return bool(failures) and all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures)
+
+
+def _summary(base: Snapshot, refusals: Refusals, texts: Mapping[str, Sequence[str]]) -> str:
+    """Return why no node is freed: its own text for each node that was asked; on the others nothing may go."""
+    counts = Counter(chain.from_iterable(texts.values()))
+    others = [refusals.get(name, ()) for name in base.node_names if name not in texts]
+    for failures, count in weighed(others):
+        counts[NO_VICTIMS if _is_helpful(failures) else NOT_HELPFUL] += count
+    return counted_message(len(base.node_names), counts)
+
+
 def _cluster_wide_victims(base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals) -> Victims | None:
     """Return victims anywhere in the cluster, if pods elsewhere may block the pod."""
-    types = {failure.reason.type for failures in refusals.values() for failure in failures}
-    if types.isdisjoint(_CLUSTER_WIDE_FAILURES):
-        return None
     units = evictable_pods(base, preemptor)
-    return search.victims(units, refused=True) if units else None
+    if not units:
+        return None
+    types = {failure.reason.type for failures, _ in weighed(refusals.values()) for failure in failures}
+    return None if types.isdisjoint(_CLUSTER_WIDE_FAILURES) else search.victims(units, refused=True)
 
 
 def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:

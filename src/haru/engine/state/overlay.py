@@ -51,6 +51,7 @@ class Overlay:
         if snapshot.next_pass is not None:
             self.next_pass = Overlay(snapshot.next_pass)
             self._allocated = snapshot.allocated.and_also(self.next_pass.allocated)
+        self._allocated_at_first = self._allocated
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
@@ -73,11 +74,32 @@ class Overlay:
             self._not_recorded = []
         return self._allocated
 
+    @property
+    def allocates(self) -> bool:
+        """Return whether there are tentative allocations."""
+        return bool(self._not_recorded) or self._allocated is not self._allocated_at_first
+
     @cached_property
     def differing(self) -> frozenset[str]:
         """Return the nodes that differ in a later pass, tentative placements left out."""
         now, *later = self.snapshot.passes
         return frozenset().union(*(differing(one.nodes, now.nodes) for one in later))
+
+    @cached_property
+    def differing_devices(self) -> frozenset[str] | None:
+        """Return the nodes of whose devices others are taken in a later pass; None where several nodes may see them."""
+        now, *later = self.snapshot.passes
+        found: set[str] = set()
+        for one in later:
+            if one.devices is not now.devices:
+                return None
+            for key in one.allocated.changed(now.allocated):
+                pool = now.devices.pools.get(str(key))
+                nodes = {item.placement.node_name for item in pool.slices} if pool is not None else {""}
+                if len(nodes) != 1 or "" in nodes:
+                    return None
+                found |= nodes
+        return frozenset(found)
 
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
         """Return the nodes of the snapshot that differ from `before`. Many readers ask; it is computed once."""

@@ -1,0 +1,63 @@
+"""What it takes to refuse a pod that fits nowhere hardly depends on how many nodes are full."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.decision_objects import Obj, cluster_of, fill, member
+from counted_calls import SIZES, Steps, assert_flat, steps
+
+from haru.engine import Options, SchedulerCache, decide
+from haru.engine.backfill import BackfillReservation
+from haru.engine.framework import PreemptionOptions
+from haru.engine.state import Nomination, PodKey
+
+OPTIONS = Options(preemption=PreemptionOptions(preempt_for_pods=True))
+
+
+def full_cluster(nodes: int) -> SchedulerCache:
+    cluster = cluster_of(nodes, max(1, nodes // 10), cards=2)
+    fill(cluster, 1.0, cards=2)
+    return cluster
+
+
+def waiting(cluster: SchedulerCache, name: str) -> Obj:
+    made = member(name, "", 1)
+    for obj in made:
+        cluster.apply(obj)
+    return made[0]
+
+
+def refuse(cluster: SchedulerCache, pod: Obj) -> None:
+    decision = decide(cluster.snapshot(), [pod], group=None, options=OPTIONS)
+    assert decision.status == "unschedulable" and "No preemption victims" in decision.message
+
+
+def refused_after_others(cluster: SchedulerCache) -> Steps:
+    for number in range(2):
+        refuse(cluster, waiting(cluster, f"before-{number}"))
+    pod = waiting(cluster, "new")
+    cluster.snapshot()
+    return steps(lambda: refuse(cluster, pod))
+
+
+def keep_a_place(cluster: SchedulerCache) -> None:
+    """A running pod has to end before the head of the queue takes its place."""
+    head, node = waiting(cluster, "head"), cluster.snapshot().node_names[0]
+    running = next(iter(cluster.snapshot().nodes[node].pods.values())).key
+    place = Nomination(PodKey("default", "head", head["metadata"]["uid"]), node, 0)
+    cluster.reserve(BackfillReservation(None, 0, (place,), frozenset({running})))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_refusing_a_pod_takes_about_as_much_on_many_full_nodes_as_on_few(sizes: tuple[int, ...]) -> None:
+    assert_flat({size: refused_after_others(full_cluster(size)) for size in sizes}, "refusing a pod")
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_refusing_a_pod_beside_kept_places_takes_about_as_much_on_many_full_nodes(sizes: tuple[int, ...]) -> None:
+    costs = {}
+    for size in sizes:
+        cluster = full_cluster(size)
+        keep_a_place(cluster)
+        costs[size] = refused_after_others(cluster)
+    assert_flat(costs, "refusing a pod beside kept places")
