@@ -1,4 +1,4 @@
-"""What is kept between decisions holds while places are kept for other pods: several passes decide as without a cache."""
+"""What is kept between decisions holds while places are kept for others: passes decide as without a cache."""
 
 from __future__ import annotations
 
