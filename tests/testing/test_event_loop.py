@@ -7,14 +7,18 @@ import gc
 import logging
 import re
 import time
+import weakref
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haru import garbage
 from haru.event_loop import TimeSlice
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import HoldUp, LoopLag, Spent, blocking, lag_lines, measured_loop
+from waiting import until
 
 
 def keep_busy(seconds: float) -> None:
@@ -133,17 +137,88 @@ async def test_time_slice_lets_other_tasks_run() -> None:
     assert 3 <= turns - before <= 50
 
 
-def test_garbage_collection_is_postponed_and_startup_objects_frozen() -> None:
+@pytest.fixture
+def own_collection() -> Iterator[None]:
+    """What a test does to garbage collection ends with it."""
     thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("own_collection")
+def test_garbage_collection_is_postponed_and_startup_objects_frozen() -> None:
+    postpone_collection()
+    assert not gc.isenabled()
+    resume_collection()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.usefixtures("own_collection")
+def test_objects_that_come_and_stay_are_collected_in_portions() -> None:
+    looked_at: list[int] = []
+
+    def note(phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(sum(len(gc.get_objects(each)) for each in range(info["generation"] + 1)))
+
+    postpone_collection()
+    resume_collection()
+    gc.callbacks.append(note)
     try:
-        postpone_collection()
-        assert not gc.isenabled()
-        resume_collection()
-        assert gc.isenabled()
-        assert gc.get_freeze_count() > 0
+        kept = [[number] for number in range(400_000)]
     finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        gc.callbacks.remove(note)
+    assert len(kept) == 400_000
+    assert len(looked_at) > 40
+    assert max(looked_at) < 20_000
+
+
+class Linked:
+    """An object that is its own owner: a reference count never frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def old_garbage() -> weakref.ref[Linked]:
+    """A cycle that nobody has, after it has outlived the collections of the young."""
+    linked = Linked()
+    gc.collect(1)
+    gc.collect(1)
+    found = weakref.ref(linked)
+    del linked
+    gc.collect(1)
+    assert found() is not None
+    return found
+
+
+@pytest.mark.usefixtures("own_collection")
+async def test_old_garbage_is_freed_in_an_idle_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_DUE", 3)
+    monkeypatch.setattr(garbage, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(garbage, "_IDLE_BELOW", 0.0)
+    postpone_collection()
+    resume_collection()
+    left = old_garbage()
+    await asyncio.sleep(0.1)
+    assert left() is not None
+    monkeypatch.setattr(garbage, "_IDLE_BELOW", 1000.0)
+    await until(lambda: left() is None)
+
+
+@pytest.mark.usefixtures("own_collection")
+def test_old_garbage_is_freed_without_idle_moments_once_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_PORTION", 100)
+    monkeypatch.setattr(garbage, "_OVERDUE", 10)
+    postpone_collection()
+    resume_collection()
+    left, kept = old_garbage(), []
+    while left() is not None:
+        kept.append([left])
+        assert len(kept) < 1_000_000
 
 
 async def test_lines_are_those_of_the_loop_that_is_measured() -> None:
