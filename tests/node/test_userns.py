@@ -66,14 +66,6 @@ def test_unwritable_id_range_is_not_assigned(tmp_path: Path) -> None:
     assert ranges.held == {}
 
 
-def test_unused_id_ranges_are_released(tmp_path: Path) -> None:
-    ranges = Ranges(tmp_path, POOL)
-    for name in "abc":
-        ranges.get_or_create(name)
-    assert sorted(ranges.sweep({"b"})) == ["a", "c"]
-    assert set(ranges.held) == {"b"}
-
-
 def test_concurrent_requests_get_unique_id_ranges(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path, Pool(ALIGNMENT, 60))
     with ThreadPoolExecutor(8) as pool:
@@ -120,7 +112,7 @@ def test_overlapping_id_ranges_are_refused(tmp_path: Path) -> None:
 
 
 class RangesMachine(RuleBasedStateMachine):
-    """Pods come, go and are swept, the agent is started anew: no id is ever in two hands."""
+    """Pods come and go, the agent is started anew: no id is ever in two hands."""
 
     @initialize(seed=st.integers(0, 1 << 62))
     def begin(self, seed: int) -> None:
@@ -143,11 +135,6 @@ class RangesMachine(RuleBasedStateMachine):
     def go(self, name: str) -> None:
         self.ranges.release(name)
         self.given.pop(name, None)
-
-    @rule(known=st.sets(st.sampled_from("abcdef")))
-    def sweep(self, known: set[str]) -> None:
-        self.ranges.sweep(known)
-        self.given = {name: one for name, one in self.given.items() if name in known}
 
     @rule()
     def restart(self) -> None:

@@ -6,31 +6,18 @@ It schedules the pods whose schedulerName is `haru` (or that of --scheduler-name
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from haru.cli.component import Component, Election, add_component_arguments, parse_gates, run_component
+from haru.cli.component import add_component_arguments, parse_gates, run_component
 from haru.cli.main import UsageError
-from haru.event_loop import cancelled
 
 if TYPE_CHECKING:
-    from haru.accounting.collector import UsageCollector
-    from haru.client.api import ApiClient
-    from haru.client.server_version import ServerVersion
     from haru.engine.state import Partition
-    from haru.kube.gates import FeatureGates
-    from haru.scheduler.coexistence import PartitionGuard
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.decision_log import DecisionLog
-    from haru.scheduler.scheduler import Scheduler
     from haru.scheduler.settings import Fairness
-
-_MODULES = ("haru.client.discovery", "haru.client.events", "haru.client.gate_probes", "haru.scheduler.scheduler")
-_log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,131 +177,13 @@ def add_publishing_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the scheduler until it is stopped or loses its Lease."""
-    given = parse_gates(options.feature_gates)
+    from haru.cli.scheduler_process import SchedulerProcess
+
     configuration = _configuration(options)
-    fairness = _fairness(options)
-    from haru.scheduler.coexistence import LABELS, annotations_of
-
-    running: list[Scheduler] = []
-    refusals: list[str] = []
-    accounts: list[UsageCollector] = []
-
-    async def work(client: ApiClient) -> None:
-        from haru.client.discovery import adapt_to_server, wait_for_change
-
-        for note in configuration.notes:
-            _log.info("--config: %s", note)
-        while True:
-            version = await adapt_to_server(client)
-            scheduling = asyncio.create_task(schedule(client, version))
-            changing = asyncio.create_task(wait_for_change(client, version))
-            try:
-                await asyncio.wait({scheduling, changing}, return_when=asyncio.FIRST_COMPLETED)
-                if refusals:
-                    raise UsageError(refusals[0])
-                if scheduling.done():
-                    return await scheduling
-            finally:
-                await cancelled(scheduling, changing)
-            _log.info("the API server has changed to 1.%s: the scheduler starts anew", changing.result().minor)
-
-    async def schedule(client: ApiClient, version: ServerVersion) -> None:
-        from haru.client.events import EventRecorder
-        from haru.client.gate_probes import doubtful_gates, kept_gates
-        from haru.client.server_version import gates_for_server
-        from haru.scheduler.config import scheduler_config
-        from haru.scheduler.scheduler import Scheduler
-
-        kept = await kept_gates(client, doubtful_gates(given.overrides, version))
-        gates, unknown = gates_for_server(given.overrides, version, kept)
-        if on := sorted(gate for gate, value in kept.items() if value):
-            _log.info("the API server keeps the fields of %s, off in 1.%s by default", ", ".join(on), version.minor)
-        if unknown:
-            _log.warning("--feature-gates: 1.%s does not have %s", gates.minor, ", ".join(unknown))
-        component.gates = gates
-        hold = not options.schedule_group_members_singly
-        config = scheduler_config(
-            gates,
-            (),
-            configuration=configuration,
-            fairness=fairness,
-            hold_group_members=hold,
-            confirm_allocations=options.confirm_allocations,
-            gang_adapters=options.gang_adapters,
-            publish_explanations=options.publish_explanations or "counts",
-        )
-        log = open_log(options.decision_log, options.decision_log_size)
-        scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))), log)
-        running[:] = [scheduler]
-        accounts[:] = [_keeper(options.usage_history.expanduser(), client, gates)] if options.usage_history else []
-        async with asyncio.TaskGroup() as group:
-            group.create_task(scheduler.run(), name="scheduler")
-            group.create_task(compare(client, scheduler), name="partitions")
-            for one in accounts:
-                group.create_task(one.run(), name="accounting")
-
-    def guard(client: ApiClient) -> PartitionGuard:
-        from haru.scheduler.coexistence import PartitionGuard
-
-        lease, allow = f"{component.election.namespace}/{component.lease}", options.allow_overlapping_partitions
-        return PartitionGuard(client, lease, configuration.partition, allow=allow)
-
-    async def check(client: ApiClient) -> None:
-        from haru.scheduler.coexistence import OverlapError
-
-        try:
-            await guard(client).check()
-        except OverlapError as error:
-            raise UsageError(str(error)) from None
-
-    async def compare(client: ApiClient, scheduler: Scheduler) -> None:
-        from haru.scheduler.coexistence import OverlapError
-
-        await scheduler.ready.wait()
-        try:
-            await scheduler.watch_partitions(guard(client))
-        except OverlapError as error:
-            refusals.append(str(error))
-            raise
-
-    def shown(election: Election, lease: str) -> Mapping[str, Any]:
-        from haru.scheduler.configuration import LeaderElection, configuration_document
-
-        elected = LeaderElection(
-            election.elect, election.namespace, lease, election.lease, election.renew, election.retry
-        )
-        kubeconfig = str(options.kubeconfig or "")
-        return configuration_document(replace(configuration, leader_election=elected, kubeconfig=kubeconfig))
-
-    leader = configuration.leader_election
-    component = Component(
-        lease=leader.name,
-        work=work,
-        metrics=lambda: b"".join([*(one.metrics.text() for one in running), *(one.text() for one in accounts)]),
-        ready=lambda: bool(running) and running[0].ready.is_set(),
-        modules=_MODULES,
-        election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
-        gates=given,
-        prepare=check,
-        labels=LABELS,
-        annotations=annotations_of(configuration.profiles, configuration.partition),
-        dump=lambda: running[0].dump() if running else None,
-        configuration=shown,
-    )
+    process = SchedulerProcess(options, parse_gates(options.feature_gates), configuration, _fairness(options))
     if options.kubeconfig is None and configuration.kubeconfig:
         options.kubeconfig = Path(configuration.kubeconfig).expanduser()
-    return run_component(options, component)
-
-
-def _keeper(directory: Path, client: ApiClient, gates: FeatureGates) -> UsageCollector:
-    from haru.accounting.collector import UsageCollector
-    from haru.accounting.history import NAME, History, HistoryError
-    from haru.engine import Features
-
-    try:
-        return UsageCollector(client, History(directory / NAME), features=Features.from_gates(gates.all()))
-    except HistoryError as error:
-        raise UsageError(f"--usage-history: {error}") from error
+    return run_component(options, process.component)
 
 
 def _fairness(options: argparse.Namespace) -> Fairness:

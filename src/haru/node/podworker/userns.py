@@ -11,7 +11,7 @@ import json
 import pwd
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,14 +96,6 @@ class Ranges:
         with self._lock:
             (self._directory / uid / FILE).unlink(missing_ok=True)
             self._forget(uid)
-
-    def sweep(self, known: Collection[str]) -> list[str]:
-        """Free what pods have that are neither wanted nor running; their UIDs. `known` are those that are."""
-        with self._lock:
-            gone = [uid for uid in self._by_pod if uid not in known]
-        for uid in gone:
-            self.release(uid)
-        return gone
 
     @property
     def held(self) -> Mapping[str, int]:
