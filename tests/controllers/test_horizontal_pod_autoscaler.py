@@ -142,6 +142,27 @@ def play(scenario: Callable[[Autoscaled], Awaitable[None]], gates: FeatureGates 
         virtual_time.run(with_gates())
 
 
+@pytest.mark.parametrize(("options", "period"), [({}, 15.0), ({"horizontal-pod-autoscaler-sync-period": 5.0}, 5.0)])
+def test_autoscalers_are_looked_at_once_a_period(options: dict[str, float], period: float) -> None:
+    async def run(cluster: VirtualCluster) -> None:
+        it = Autoscaled(cluster)
+        it.manager = await cluster.start(NAME, **options)
+        await it.deploy(2)
+        await it.autoscale(cpu(50))
+        it.use("900m", "700m")
+        await asyncio.sleep(period - 0.5)
+        assert await it.replicas() == 2
+        await asyncio.sleep(1)
+        assert await it.replicas() == 4
+        it.use("1", "1")
+        await asyncio.sleep(period - 1)
+        looked = (await it.status())["currentMetrics"]
+        await asyncio.sleep(1)
+        assert (await it.status())["currentMetrics"] != looked
+
+    in_virtual_time(run)
+
+
 def test_workload_above_its_target_grows_and_status_and_events_tell_of_it() -> None:
     async def scenario(it: Autoscaled) -> None:
         await it.deploy(2)

@@ -55,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="how long the certificates are valid at most (default: 8760h)",
     )
+    parser.add_argument(
+        "--horizontal-pod-autoscaler-sync-period",
+        type=_period,
+        default="15s",
+        metavar="DURATION",
+        help="time between two looks at an autoscaler (default 15s)",
+    )
     add_stale_gang_arguments(parser)
 
 
@@ -74,6 +81,12 @@ def add_stale_gang_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _period(text: str) -> float:
+    if not (found := seconds(text)) > 0:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration above 0')
+    return found
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs the controllers until they are stopped or lose their Lease."""
     gates = parse_gates(options.feature_gates)
@@ -81,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
     _check(listed)
     authority, settings = _authority(options.root_ca_file), {"stale-gang": _stale_policy(options)}
     settings["cluster-signing"] = _cluster_signing(options)
+    settings["horizontal-pod-autoscaler-sync-period"] = options.horizontal_pod_autoscaler_sync_period
     running: list[ControllerManager] = []
 
     async def prepare(client: ApiClient) -> None:

@@ -16,7 +16,6 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.engine.state import Partition
     from haru.scheduler.configuration import Configuration
-    from haru.scheduler.decision_log import DecisionLog
     from haru.scheduler.settings import Fairness
 
 
@@ -129,16 +128,6 @@ def mebibytes(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number of MiB, at least 1')
     return int(text)
-
-
-def open_log(directory: Path | None, size: int | None) -> DecisionLog | None:
-    """The decision log that flags ask for; raises UsageError."""
-    from haru.scheduler.decision_log import DEFAULT_MEBIBYTES, DecisionLog
-
-    try:
-        return None if directory is None else DecisionLog(directory.expanduser(), size or DEFAULT_MEBIBYTES)
-    except OSError as error:
-        raise UsageError(f"--decision-log: {directory}: {error.strerror}") from None
 
 
 def add_profile_argument(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from haru.cli.component import Component, Election
 from haru.cli.main import UsageError
-from haru.cli.scheduler import open_log
 from haru.event_loop import cancelled
 from haru.scheduler.coexistence import LABELS, OverlapError, PartitionGuard, annotations_of
 from haru.scheduler.configuration import Configuration, LeaderElection, configuration_document
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.client.server_version import ServerVersion
     from haru.kube.gates import FeatureGates
+    from haru.scheduler.decision_log import DecisionLog
     from haru.scheduler.scheduler import Scheduler
     from haru.scheduler.settings import Fairness, SchedulerConfig
 
@@ -85,7 +85,7 @@ class SchedulerProcess:
 
         options = self._options
         gates = self.component.gates = await self._gates(client, version)
-        log = open_log(options.decision_log, options.decision_log_size)
+        log = _decision_log(options.decision_log, options.decision_log_size)
         recorder = EventRecorder(client, next(iter(self._configuration.profiles)))
         self._scheduler = scheduler = Scheduler(client, self._config(gates), recorder, log)
         self._usage = _usage_collector(options.usage_history, client, gates)
@@ -158,6 +158,16 @@ class SchedulerProcess:
         )
         kubeconfig = str(self._options.kubeconfig or "")
         return configuration_document(replace(self._configuration, leader_election=elected, kubeconfig=kubeconfig))
+
+
+def _decision_log(directory: Path | None, size: int | None) -> DecisionLog | None:
+    """The decision log that flags ask for. Raises UsageError."""
+    from haru.scheduler.decision_log import DEFAULT_MEBIBYTES, DecisionLog
+
+    try:
+        return None if directory is None else DecisionLog(directory.expanduser(), size or DEFAULT_MEBIBYTES)
+    except OSError as error:
+        raise UsageError(f"--decision-log: {directory}: {error.strerror}") from None
 
 
 def _usage_collector(directory: Path | None, client: ApiClient, gates: FeatureGates) -> UsageCollector | None:

@@ -1,9 +1,9 @@
 """horizontal-pod-autoscaler-controller: scales workloads by what their pods use, or by other metrics.
 
-Each autoscaler is looked at every 15 seconds: its target is found by discovery and read through its scale
-subresource, every metric proposes a number of replicas, the largest one is stabilized and limited, and the scale is
-written. What was recommended and changed lately is kept in memory only, as in 1.36: after a restart nothing shrinks
-until the window of stabilization is over.
+Each autoscaler is looked at every 15 seconds, or as often as is asked for: its target is found by discovery and read
+through its scale subresource, every metric proposes a number of replicas, the largest one is stabilized and limited,
+and the scale is written. What was recommended and changed lately is kept in memory only, as in 1.36: after a restart
+nothing shrinks until the window of stabilization is over.
 Source: Kubernetes 1.36, pkg/controller/podautoscaler/horizontal.go, as behaviour.
 """
 
@@ -119,6 +119,7 @@ class HorizontalPodAutoscalerController(Controller):
         self.pods.add_index("namespace", lambda pod: [namespace_of(pod)])
         self._resources = Resources(self.client, context.monotonic)
         self._reader = MetricsReader(self.client, self._resources)
+        self._period: float = context.options.get("horizontal-pod-autoscaler-sync-period", SYNC_SECONDS)
         self._histories: dict[str, History] = {}
         self._selectors: dict[str, dict[str, LabelSelector]] = {}
         """The selectors of the autoscalers of each namespace, as their targets last had them."""
@@ -134,7 +135,7 @@ class HorizontalPodAutoscalerController(Controller):
         known = self._selectors.setdefault(namespace_of(autoscaler), {})
         known.setdefault(name_of(autoscaler), NOTHING)
         self._monitor.count_autoscalers(len(self.autoscalers.store))
-        self.queue.add_after(f"{namespace_of(autoscaler)}/{name_of(autoscaler)}", SYNC_SECONDS)
+        self.queue.add_after(f"{namespace_of(autoscaler)}/{name_of(autoscaler)}", self._period)
 
     def _gone(self, autoscaler: Obj) -> None:
         namespace, name = namespace_of(autoscaler), name_of(autoscaler)
@@ -158,7 +159,7 @@ class HorizontalPodAutoscalerController(Controller):
             except (TargetError, *_FAILURES) as error:
                 result.error = "internal"
                 log.debug("%s: %s: %s", self.name, key, error)
-        return SYNC_SECONDS
+        return self._period
 
     async def _reconcile(self, key: str, autoscaler: Obj, result: Result) -> None:
         look = _Look(autoscaler, self.now(), list((autoscaler.get("status") or {}).get("conditions") or ()))
