@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from haru.client.api import ApiClient, path_of
@@ -20,7 +21,7 @@ from haru.client.discovery import adapt_to_server
 from haru.client.informer import EVERYTHING, Informer, Selection, object_key
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
-from haru.engine.state import WATCHED_KINDS, DecodedObjects, KeptFields, PodInfo, differing
+from haru.engine.state import WATCHED_KINDS, DecodedObjects, PodInfo, differing
 from haru.event_loop import cancelled
 from haru.explain.cards import Layouts
 from haru.gangs import (
@@ -79,11 +80,15 @@ class ChangeCounter:
 class WatchedObjects:
     """What one run of the watches has brought."""
 
-    def __init__(self, changes: ChangeCounter, decoded: DecodedObjects | None = None, *, slim: bool = False) -> None:
+    def __init__(
+        self,
+        changes: ChangeCounter,
+        decoded: DecodedObjects | None = None,
+        transforms: Mapping[str, Transform] = MappingProxyType({}),
+    ) -> None:
         self._changes = changes
         self._cache = SchedulerCache(decoded=decoded)
-        slim_down = KeptFields().transforms if slim else {}
-        self._transforms: Mapping[str, Transform] = {**slim_down, "ResourceSlice": self._take_slice}
+        self._transforms: Mapping[str, Transform] = {**transforms, "ResourceSlice": self._take_slice}
         self._layouts = Layouts()
         self._events: Informer | None = None
         self._shown_events: Sequence[Obj] | None = None
@@ -183,15 +188,14 @@ class ClusterWatch:
         kinds: Sequence[tuple[str, str]] = KINDS,
         name: str = "dashboard",
         selections: Mapping[str, Selection] | None = None,
-        *,
-        slim: bool = False,
+        transforms: Mapping[str, Transform] = MappingProxyType({}),
     ) -> None:
         """`selections` say by kind which objects are watched: without one, all.
 
-        `slim`: of pods and claims only what decisions read is kept, unless others in this process have them anyway.
+        `transforms` say by kind what is kept of objects: without one, all but managed fields.
         """
         self._client = client
-        self._slim = slim
+        self._transforms = transforms
         self._kinds = kinds
         self._name = name
         self._selections = selections or {}
@@ -276,7 +280,7 @@ class ClusterWatch:
     def _no_objects(self) -> WatchedObjects:
         shared = self._client.shared
         decoded = shared.common(DecodedObjects) if shared is not None else None
-        return WatchedObjects(self.changes, decoded, slim=self._slim and shared is None)
+        return WatchedObjects(self.changes, decoded, self._transforms)
 
     async def _begin(self, running: list[asyncio.Task[None]]) -> tuple[WatchedObjects, frozenset[Kind]]:
         """Start watches, add their task, and wait until they are synced; their objects, and the foreign kinds served.

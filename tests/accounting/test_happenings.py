@@ -58,6 +58,24 @@ def test_history_returns_what_happened_or_lasted_in_a_time(tmp_path: Path) -> No
     again.close()
 
 
+async def test_collector_keeps_of_events_that_are_no_happenings_only_which_they_are(tmp_path: Path) -> None:
+    client = ApiClient.in_process(FakeApi())
+    for name, reason in (("told", "Preempted"), ("other", "Scheduled")):
+        metadata = {"name": name, "namespace": "default", "labels": {"a": "b"}}
+        event = {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "reason": reason, "message": "words"}
+        await client.create(
+            EVENT, {**event, "lastTimestamp": "2026-03-01T12:00:00Z", "involvedObject": {"kind": "Pod"}}
+        )
+    collector = UsageCollector(client, History(tmp_path / NAME), intervals=Intervals(0.02, 0.0))
+    running = asyncio.create_task(collector.run())
+    await collector.looked.wait()
+    kept = {event["metadata"]["name"]: set(event) for event in collector._watch.view().events}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert kept["told"] >= {"reason", "message", "lastTimestamp", "involvedObject"}
+    assert kept["other"] == {"apiVersion", "kind", "metadata"}
+
+
 async def test_collector_records_evictions_beyond_the_life_of_their_events(tmp_path: Path) -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)

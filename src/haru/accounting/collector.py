@@ -30,9 +30,9 @@ from haru.client.api import ApiClient
 from haru.cluster_view import ClusterView, ClusterWatch
 from haru.engine import Features, Options
 from haru.engine.framework import SchedulerGates
-from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
+from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS, KeptFields
 from haru.explain.card_counts import CardCounts
-from haru.explain.happenings import Happening, moments
+from haru.explain.happenings import Happening, moments, without_other_events
 from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,10 @@ class UsageCollector:
         intervals: Intervals = Intervals(),
     ) -> None:
         kinds = (*WATCHED_KINDS, *HELD_BACK_BY, *((("v1", "Event"),) if history is not None else ()))
-        self._watch = ClusterWatch(client, linger=0.0, kinds=kinds, name="accounting", slim=True)
+        # Pods and claims that others in this process have anyway take less as they are.
+        kept = KeptFields().transforms if client.shared is None else {}
+        transforms = {**kept, "Event": without_other_events}
+        self._watch = ClusterWatch(client, linger=0.0, kinds=kinds, name="accounting", transforms=transforms)
         self._history = history
         self._clock = clock
         self._intervals = intervals

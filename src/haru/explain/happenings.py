@@ -52,6 +52,14 @@ def moments(snapshot: Snapshot, events: Iterable[Obj]) -> list[Happening]:
     return [_of_event(event, snapshot) for event in events if event.get("reason") in _KINDS]
 
 
+def without_other_events(event: Obj) -> Obj:
+    """What `moments` reads of an event: all of one that tells of a happening, of any other only which one it is."""
+    if event.get("reason") in _KINDS:
+        return event
+    metadata = {name: event["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    return {"apiVersion": event["apiVersion"], "kind": event["kind"], "metadata": metadata}
+
+
 def faults(snapshot: Snapshot, layouts: Layouts, now: int) -> list[Happening]:
     """List the faults that last. One of which nobody knows the beginning stands at `now`."""
     of_nodes = (fault for name in snapshot.nodes for fault in faults_of_node(snapshot, name, now))
