@@ -132,6 +132,43 @@ def test_200_viewers_of_one_page_cost_one_rendering_for_each_change() -> None:
     run(scenario())
 
 
+def test_connection_ends_when_nobody_can_say_whether_it_may_go_on() -> None:
+    class Broken(Client):
+        async def unchanged(self) -> bool:
+            raise RuntimeError("an answer that makes no sense")
+
+    async def scenario() -> None:
+        client = Broken()
+        task = client.follow(Feeds(Watch()), Page(), session="s")  # type: ignore[arg-type]
+        await asyncio.sleep(2 * feeds_module.CHECK_SECONDS)
+        assert task.done() and client.sent[-2:] == [{"changed": True}, "end"]
+
+    run(scenario())
+
+
+def test_connections_that_come_at_once_are_no_more_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds_module, "MOST_VIEWERS", 3)
+
+    class Slow(Client):
+        async def send(self, message: Any) -> None:
+            await asyncio.sleep(0.1)
+
+    async def scenario() -> None:
+        feeds, clients = Feeds(Watch()), [Slow() for _ in range(5)]  # type: ignore[arg-type]
+        tasks = [client.follow(feeds, Page()) for client in clients]
+        await asyncio.sleep(1)
+        refused = [task for task in tasks if task.done()]
+        assert [type(task.exception()) for task in refused] == [TooManyViewers] * 2
+        for client in clients:
+            client.gone.set()
+        await asyncio.wait(tasks)
+        again = clients[0].follow(feeds, Page())
+        await asyncio.sleep(1)
+        assert again.exception() is None
+
+    run(scenario())
+
+
 def test_change_that_does_not_show_on_a_page_is_not_sent() -> None:
     async def scenario() -> None:
         watch, page, client = Watch(), Page(), Client()

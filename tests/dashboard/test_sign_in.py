@@ -168,6 +168,13 @@ async def test_form_of_another_site_or_without_its_number_signs_nobody_in(served
         assert (await browser.post("/sign-in", data=fields)).status_code == 403
 
 
+async def test_form_with_too_many_fields_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    async with served.browser() as browser:
+        found = await browser.post("/sign-in", data={f"f{number}": "x" for number in range(17)})
+        assert found.status_code == 400
+    assert not caplog.records, "whoever has not signed in writes no tracebacks into the log"
+
+
 @pytest.mark.parametrize("where", ["https://evil.example/", "//evil.example", "/\\evil.example", "/a\r\nX: y", ""])
 async def test_sign_in_leads_to_addresses_of_this_server_alone(served: Served, where: str) -> None:
     async with served.browser() as browser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,9 @@ from fleet_stage import Stage
 
 from haru.kube.meta import get_condition
 from haru.simulated_nodes.pod_workers import PODS
+from haru.simulated_nodes.sources import CONFIG_MAPS
 from haru.simulated_nodes.stops import Stop, stops_of, takes_time
+from waiting import until
 
 Obj = dict[str, Any]
 
@@ -121,3 +124,34 @@ async def test_pod_that_wants_a_taken_port_of_the_node_fails() -> None:
         await stage.pod("second", node="cpu-0", containers=containers)
         failed = await stage.phase("second", "Failed")
     assert failed["status"]["reason"] == "NodePorts" == stage.reasons("second")[0]
+
+
+async def test_nothing_is_kept_of_a_pod_that_is_force_deleted_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage("dgx-h100:1")
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    real = stage.client.get
+
+    async def slow(kind: Any, name: str, namespace: str = "", subresource: str = "") -> Obj:
+        if name == "settings":
+            reading.set()
+            await go_on.wait()
+        return await real(kind, name, namespace, subresource)
+
+    monkeypatch.setattr(stage.client, "get", slow)
+    await stage.client.create(CONFIG_MAPS, {"metadata": {"name": "settings"}, "data": {"a": "b"}})
+    async with stage.running() as fleet:
+        workers = fleet.pods
+        source = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
+        claims = [{"name": "gpu", "resourceClaimName": "c"}]
+        made = await stage.pod("p", containers=[{"name": "c", "image": "i", **source}], resourceClaims=claims)
+        await stage.claim("c", made)
+        await asyncio.wait_for(reading.wait(), 60)
+        await stage.client.delete(PODS, "p", "default", grace_period_seconds=0)
+        await until(lambda: not workers._pods.store)
+        go_on.set()
+        uid = made["metadata"]["uid"]
+        await stage.pod("next")
+        await stage.phase("next", "Running")
+        kept = (workers._admitted, workers._began, workers._runs, workers._sources._read, workers._addresses._by_uid)
+        assert not [each for each in kept if uid in each]
+        assert len(workers.prepared) == 0

@@ -72,9 +72,6 @@ class Feed:
         """The processor time that the last rendering took, and telling it to all."""
         self._task: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._viewers)
-
     async def add(self, viewer: _Viewer) -> None:
         """Send a viewer the content as it is known, and from then on what changes."""
         self._viewers[viewer] = None
@@ -193,11 +190,14 @@ class _Person:
         self._task = asyncio.create_task(self._run(viewer), name="dashboard person")
 
     async def _run(self, viewer: Viewer) -> None:
-        may = True
-        while may:
-            await asyncio.sleep(CHECK_SECONDS)
-            may = await viewer.unchanged()
-        self.changed.set_result(None)
+        try:
+            while True:
+                await asyncio.sleep(CHECK_SECONDS)
+                if not await viewer.unchanged():
+                    break
+        except Exception:
+            _log.exception("whether somebody may still see the same cannot be told")
+        self.changed.set_result(None)  # in doubt, too: nobody goes on unchecked
 
     async def end(self) -> None:
         """Ask no more."""
@@ -211,6 +211,7 @@ class Feeds:
         self._watch = watch
         self._feeds: dict[Hashable, Feed] = {}
         self._people: dict[Hashable, _Person] = {}
+        self._connections = 0
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -227,8 +228,23 @@ class Feeds:
         looks: Viewer,
     ) -> None:
         """Serve one connection until its client goes, or may see something else. Raises TooManyViewers before it."""
-        if sum(map(len, self._feeds.values())) >= MOST_VIEWERS:
+        if self._connections >= MOST_VIEWERS:
             raise TooManyViewers
+        self._connections += 1
+        try:
+            await self._serve(key, make, scope, receive, send, looks)
+        finally:
+            self._connections -= 1
+
+    async def _serve(
+        self,
+        key: Hashable,
+        make: Make,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Send,
+        looks: Viewer,
+    ) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         viewer = _Viewer(send, (scope.get("extensions") or {}).get(WRITE))

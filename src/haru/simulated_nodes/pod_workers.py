@@ -142,6 +142,14 @@ class PodWorkers:
         node = self._nodes.get(_node_of(pod)) if pod is not None else None
         if pod is None or node is None or not node.acts:
             return None
+        try:
+            return await self._step(pod, node)
+        finally:
+            last = self._pods.store.get(key)
+            if last is None or uid_of(last) != uid_of(pod):
+                self._pod_deleted(pod)  # it went meanwhile: what was done for it since is given back, too
+
+    async def _step(self, pod: Obj, node: SimulatedNode) -> float | None:
         if is_being_deleted(pod):
             return await self._finish_deletion(self._allocations.allocated(pod))
         phase = _phase(pod)

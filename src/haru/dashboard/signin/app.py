@@ -185,7 +185,10 @@ class SignIn:
             return message(405, "Not allowed", "A form is posted.", [(b"allow", b"GET, HEAD, POST")])
         if request.header(b"sec-fetch-site") not in (None, "same-origin"):
             return message(403, "Not allowed", "This form was sent by another site.")
-        fields = await _fields(request)
+        try:
+            fields = await _fields(request)
+        except ValueError:
+            return message(400, "Not understood", "No form of this server has so many fields.")
         if fields is None:
             return message(413, "Too large", "No token is as long as this.")
         return await self._signs_in(request, fields) if request.path == "/sign-in" else self._signs_out(request, fields)
@@ -245,7 +248,7 @@ def _sign_in(status: int, told: str, where: str, headers: Sequence[tuple[bytes, 
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
-    """The fields of a posted form; None for one that is too large."""
+    """The fields of a posted form; None for one that is too large. Raises ValueError for too many."""
     body, more = b"", True
     while more:
         message = await request.receive()
