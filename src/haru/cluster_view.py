@@ -22,7 +22,7 @@ from haru.client.informer import EVERYTHING, Informer, Selection, object_key
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
 from haru.engine.state import WATCHED_KINDS, DecodedObjects, PodInfo, differing
-from haru.event_loop import cancelled
+from haru.event_loop import cancelled, in_background
 from haru.explain.cards import Layouts
 from haru.gangs import (
     ADAPTERS,
@@ -222,7 +222,8 @@ class ClusterWatch:
                 self._ending = None
             if self._task is None:
                 self._synced = asyncio.get_running_loop().create_future()
-                self._task = asyncio.create_task(self._watch(self._synced), name=f"{self._name} watches")
+                work = self._watch(self._synced)
+                self._task = asyncio.create_task(work, name=f"{self._name} watches", context=in_background())
             assert self._synced is not None
             await asyncio.shield(self._synced)
             yield

@@ -8,11 +8,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 _SLICE_SECONDS = 0.01
+is_for_a_client: ContextVar[bool] = ContextVar("is_for_a_client", default=False)
+"""Whether what is done is an answer that a client waits for. Tasks have it from the task that starts them, connections
+from the one that listens: `haru.fair_loop` runs the steps of such tasks first."""
 T = TypeVar("T")
 
 
@@ -43,6 +48,23 @@ async def cancelled(*tasks: asyncio.Future[Any]) -> list[Any]:
     for task in tasks:
         task.cancel()
     return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def for_clients() -> Iterator[None]:
+    """Listen meanwhile for clients: what comes over the connections is run first."""
+    before = is_for_a_client.set(True)
+    try:
+        yield
+    finally:
+        is_for_a_client.reset(before)
+
+
+def in_background() -> Context:
+    """Return the context for a task that goes on when the request which starts it has been answered."""
+    context = copy_context()
+    context.run(is_for_a_client.set, False)
+    return context
 
 
 class TimeSlice:

@@ -47,7 +47,7 @@ from haru.apiserver.request.limits import RequestLimits, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
-from haru.event_loop import SharedTimeout
+from haru.event_loop import SharedTimeout, is_for_a_client
 from haru.kube.errors import StatusError, bad_request_error, internal_error
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
@@ -223,6 +223,7 @@ class ApiServer:
         if deprecated := deprecation_warning(kind):
             request.warnings.append(deprecated)
         if call.verb == "watch":
+            is_for_a_client.set(False)  # it goes on when it has begun, and has time to
             return await handler(call)
         with self._limits.slot(request.method, is_heartbeat=is_heartbeat(request.user.groups, kind)):
             return await self._limits.wait_for(self._configuration.dynamic.handle(call, handler))

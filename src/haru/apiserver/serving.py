@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.request.protocol import protocol_class
+from haru.event_loop import for_clients
 from haru.http2 import MAX_STREAMS
 from haru.http2.alpn import offer_protocols
 from haru.serving import listening_socket, local_socket, server_class, settings
@@ -89,7 +90,8 @@ class HttpServer:
         self._socket = listening_socket(self._host, self._wanted_port, "--port")
         self.port = int(self._socket.getsockname()[1])
         self._server = make_server(self._app, self._tls, self._http2_streams)
-        self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru apiserver: http")
+        with for_clients():
+            self._task = asyncio.create_task(self._server.serve([self._socket]), name="haru apiserver: http")
         while not self._server.started:
             if self._task.done():
                 self._task.result()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MODULES = (
     "httptools",
-    "haru.api.cluster_reader",
+    "haru.api.connecting",
     "haru.client.leader_election",
     "haru.secure_serving.component",
     "haru.secure_serving.listener",
@@ -199,7 +199,7 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
     component.election = component.election.with_flags(options)
     component.lease = options.leader_elect_resource_name or component.lease
     preload((*_MODULES, *component.modules))
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(serves=False)) as runner:
         return runner.run(_run(options, component))
 
 

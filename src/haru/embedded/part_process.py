@@ -28,7 +28,7 @@ from haru.client.http import HttpTransport
 from haru.embedded.channel import Channel
 from haru.embedded.errors import OptionError
 from haru.embedded.options import UpOptions
-from haru.embedded.part import Part, Setting, load_part
+from haru.embedded.part import READERS, Part, Setting, load_part
 from haru.embedded.process import loop_factory
 from haru.embedded.simulated_nodes import nodes_described_by
 from haru.event_loop import cancelled
@@ -69,7 +69,7 @@ def run(names: Sequence[str], channel: socket.socket, lifeline: int) -> NoReturn
     postpone_collection()
     try:
         made = {name: load_part(name) for name in names}
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory(serves=READERS in names)) as runner:
             status = runner.run(_serve(made, channel))
     except BaseException:
         _log.exception("%s ended", " and ".join(names))

@@ -96,7 +96,7 @@ class ReplicaOptions:
 def run_replica(options: ReplicaOptions) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status. Raises OptionError, StoreError."""
     postpone_collection()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(serves=True)) as runner:
         return runner.run(_run(options))
 
 

@@ -20,6 +20,7 @@ from haru.cluster_view import ClusterView, ClusterWatch
 from haru.engine import Snapshot
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.errors import NotFoundError
+from haru.event_loop import in_background
 from haru.explain import DeviceStory, Explanation, NodeStory, PendingList, SubjectKind, explain
 from haru.explain.render import (
     named_namespaces,
@@ -218,7 +219,8 @@ class Answers:
         elif not self._refreshing and now - told.remedies.at > max(
             self._limits.refresh_seconds, _PAUSES * told.remedies.cost
         ):
-            task = asyncio.create_task(self._refresh(question, work, key), name="refresh remedies")
+            refreshing = self._refresh(question, work, key)
+            task = asyncio.create_task(refreshing, name="refresh remedies", context=in_background())
             self._refreshing.add(task)
             task.add_done_callback(self._refreshing.discard)
         return told

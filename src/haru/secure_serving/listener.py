@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from haru.event_loop import for_clients
 from haru.secure_serving.protocol import protocol_class
 from haru.serving import listening_socket, settings
 
@@ -146,13 +147,14 @@ class Listener:
         copy = self._socket.dup()
         copy.setblocking(False)
         loop = asyncio.get_running_loop()
-        made: asyncio.Server = await loop.create_server(
-            connection,
-            sock=copy,
-            ssl=context,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if context is not None else None,
-        )
+        with for_clients():
+            made: asyncio.Server = await loop.create_server(
+                connection,
+                sock=copy,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if context is not None else None,
+            )
         return made
 
     async def _look(self, marks: object) -> None:
