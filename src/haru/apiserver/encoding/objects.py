@@ -10,6 +10,7 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Any
 from weakref import ref
 
 import orjson
@@ -107,10 +108,10 @@ class Note:
     """Cached parts of a record: its labels, the fields that selectors have used, small objects whole.
 
     `recent`: the object of a record that was written or read lately. `read_by`: who found that a custom resource lies
-    as it is shown.
+    as it is shown. `row`: what `table_rows` has made of it.
     """
 
-    __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent")
+    __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent", "row")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
@@ -118,6 +119,7 @@ class Note:
         self.obj: Obj | None = None
         self.recent: Obj | None = None
         self.read_by: object = None
+        self.row: Any = None
 
 
 def note_of(record: Record) -> Note:
@@ -202,6 +204,18 @@ def recent(record: Record) -> Obj:
         note = record.note = Note(obj["metadata"].get("labels") or {})
     data, packed = record.stored
     _RECENT.keep(note, obj, len(data) * PACKING if packed else len(data))
+    return obj
+
+
+def glanced(record: Record) -> Obj:
+    """The decoded object, which is not kept where it was not: for what reads many once. Do not change it."""
+    note: Note | None = record.note
+    known = None if note is None else note.recent or note.obj
+    if known is not None:
+        return known
+    obj = decode(record)
+    if note is None:
+        record.note = Note(obj["metadata"].get("labels") or {})
     return obj
 
 

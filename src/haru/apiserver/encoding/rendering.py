@@ -68,6 +68,15 @@ def include_object(request: Request) -> str:
     return request.param("includeObject") or "Metadata"
 
 
+def is_prepared(call: Call) -> bool:
+    """Whether a list is to be a Table whose rows may lie ready: the one that kubectl asks for."""
+    from haru.kube import printers
+
+    wanted = representation_of(call.request)
+    is_usual = wanted.shape == "table" and wanted.version == "v1" and not wanted.yaml
+    return is_usual and include_object(call.request) == "Metadata" and printers.is_prepared(call.resource.kind)
+
+
 def table_of(call: Call, objs: Sequence[Obj], metadata: Obj) -> Obj:
     """A Table of objects in the served version."""
     from haru.kube import printers

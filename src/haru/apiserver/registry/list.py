@@ -19,6 +19,7 @@ from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent
 from haru.apiserver.encoding.rendering import (
+    is_prepared,
     item,
     item_bytes,
     partial,
@@ -27,6 +28,7 @@ from haru.apiserver.encoding.rendering import (
     table_of,
     versioned,
 )
+from haru.apiserver.encoding.table_rows import table_bytes
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
@@ -291,6 +293,8 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
         )
     if representation is PLAIN or replace(representation, listed=False) == PARTIAL:
         return _stored_bytes(lists, call, selection, found, metadata)
+    if is_prepared(call):
+        return Response(200, table_bytes(kind, found.records, call.objects.clock(), metadata))
     objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call, objs, metadata))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from haru.kube.custom.merging import root_declared, root_shape
@@ -162,24 +161,24 @@ def _printer(columns: Any) -> Printer:
         }
         for item in chosen
     ]
-    return Printer((column("Name"), *definitions), lambda obj, now: [name(obj), *(cell(obj, now) for cell in cells)])
+    return Printer((column("Name"), *definitions), lambda obj: [name(obj), *(cell(obj) for cell in cells)])
 
 
-def _cell(item: Obj) -> Callable[[Obj, datetime], Any]:
+def _cell(item: Obj) -> Callable[[Obj], Any]:
     kind = item["type"]
     if kind == "date" and item["jsonPath"] == ".metadata.creationTimestamp":
         return age
     try:
         find = compile_path(item["jsonPath"])
     except JsonPathError:
-        return lambda obj, now: None
+        return lambda obj: None
 
-    def cell(obj: Obj, now: datetime) -> Any:
+    def cell(obj: Obj) -> Any:
         found = find(obj)
         if not found or found[0] is None:
             return None
         if kind == "date":
-            return since(found[0], now)
+            return since(found[0])
         if kind == "string":
             return ",".join(map(_text, found)) if len(found) > 1 else _text(found[0])
         return found[0]

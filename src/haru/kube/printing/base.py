@@ -9,7 +9,7 @@ from typing import Any
 
 from haru.kube.meta import Obj, get_condition, value_at
 
-Cells = Callable[[Obj, datetime], list[Any]]
+Cells = Callable[[Obj], list[Any]]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -17,8 +17,20 @@ UNSET = "<unset>"
 
 
 @dataclass(frozen=True, slots=True)
+class Age:
+    """A cell that says how long ago something was, in `form`: the only kind of cell whose text depends on the time."""
+
+    then: datetime
+    form: str = "{}"
+
+    def text(self, now: datetime) -> str:
+        """The cell as it is at a time."""
+        return self.form.format(human_duration((now - self.then).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
 class Printer:
-    """The columns of a kind, and the cells of one object."""
+    """The columns of a kind, and the cells of one object, some of which are ages."""
 
     columns: tuple[Obj, ...]
     cells: Cells
@@ -98,15 +110,15 @@ def instant(text: Any) -> datetime | None:
         return None
 
 
-def since(text: Any, now: datetime) -> str:
-    """How long ago a time was, or `<unknown>`."""
+def since(text: Any, form: str = "{}") -> Age | str:
+    """How long ago a time was, in a form, or `<unknown>`."""
     then = instant(text)
-    return human_duration((now - then).total_seconds()) if then is not None else UNKNOWN
+    return Age(then, form) if then is not None else UNKNOWN
 
 
-def age(obj: Obj, now: datetime) -> str:
+def age(obj: Obj) -> Age | str:
     """How long ago the object was created."""
-    return since(meta(obj).get("creationTimestamp"), now)
+    return since(meta(obj).get("creationTimestamp"))
 
 
 def meta(obj: Obj) -> Obj:
@@ -165,4 +177,4 @@ def containers_of(template: Obj | None) -> list[Any]:
 
 def between(*cells: Callable[[Obj], Any]) -> Cells:
     """A row of the name, these cells and the age."""
-    return lambda obj, now: [name(obj), *(cell(obj) for cell in cells), age(obj, now)]
+    return lambda obj: [name(obj), *(cell(obj) for cell in cells), age(obj)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -35,21 +34,21 @@ _ACCESS_MODES = {
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def _api_service(obj: Obj, now: datetime) -> list[Any]:
+def _api_service(obj: Obj) -> list[Any]:
     service = spec(obj).get("service")
     status = condition(obj, "Available")
     available, reason = status.get("status") or "Unknown", status.get("reason")
     if available != "True" and reason:
         available = f"{available} ({reason})"
     where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
-    return [name(obj), where, available, age(obj, now)]
+    return [name(obj), where, available, age(obj)]
 
 
 def _data(obj: Obj) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-def _service(obj: Obj, now: datetime) -> list[Any]:
+def _service(obj: Obj) -> list[Any]:
     kind = spec(obj).get("type", "ClusterIP")
     addresses = spec(obj).get("clusterIPs") or [spec(obj).get("clusterIP")]
     ports = []
@@ -58,7 +57,7 @@ def _service(obj: Obj, now: datetime) -> list[Any]:
         ports.append(f"{number}/{port.get('protocol', 'TCP')}")
     internal = addresses[0] or NONE
     return [
-        name(obj), kind, internal, _external(obj, kind), joined(ports), age(obj, now), pairs(spec(obj).get("selector"))
+        name(obj), kind, internal, _external(obj, kind), joined(ports), age(obj), pairs(spec(obj).get("selector"))
     ]  # fmt: skip
 
 
@@ -72,7 +71,7 @@ def _external(obj: Obj, kind: str) -> str:
     return joined(given)
 
 
-def _event(obj: Obj, now: datetime) -> list[Any]:
+def _event(obj: Obj) -> list[Any]:
     """Both forms of events: the core group's and that of events.k8s.io."""
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime")
     last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or first
@@ -86,14 +85,14 @@ def _event(obj: Obj, now: datetime) -> list[Any]:
     host = source.get("host") or obj.get("reportingInstance") or ""
     kind = str(about.get("kind", "")).lower()
     return [
-        since(last, now),
+        since(last),
         obj.get("type", ""),
         obj.get("reason", ""),
         f"{kind}/{about['name']}" if about.get("name") else kind,
         about.get("fieldPath", ""),
         f"{component}, {host}" if host else component,
         str(obj.get("message") or obj.get("note") or "").strip(),
-        since(first, now),
+        since(first),
         count,
         name(obj),
     ]
@@ -103,7 +102,7 @@ def _access_modes(modes: Any) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
 
-def _volume_claim(obj: Obj, now: datetime) -> list[Any]:
+def _volume_claim(obj: Obj) -> list[Any]:
     volume = spec(obj).get("volumeName", "")
     capacity = value_at(obj, "status", "capacity", "storage") if volume else None
     modes = _access_modes(status(obj).get("accessModes")) if volume else ""
@@ -115,7 +114,7 @@ def _volume_claim(obj: Obj, now: datetime) -> list[Any]:
         modes,
         _class_of(obj, "volume.beta.kubernetes.io/storage-class"),
         status(obj).get("currentVolumeAttributesClassName") or UNSET,
-        age(obj, now),
+        age(obj),
         spec(obj).get("volumeMode", UNSET),
     ]
 
@@ -125,7 +124,7 @@ def _class_of(obj: Obj, annotation: str) -> str:
     return str(annotations.get(annotation) or spec(obj).get("storageClassName") or "")
 
 
-def _volume(obj: Obj, now: datetime) -> list[Any]:
+def _volume(obj: Obj) -> list[Any]:
     claim = spec(obj).get("claimRef") or {}
     return [
         name(obj),
@@ -137,12 +136,12 @@ def _volume(obj: Obj, now: datetime) -> list[Any]:
         _class_of(obj, "volume.beta.kubernetes.io/storage-class"),
         spec(obj).get("volumeAttributesClassName") or UNSET,
         status(obj).get("reason", ""),
-        age(obj, now),
+        age(obj),
         spec(obj).get("volumeMode", UNSET),
     ]
 
 
-def _storage_class(obj: Obj, now: datetime) -> list[Any]:
+def _storage_class(obj: Obj) -> list[Any]:
     default = (meta(obj).get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
     return [
         name(obj) + (" (default)" if default else ""),
@@ -150,7 +149,7 @@ def _storage_class(obj: Obj, now: datetime) -> list[Any]:
         obj.get("reclaimPolicy", "Delete"),
         obj.get("volumeBindingMode", "Immediate"),
         bool(obj.get("allowVolumeExpansion")),
-        age(obj, now),
+        age(obj),
     ]
 
 
@@ -160,22 +159,22 @@ def _some(items: list[str], limit: int = 3, separator: str = ",") -> str:
     return separator.join(items[:limit]) + more
 
 
-def _endpoints(obj: Obj, now: datetime) -> list[Any]:
+def _endpoints(obj: Obj) -> list[Any]:
     found = []
     for subset in obj.get("subsets") or ():
         addresses = [str(address.get("ip", "")) for address in subset.get("addresses") or ()]
         ports = [port.get("port") for port in subset.get("ports") or ()]
         found += [f"{address}:{port}" for port in ports for address in addresses] if ports else addresses
-    return [name(obj), _some(found) or NONE, age(obj, now)]
+    return [name(obj), _some(found) or NONE, age(obj)]
 
 
-def _endpoint_slice(obj: Obj, now: datetime) -> list[Any]:
+def _endpoint_slice(obj: Obj) -> list[Any]:
     ports = [str(port.get("port", "*")) for port in obj.get("ports") or ()]
     addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
-    return [name(obj), obj.get("addressType", ""), _some(ports) or UNSET, _some(addresses) or UNSET, age(obj, now)]
+    return [name(obj), obj.get("addressType", ""), _some(ports) or UNSET, _some(addresses) or UNSET, age(obj)]
 
 
-def _ingress(obj: Obj, now: datetime) -> list[Any]:
+def _ingress(obj: Obj) -> list[Any]:
     hosts = [str(rule["host"]) for rule in spec(obj).get("rules") or () if rule.get("host")]
     assigned = value_at(obj, "status", "loadBalancer", "ingress") or ()
     return [
@@ -184,22 +183,22 @@ def _ingress(obj: Obj, now: datetime) -> list[Any]:
         _some(hosts) or "*",
         ",".join(item.get("ip") or item.get("hostname", "") for item in assigned),
         "80, 443" if spec(obj).get("tls") else "80",
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _ingress_class(obj: Obj, now: datetime) -> list[Any]:
+def _ingress_class(obj: Obj) -> list[Any]:
     parameters = spec(obj).get("parameters") or {}
     group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
     text = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}" if parameters else NONE
-    return [name(obj), spec(obj).get("controller", ""), text, age(obj, now)]
+    return [name(obj), spec(obj).get("controller", ""), text, age(obj)]
 
 
-def _created(obj: Obj, now: datetime) -> list[Any]:
+def _created(obj: Obj) -> list[Any]:
     return [name(obj), meta(obj).get("creationTimestamp") or UNKNOWN]
 
 
-def _role_binding(obj: Obj, now: datetime) -> list[Any]:
+def _role_binding(obj: Obj) -> list[Any]:
     role = obj.get("roleRef") or {}
     subjects: dict[str, list[str]] = {}
     for subject in obj.get("subjects") or ():
@@ -208,10 +207,10 @@ def _role_binding(obj: Obj, now: datetime) -> list[Any]:
             title = f"{subject.get('namespace', '')}/{title}"
         subjects.setdefault(str(subject.get("kind")), []).append(title)
     who = [", ".join(subjects.get(kind, ())) for kind in ("User", "Group", "ServiceAccount")]
-    return [name(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *who]
+    return [name(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj), *who]
 
 
-def _signing_request(obj: Obj, now: datetime) -> list[Any]:
+def _signing_request(obj: Obj) -> list[Any]:
     seconds = spec(obj).get("expirationSeconds")
     types = [c.get("type") for c in status(obj).get("conditions") or ()]
     words = [word for word in ("Approved", "Denied", "Failed") if word in types] or ["Pending"]
@@ -219,7 +218,7 @@ def _signing_request(obj: Obj, now: datetime) -> list[Any]:
         words.append("Issued")
     return [
         name(obj),
-        age(obj, now),
+        age(obj),
         spec(obj).get("signerName") or NONE,
         spec(obj).get("username", ""),
         NONE if seconds is None else human_duration(seconds),
@@ -227,34 +226,34 @@ def _signing_request(obj: Obj, now: datetime) -> list[Any]:
     ]
 
 
-def _quota(obj: Obj, now: datetime) -> list[Any]:
+def _quota(obj: Obj) -> list[Any]:
     used = status(obj).get("used") or {}
     texts: dict[bool, list[str]] = {True: [], False: []}
     for resource, hard in sorted((status(obj).get("hard") or {}).items()):
         texts[resource.startswith("limits.")].append(f"{resource}: {used.get(resource, 0)}/{hard}")
-    return [name(obj), ", ".join(texts[False]), ", ".join(texts[True]), age(obj, now)]
+    return [name(obj), ", ".join(texts[False]), ", ".join(texts[True]), age(obj)]
 
 
 def _policy(rules: str) -> Any:
-    def cells(obj: Obj, now: datetime) -> list[Any]:
+    def cells(obj: Obj) -> list[Any]:
         kind = spec(obj).get("paramKind") or {}
         parameters = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
-        return [name(obj), len(spec(obj).get(rules) or ()), parameters, age(obj, now)]
+        return [name(obj), len(spec(obj).get(rules) or ()), parameters, age(obj)]
 
     return cells
 
 
-def _policy_binding(obj: Obj, now: datetime) -> list[Any]:
+def _policy_binding(obj: Obj) -> list[Any]:
     reference = spec(obj).get("paramRef") or {}
     where = f"{reference['namespace']}/" if reference.get("namespace") else ""
     target = f"{where}{reference.get('name') or '*'}" if reference else UNSET
-    return [name(obj), spec(obj).get("policyName", ""), target, age(obj, now)]
+    return [name(obj), spec(obj).get("policyName", ""), target, age(obj)]
 
 
-def _attachment(obj: Obj, now: datetime) -> list[Any]:
+def _attachment(obj: Obj) -> list[Any]:
     volume = value_at(obj, "spec", "source", "persistentVolumeName") or ""
     where = [spec(obj).get("attacher", ""), volume, spec(obj).get("nodeName", "")]
-    return [name(obj), *where, bool(status(obj).get("attached")), age(obj, now)]
+    return [name(obj), *where, bool(status(obj).get("attached")), age(obj)]
 
 
 _BINDING = "Name Role Age Users* Groups* ServiceAccounts*"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from haru.kube.meta import Obj, has_condition, value_at
@@ -20,18 +19,18 @@ def _claim_state(claim: Obj) -> str:
     return ",".join(states)
 
 
-def _slice(obj: Obj, now: datetime) -> list[Any]:
+def _slice(obj: Obj) -> list[Any]:
     pool = value_at(obj, "spec", "pool", "name") or ""
-    return [name(obj), spec(obj).get("nodeName") or NONE, spec(obj).get("driver", ""), pool, age(obj, now)]
+    return [name(obj), spec(obj).get("nodeName") or NONE, spec(obj).get("driver", ""), pool, age(obj)]
 
 
-def _taint_rule(obj: Obj, now: datetime) -> list[Any]:
+def _taint_rule(obj: Obj) -> list[Any]:
     taint = spec(obj).get("taint") or {}
     told = [taint.get(field, "") for field in ("key", "value", "effect")]
-    return [name(obj), *told, since(taint.get("timeAdded"), now), age(obj, now)]
+    return [name(obj), *told, since(taint.get("timeAdded")), age(obj)]
 
 
-def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
+def _pool_status_request(obj: Obj) -> list[Any]:
     pools = status(obj).get("pools") or []
     matching = status(obj).get("poolCount") or 0
     complete, failed = has_condition(obj, "Complete"), has_condition(obj, "Failed")
@@ -42,7 +41,7 @@ def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
     state = "Complete" if complete else "Failed" if failed else "Pending"
     if complete and len(pools) < matching:
         state += f" ({len(pools)}/{matching} pools)"
-    finished = since(condition(obj, "Complete").get("lastTransitionTime"), now) if complete else NONE
+    finished = since(condition(obj, "Complete").get("lastTransitionTime")) if complete else NONE
     return [name(obj), spec(obj).get("driver", ""), *counts, matching, state, finished]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import NONE, UNSET, age, between, condition, name, pairs, printer, spec, status
 
 
-def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
+def _csi_driver(obj: Obj) -> list[Any]:
     driver = spec(obj)
     audiences = ",".join(request.get("audience", "") for request in driver.get("tokenRequests") or ())
     modes = ",".join(driver.get("volumeLifecycleModes") or ()) or NONE
@@ -18,34 +17,34 @@ def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
         driver.get("podInfoOnMount", False),
         driver.get("storageCapacity", False),
     ]
-    return [name(obj), *flags, audiences or UNSET, driver.get("requiresRepublish", False), modes, age(obj, now)]
+    return [name(obj), *flags, audiences or UNSET, driver.get("requiresRepublish", False), modes, age(obj)]
 
 
-def _flow_schema(obj: Obj, now: datetime) -> list[Any]:
+def _flow_schema(obj: Obj) -> list[Any]:
     fields = spec(obj)
     missing = condition(obj, "Dangling").get("status", "?")
     level = value_at(fields, "priorityLevelConfiguration", "name") or ""
     method = value_at(fields, "distinguisherMethod", "type") or NONE
-    return [name(obj), level, fields.get("matchingPrecedence", 0), method, age(obj, now), missing]
+    return [name(obj), level, fields.get("matchingPrecedence", 0), method, age(obj), missing]
 
 
-def _priority_level(obj: Obj, now: datetime) -> list[Any]:
+def _priority_level(obj: Obj) -> list[Any]:
     fields = spec(obj)
     limited: Obj = fields.get("limited") or {}
     queuing: Obj = value_at(limited, "limitResponse", "queuing") or {}
     shares = limited.get("nominalConcurrencyShares", NONE)
     queues = [queuing.get(key, NONE) for key in ("queues", "handSize", "queueLengthLimit")]
-    return [name(obj), fields.get("type", ""), shares, *queues, age(obj, now)]
+    return [name(obj), fields.get("type", ""), shares, *queues, age(obj)]
 
 
-def _address(obj: Obj, now: datetime) -> list[Any]:
+def _address(obj: Obj) -> list[Any]:
     parent: Obj = spec(obj).get("parentRef") or {}
     place = "/".join(parent[key] for key in ("namespace", "name") if parent.get(key))
     resource = ".".join(parent[key] for key in ("resource", "group") if parent.get(key))
-    return [name(obj), f"{resource}/{place}", age(obj, now)]  # the age has no column, as in 1.36
+    return [name(obj), f"{resource}/{place}", age(obj)]  # the age has no column, as in 1.36
 
 
-def _certificate_request(obj: Obj, now: datetime) -> list[Any]:
+def _certificate_request(obj: Obj) -> list[Any]:
     states = [each["type"] for each in status(obj).get("conditions") or () if each["type"] in _STATES]
     told = [spec(obj).get(field, "") for field in ("podName", "serviceAccountName", "nodeName", "signerName")]
     return [name(obj), *told, states[-1] if states else "Pending", pairs(spec(obj).get("unverifiedUserAnnotations"))]
@@ -54,7 +53,7 @@ def _certificate_request(obj: Obj, now: datetime) -> list[Any]:
 _STATES = ("Issued", "Denied", "Failed")
 
 
-def _trust_bundle(obj: Obj, now: datetime) -> list[Any]:
+def _trust_bundle(obj: Obj) -> list[Any]:
     return [name(obj), spec(obj).get("signerName") or NONE]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from haru.kube.meta import Obj
-from haru.kube.printing.base import NONE, age, condition, instant, meta, name, printer, since, spec, status
+from haru.kube.printing.base import NONE, Age, age, condition, instant, meta, name, printer, since, spec, status
 
 _ROLE = "node-role.kubernetes.io/"
 
@@ -25,8 +24,8 @@ class _Restarts:
         if then is not None and (newest is None or then > newest):
             self.last = finished
 
-    def text(self, now: datetime) -> str:
-        return f"{self.count} ({since(self.last, now)} ago)" if self.count and self.last else str(self.count)
+    def cell(self) -> Age | str:
+        return since(self.last, f"{self.count} ({{}} ago)") if self.count and self.last else str(self.count)
 
 
 def _ending(terminated: Obj) -> str:
@@ -38,7 +37,7 @@ def _ending(terminated: Obj) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _pod(pod: Obj, now: datetime) -> list[Any]:
+def _pod(pod: Obj) -> list[Any]:
     pod_status = status(pod)
     reason = pod_status.get("reason") or pod_status.get("phase") or ""
     if condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
@@ -56,7 +55,7 @@ def _pod(pod: Obj, now: datetime) -> list[Any]:
         elif pod_status.get("phase") not in ("Succeeded", "Failed"):
             reason = "Terminating"
     total = len(spec(pod).get("containers") or ()) + len(sidecars)
-    return [name(pod), f"{ready}/{total}", reason, restarts.text(now), age(pod, now), *_pod_places(pod)]
+    return [name(pod), f"{ready}/{total}", reason, restarts.cell(), age(pod), *_pod_places(pod)]
 
 
 def _init_containers(pod: Obj, sidecars: set[Any]) -> tuple[str, int, _Restarts, _Restarts]:
@@ -115,7 +114,7 @@ def _pod_places(pod: Obj) -> list[str]:
     ]
 
 
-def _node(node: Obj, now: datetime) -> list[Any]:
+def _node(node: Obj) -> list[Any]:
     ready = condition(node, "Ready")
     words = ["Ready" if ready.get("status") == "True" else "NotReady"] if ready else ["Unknown"]
     if spec(node).get("unschedulable"):
@@ -128,7 +127,7 @@ def _node(node: Obj, now: datetime) -> list[Any]:
         name(node),
         ",".join(words),
         ",".join(sorted(role for role in roles if role)) or NONE,
-        age(node, now),
+        age(node),
         info.get("kubeletVersion", ""),
         addresses.get("InternalIP") or NONE,
         addresses.get("ExternalIP") or NONE,

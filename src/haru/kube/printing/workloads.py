@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
+    Age,
     Printer,
     age,
     between,
@@ -30,43 +30,43 @@ from haru.kube.printing.base import (
 _CONTAINERS = "Containers* Images* Selector*"
 
 
-def _deployment(obj: Obj, now: datetime) -> list[Any]:
+def _deployment(obj: Obj) -> list[Any]:
     counts = status(obj)
     ready = f"{counts.get('readyReplicas', 0)}/{spec(obj).get('replicas', 0)}"
     rollout = [counts.get("updatedReplicas", 0), counts.get("availableReplicas", 0)]
-    return [name(obj), ready, *rollout, age(obj, now), *_template(obj)]
+    return [name(obj), ready, *rollout, age(obj), *_template(obj)]
 
 
 def _template(obj: Obj) -> list[Any]:
     return [*containers_of(spec(obj).get("template")), label_selector(spec(obj).get("selector"))]
 
 
-def _replica_set(obj: Obj, now: datetime) -> list[Any]:
+def _replica_set(obj: Obj) -> list[Any]:
     counts = status(obj)
     replicas = [spec(obj).get("replicas", 0), counts.get("replicas", 0), counts.get("readyReplicas", 0)]
-    return [name(obj), *replicas, age(obj, now), *_template(obj)]
+    return [name(obj), *replicas, age(obj), *_template(obj)]
 
 
-def _replication_controller(obj: Obj, now: datetime) -> list[Any]:
+def _replication_controller(obj: Obj) -> list[Any]:
     counts = status(obj)
     replicas = [spec(obj).get("replicas", 0), counts.get("replicas", 0), counts.get("readyReplicas", 0)]
     template = containers_of(spec(obj).get("template"))
-    return [name(obj), *replicas, age(obj, now), *template, pairs(spec(obj).get("selector"))]
+    return [name(obj), *replicas, age(obj), *template, pairs(spec(obj).get("selector"))]
 
 
-def _stateful_set(obj: Obj, now: datetime) -> list[Any]:
+def _stateful_set(obj: Obj) -> list[Any]:
     ready = f"{status(obj).get('readyReplicas', 0)}/{spec(obj).get('replicas', 0)}"
-    return [name(obj), ready, age(obj, now), *containers_of(spec(obj).get("template"))]
+    return [name(obj), ready, age(obj), *containers_of(spec(obj).get("template"))]
 
 
-def _daemon_set(obj: Obj, now: datetime) -> list[Any]:
+def _daemon_set(obj: Obj) -> list[Any]:
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status(obj).get(key, 0) for key in (*keys, "numberAvailable")]
     selector = pairs(value_at(obj, "spec", "template", "spec", "nodeSelector"))
-    return [name(obj), *counts, selector, age(obj, now), *_template(obj)]
+    return [name(obj), *counts, selector, age(obj), *_template(obj)]
 
 
-def _job(obj: Obj, now: datetime) -> list[Any]:
+def _job(obj: Obj) -> list[Any]:
     succeeded = status(obj).get("succeeded", 0)
     completions, parallelism = spec(obj).get("completions"), spec(obj).get("parallelism") or 0
     if completions is not None:
@@ -74,8 +74,10 @@ def _job(obj: Obj, now: datetime) -> list[Any]:
     else:
         done = f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
     start, end = instant(status(obj).get("startTime")), instant(status(obj).get("completionTime"))
-    duration = human_duration(((end or now) - start).total_seconds()) if start is not None else ""
-    return [name(obj), _job_status(obj), done, duration, age(obj, now), *_template(obj)]
+    duration: Age | str = ""
+    if start is not None:
+        duration = human_duration((end - start).total_seconds()) if end is not None else Age(start)
+    return [name(obj), _job_status(obj), done, duration, age(obj), *_template(obj)]
 
 
 def _job_status(obj: Obj) -> str:
@@ -93,7 +95,7 @@ def _job_status(obj: Obj) -> str:
     return "Running"
 
 
-def _cron_job(obj: Obj, now: datetime) -> list[Any]:
+def _cron_job(obj: Obj) -> list[Any]:
     suspend = spec(obj).get("suspend")
     last = status(obj).get("lastScheduleTime")
     job = value_at(obj, "spec", "jobTemplate", "spec") or {}
@@ -103,28 +105,28 @@ def _cron_job(obj: Obj, now: datetime) -> list[Any]:
         spec(obj).get("timeZone") or NONE,
         "<unset>" if suspend is None else str(suspend),
         len(status(obj).get("active") or ()),
-        since(last, now) if last else NONE,
-        age(obj, now),
+        since(last) if last else NONE,
+        age(obj),
         *containers_of(job.get("template")),
         label_selector(job.get("selector")),
     ]
 
 
-def _pod_template(obj: Obj, now: datetime) -> list[Any]:
+def _pod_template(obj: Obj) -> list[Any]:
     template = obj.get("template") or {}
     return [name(obj), *containers_of(template), pairs(meta(template).get("labels"))]
 
 
-def _controller_revision(obj: Obj, now: datetime) -> list[Any]:
+def _controller_revision(obj: Obj) -> list[Any]:
     owners = [owner for owner in meta(obj).get("ownerReferences") or () if owner.get("controller")]
     if owners:
         group = str(owners[0].get("apiVersion", "")).rpartition("/")[0]
         kind = str(owners[0].get("kind", "")).lower()
         owner = f"{kind}.{group}/{owners[0].get('name')}" if group else f"{kind}/{owners[0].get('name')}"
-    return [name(obj), owner if owners else NONE, obj.get("revision", 0), age(obj, now)]
+    return [name(obj), owner if owners else NONE, obj.get("revision", 0), age(obj)]
 
 
-def _autoscaler(obj: Obj, now: datetime) -> list[Any]:
+def _autoscaler(obj: Obj) -> list[Any]:
     target = spec(obj).get("scaleTargetRef") or {}
     minimum = spec(obj).get("minReplicas")
     return [
@@ -134,7 +136,7 @@ def _autoscaler(obj: Obj, now: datetime) -> list[Any]:
         NONE if minimum is None else str(minimum),
         spec(obj).get("maxReplicas", 0),
         status(obj).get("currentReplicas", 0),
-        age(obj, now),
+        age(obj),
     ]
 
 
@@ -168,33 +170,33 @@ def _target(metric: Obj, observed: Obj) -> str:
     return f"{wanted['name']}: {text}" if "name" in wanted else text
 
 
-def _disruption_budget(obj: Obj, now: datetime) -> list[Any]:
+def _disruption_budget(obj: Obj) -> list[Any]:
     bounds = [str(spec(obj).get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
-    return [name(obj), *bounds, status(obj).get("disruptionsAllowed", 0), age(obj, now)]
+    return [name(obj), *bounds, status(obj).get("disruptionsAllowed", 0), age(obj)]
 
 
-def _pod_group(obj: Obj, now: datetime) -> list[Any]:
+def _pod_group(obj: Obj) -> list[Any]:
     policy = "Gang" if (spec(obj).get("schedulingPolicy") or {}).get("gang") is not None else "Basic"
     scheduled, disrupted = condition(obj, "PodGroupScheduled"), condition(obj, "DisruptionTarget")
     state = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable" if scheduled else "Pending"
     if disrupted:
         state = disrupted.get("reason", "")
     workload = value_at(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or NONE
-    return [name(obj), policy, workload, state, age(obj, now)]
+    return [name(obj), policy, workload, state, age(obj)]
 
 
-def _priority_class(obj: Obj, now: datetime) -> list[Any]:
+def _priority_class(obj: Obj) -> list[Any]:
     return [
         name(obj),
         obj.get("value", 0),
         bool(obj.get("globalDefault")),
-        age(obj, now),
+        age(obj),
         obj.get("preemptionPolicy", "PreemptLowerPriority"),
     ]
 
 
-def _scale(obj: Obj, now: datetime) -> list[Any]:
-    return [name(obj), spec(obj).get("replicas", 0), status(obj).get("replicas", 0), age(obj, now)]
+def _scale(obj: Obj) -> list[Any]:
+    return [name(obj), spec(obj).get("replicas", 0), status(obj).get("replicas", 0), age(obj)]
 
 
 _SCALE = (column("Name", named=False), column("Desired", "integer"), column("Available", "integer"), column("Age"))
