@@ -6,6 +6,8 @@ The verdicts are compared with what the API itself shows, and asked a second tim
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,3 +288,14 @@ def test_scheduler_with_a_lease_counts_as_running(up: Up, capsys: pytest.Capture
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "example-scheduler"}}
     up.api.create(lease, "kube-system")
     assert "Starting" in ask(capsys, "pod/awaited", *reach).splitlines()[0]
+
+
+def test_engine_is_not_imported_by_who_asks_the_resident_answer() -> None:
+    """It takes most of the time of a command that has nothing to compute."""
+    code = (
+        "import sys, haru.cli.explain, haru.api.explain_client, haru.api.connecting, haru.cli.terminal; "
+        "from haru.explain.object_names import parse_subject; parse_subject('job/training'); "
+        "print([name for name in sys.modules if name.startswith(('haru.engine', 'haru.cel', 'haru.explain.render'))])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from haru.embedded.data_directory import default_data_dir
 from haru.embedded.options import (
     OptionError,
     ProfileCount,
     UpOptions,
     UsageOptions,
-    default_data_dir,
     parse_listen,
     parse_profiles,
     parse_runtime_config,

@@ -161,6 +161,9 @@ async def test_text_is_the_short_form_or_the_whole(served: Served) -> None:
     status, short, headers = await served.get(f"{PATH}?output=text")
     assert status == 200 and short.startswith("Pod default/waits: FitsLater") and short.count("\n") <= 5
     assert headers["content-type"].startswith("text/plain")
+    asked = (await served.get(f"{PATH}?output=text&command=haru%20explain%20pod%2Fwaits%20--context%20c"))[1]
+    assert asked == short.replace("haru explain pod/waits -n default", "haru explain pod/waits --context c")
+    assert asked != short
     whole = (await served.get(f"{PATH}?output=wide"))[1]
     assert whole.startswith("Pod default/waits: FitsLater") and "secret-holder" not in short + whole
     assert (await served.get(f"{PATH}?output=xml"))[0] == 400

@@ -9,24 +9,21 @@ through that instead.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from haru.api.connecting import connect, told_as_cluster_error
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
-from haru.client.kubeconfig import in_cluster, load_kubeconfig
 from haru.client.server_version import AS_WRITTEN, ServerVersion
 from haru.embedded.lock import holder_of
-from haru.embedded.options import default_data_dir
 from haru.engine.state import WATCHED_KINDS
-from haru.errors import ClusterError, InputError
+from haru.errors import InputError
 from haru.gangs import served
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import Kind, known_kind
@@ -58,64 +55,6 @@ class Fetched:
     namespace: str
     version: ServerVersion = AS_WRITTEN
     not_served: tuple[str, ...] = ()
-
-
-def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]:
-    """The kubeconfig files to read, in kubectl's order; ClusterError if there is none."""
-    if named is not None:
-        if not named.is_file():
-            raise ClusterError(f"{where}: {named}: no such file")
-        return [named]
-    if listed := os.environ.get("KUBECONFIG"):
-        return [Path(p) for p in listed.split(os.pathsep) if p]
-    running = holder_of(default_data_dir())
-    if running and running.get("kubeconfig"):
-        return [Path(running["kubeconfig"])]
-    home = Path("~/.kube/config").expanduser()
-    if home.is_file():
-        return [home]
-    raise ClusterError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
-
-
-def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where: str = "kubeconfig") -> ApiClient:
-    """A client for a cluster; raises ClusterError if it cannot be made."""
-    try:
-        paths = find_kubeconfig(kubeconfig, where)
-    except ClusterError:
-        pod = in_cluster() if kubeconfig is None else None
-        if pod is None:
-            raise
-        return ApiClient.from_config(pod, user_agent=user_agent)
-    try:
-        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
-    except (OSError, ValueError, LookupError) as error:
-        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
-
-
-def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubeconfig") -> Path:
-    """Where the `haru up` that a kubeconfig leads to keeps its history of device usage; ClusterError if it is none."""
-    paths = find_kubeconfig(kubeconfig, where)
-    try:
-        directory = load_kubeconfig(paths, context).data_dir
-    except (OSError, ValueError, LookupError) as error:
-        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
-    if directory is None:
-        raise ClusterError(
-            f"{os.pathsep.join(map(str, paths))}: this is no haru up of this machine: name its history with --history, "
-            "for example the DIR of haru scheduler --usage-history"
-        )
-    return directory / "usage.db"
-
-
-@contextmanager
-def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
-    """Raise ClusterError where a server refuses a request or cannot be reached."""
-    try:
-        yield
-    except StatusError as error:
-        raise ClusterError(error.message) from error
-    except OSError as error:
-        raise ClusterError(f"{client.server} cannot be reached: {error}") from error
 
 
 async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KINDS, namespace: str = "") -> Fetched:

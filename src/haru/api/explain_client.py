@@ -7,16 +7,16 @@ cache has not seen the object yet.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import orjson
 
 from haru.client.api import ApiClient
-from haru.explain.entry import SubjectKind
-from haru.explain.pending_choice import listed_kind, parse_listed
-from haru.explain.render import from_json
-from haru.explain.results import Explanation
-from haru.explain.subjects import parse_place
+from haru.explain.object_names import SubjectKind, listed_kind, parse_listed, parse_place, parse_subject
 from haru.explain_server.discovery import CLUSTER_SCOPED, GROUP, explanation_path, list_path
+
+if TYPE_CHECKING:
+    from haru.explain.results import Explanation
 
 _SECONDS = 35.0
 _BUSY_ATTEMPTS = 3
@@ -26,6 +26,8 @@ async def resident_answer(
     client: ApiClient, kind: SubjectKind, name: str, namespace: str, *, remedies: bool = True
 ) -> tuple[Explanation | None, str]:
     """The explanation of an object, or None; with it what answered, or why nothing did."""
+    from haru.explain.render import from_json
+
     query = {} if remedies else {"remedies": "false"}
     body, source = await _asked(client, explanation_path(namespace, f"{kind}s", name), query)
     if body is None:
@@ -37,21 +39,32 @@ async def resident_answer(
 
 
 async def resident_text(
-    client: ApiClient, about: str, namespace: str, output: str, *, selector: str = "", remedies: bool = True
+    client: ApiClient,
+    about: str,
+    namespace: str,
+    output: str,
+    *,
+    selector: str = "",
+    remedies: bool = True,
+    command: str = "",
 ) -> tuple[bytes | None, str]:
-    """The story of a node or device, or the table of what waits with an object, in an output form; or None.
+    """An explanation, the story of a node or device, or the table of what waits with an object, in an output form.
 
-    Without `about`: the table of what waits in a namespace, without that in all. With it what answered, or why nothing.
+    Without `about`: the table of what waits in a namespace, without that in all. `command` is the one that asks. None
+    where there is no answer; with it what answered, or why nothing.
     """
-    query = {"output": output, "labelSelector": selector, "remedies": "" if remedies else "false"}
+    query = {"output": output, "labelSelector": selector, "remedies": "" if remedies else "false", "command": command}
     return await _asked(client, _path(about, namespace), {key: value for key, value in query.items() if value})
 
 
 def _path(about: str, namespace: str) -> str:
     if (place := parse_place(about)) is not None:
         return explanation_path("", f"{place[0]}s", place[1])
-    if (listed := parse_listed(about)) is None:
+    if not about:
         return list_path(namespace)
+    if (listed := parse_listed(about)) is None:
+        subject, name = parse_subject(about)
+        return explanation_path(namespace, f"{subject}s", name)
     kind, name = listed
     if kind == "Namespace":
         return list_path(name)

@@ -109,7 +109,8 @@ class Snapshot:
 
         `namespace` is that of what names none (without it that of the context). Raises ClusterError.
         """
-        from haru.api.cluster_reader import connect, fetch, finished
+        from haru.api.cluster_reader import fetch, finished
+        from haru.api.connecting import connect
 
         async def ask() -> Fetched:
             async with connect(Path(kubeconfig) if kubeconfig else None, context, "haru-python") as client:
@@ -168,7 +169,8 @@ class Snapshot:
         Raises InputError for a kind that cannot be explained and NotFoundError where there is no such object.
         """
         from haru.explain.entry import explain
-        from haru.explain.subjects import explain_place, find_subject, parse_place, parse_subject
+        from haru.explain.object_names import parse_place, parse_subject
+        from haru.explain.subjects import explain_place, find_subject
         from haru.kube.names import format_time
 
         snapshot = self._cluster.snapshot()
@@ -201,16 +203,15 @@ class Snapshot:
         of labels. `progress` is told how many of so many answers are done. Raises InputError and NotFoundError.
         """
         from haru.explain import Choice, PendingList, pending_rows
+        from haru.explain.object_names import parse_listed, parse_subject
         from haru.explain.pending_choice import (
             check_exists,
             choice_of,
             in_namespace,
             of_workload,
-            parse_listed,
             with_labels,
         )
         from haru.explain.pending_rows import pods_in_trouble
-        from haru.explain.subjects import parse_subject
         from haru.kube.names import format_time
 
         snapshot, here = self._cluster.snapshot(), namespace or self.namespace

@@ -138,7 +138,8 @@ def _emulated_minor(text: str) -> int:
 
 def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
     from haru.apiserver.config import FlowControl
-    from haru.embedded.options import default_data_dir, parse_runtime_config
+    from haru.embedded.data_directory import default_data_dir
+    from haru.embedded.options import parse_runtime_config
     from haru.embedded.replica import CredentialFiles, EtcdOptions, ReplicaOptions, ServingOptions
     from haru.embedded.security import SecurityOptions
 

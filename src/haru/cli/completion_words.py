@@ -107,7 +107,7 @@ def _objects(typed: str, line: argparse.Namespace) -> list[str]:
 
 
 def _contexts(line: argparse.Namespace) -> list[str]:
-    from haru.api.cluster_reader import find_kubeconfig
+    from haru.api.connecting import find_kubeconfig
     from haru.kube.yaml import load
 
     found: list[str] = []
@@ -141,7 +141,7 @@ def _names(line: argparse.Namespace, word: str, after: str = "") -> list[str]:
 def _kinds(word: str) -> list[Kind]:
     """The kind that a word names, in the versions in which it may be served."""
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
-    from haru.explain.pending_choice import LISTED
+    from haru.explain.object_names import LISTED
     from haru.gangs import KINDS
     from haru.kube.kinds import known_kind
 
@@ -175,7 +175,7 @@ async def _items(client: ApiClient, path: str, fields: str = "", *, whole: bool 
 
 
 def _asked(line: argparse.Namespace, ask: Callable[[ApiClient], Awaitable[list[str]]]) -> list[str]:
-    from haru.api.cluster_reader import connect
+    from haru.api.connecting import connect
 
     async def answer() -> list[str]:
         async with connect(_file(line), getattr(line, "context", None), "haru-completion") as client:

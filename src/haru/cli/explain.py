@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from haru.api.snapshot import Snapshot
     from haru.client.api import ApiClient
     from haru.explain import PendingList
-    from haru.explain.entry import SubjectKind
+    from haru.explain.object_names import SubjectKind
     from haru.explain.results import DeviceStory, Explanation, NodeStory
     from haru.kube.kinds import Kind
 
@@ -80,13 +80,12 @@ def run(options: argparse.Namespace) -> int:
     # What is read lives until the end: looking for garbage among it doubles the time of an answer.
     postpone_collection()
     from haru.cli.progress import working
-    from haru.explain.pending_choice import parse_listed
-    from haru.explain.subjects import parse_place
+    from haru.explain.object_names import parse_listed, parse_place
 
     about = _about(options)
     options.wide = options.wide or options.output == "wide"
     is_list = not about or parse_listed(about) is not None
-    if is_list or parse_place(about) is not None:
+    if is_list or parse_place(about) is not None or (options.output == "text" and not options.wide):
         if _resident_text(options, about):
             return 0
     elif (told := _resident_answer(options, about)) is not None:
@@ -158,7 +157,7 @@ def _print_page(title: str, body: str) -> None:
 
 def _show_groups(options: argparse.Namespace, snapshot: Snapshot, about: str) -> None:
     """A table besides, where the pods of a workload wait for different reasons."""
-    from haru.explain.subjects import parse_place, parse_subject
+    from haru.explain.object_names import parse_place, parse_subject
 
     if options.output not in ("text", "wide") or parse_place(about) is not None:
         return
@@ -205,7 +204,7 @@ def _print_list(found: PendingList, options: argparse.Namespace) -> None:
 
 def _is_found_in_snapshot(about: str) -> bool:
     """Whether it is a node, a device or the gang of another project, which is not read by itself."""
-    from haru.explain.subjects import parse_place, parse_subject
+    from haru.explain.object_names import parse_place, parse_subject
     from haru.gangs import is_foreign_group
 
     return parse_place(about) is not None or is_foreign_group(parse_subject(about)[1])
@@ -213,7 +212,7 @@ def _is_found_in_snapshot(about: str) -> bool:
 
 def _resident_answer(options: argparse.Namespace, about: str) -> Explanation | None:
     from haru.cli.progress import working
-    from haru.explain.subjects import parse_subject
+    from haru.explain.object_names import parse_subject
 
     if options.filename:
         return None
@@ -222,7 +221,7 @@ def _resident_answer(options: argparse.Namespace, about: str) -> Explanation | N
 
 
 def _resident_text(options: argparse.Namespace, about: str) -> bool:
-    """Print what the resident answer says of a node, a device or what waits; whether it says anything."""
+    """Print what the resident answer says, as it says it; whether it says anything."""
     from haru.cli.progress import working
     from haru.cli.terminal import print_lines
 
@@ -230,7 +229,7 @@ def _resident_text(options: argparse.Namespace, about: str) -> bool:
         return False
     output = "wide" if options.wide else "json" if options.output == "yaml" else options.output
     with working("asking explain.haru.dev"):
-        body = explain_serve.resident_text(options, about, output)
+        body = explain_serve.resident_text(options, about, output, _command(options, about))
     if body is None:
         return False
     if output == "json":
@@ -258,7 +257,7 @@ def _print_object(body: bytes, output: str) -> None:
 def _read_all(options: argparse.Namespace, about: str) -> Snapshot:
     """The cluster, or the manifests, with what a list may be about."""
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
-    from haru.explain.pending_choice import LISTED, parse_listed
+    from haru.explain.object_names import LISTED, parse_listed
 
     kinds = [*WATCHED_KINDS, *HELD_BACK_BY]
     listed = parse_listed(about) if about else None
@@ -271,7 +270,7 @@ def _read(options: argparse.Namespace, about: str) -> tuple[Snapshot, Obj | str]
     """The cluster, or the manifests, and the object: by name where it is found in them."""
     from haru.cli.progress import working
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
-    from haru.explain.subjects import parse_subject
+    from haru.explain.object_names import parse_subject
 
     if options.filename or _is_found_in_snapshot(about):
         return _snapshot(options, (*WATCHED_KINDS, *HELD_BACK_BY)), about

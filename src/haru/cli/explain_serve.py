@@ -18,7 +18,7 @@ from haru.loop_lag import measured_loop
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
-    from haru.explain.entry import SubjectKind
+    from haru.explain.object_names import SubjectKind
     from haru.explain.results import Explanation
     from haru.explain_server import Limits
     from haru.secure_serving.options import ServingOptions
@@ -71,8 +71,8 @@ def resident_answer(options: argparse.Namespace, kind: SubjectKind, name: str) -
     )
 
 
-def resident_text(options: argparse.Namespace, about: str, output: str) -> bytes | None:
-    """What it says of a node, a device, or what waits, in an output form; None where the cluster has to be read."""
+def resident_text(options: argparse.Namespace, about: str, output: str, command: str) -> bytes | None:
+    """What it says, in an output form, to who asks by a command; None where the cluster has to be read."""
     from haru.api import explain_client
 
     return _asked(
@@ -84,6 +84,7 @@ def resident_text(options: argparse.Namespace, about: str, output: str) -> bytes
             output,
             selector=options.selector,
             remedies=options.remedies,
+            command=command,
         ),
     )
 

@@ -24,9 +24,10 @@ from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
 from haru.errors import NotFoundError
 from haru.explain.entry import explain
+from haru.explain.object_names import PlaceKind
 from haru.explain.render import redacted, redacted_story
 from haru.explain.results import DeviceStory, Explanation, NodeStory
-from haru.explain.subjects import PlaceKind, explain_place
+from haru.explain.subjects import explain_place
 
 _log = logging.getLogger(__name__)
 

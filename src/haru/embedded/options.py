@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,17 +137,6 @@ class UpOptions:
 def _with_field(options: Any, path: str, value: Any) -> Any:
     name, _, rest = path.partition(".")
     return replace(options, **{name: _with_field(getattr(options, name), rest, value) if rest else value})
-
-
-def state_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where state is kept: `$XDG_STATE_HOME/haru`, by default `~/.local/state/haru`."""
-    base = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "state")
-    return Path(base) / "haru"
-
-
-def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The data directory of `haru up` without `--data-dir`."""
-    return state_home(environ) / "default"
 
 
 def parse_profiles(text: str, where: str = "--profile") -> tuple[ProfileCount, ...]:

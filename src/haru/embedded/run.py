@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from haru.embedded.data_directory import default_data_dir
 from haru.embedded.errors import OptionError
 from haru.embedded.launch import Lifeline, fork_all
 from haru.embedded.lock import DirectoryLock
-from haru.embedded.options import Processes, UpOptions, default_data_dir
+from haru.embedded.options import Processes, UpOptions
 from haru.embedded.part import needed_parts
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.supervised import SupervisedParts
@@ -45,7 +46,7 @@ def run_cluster(options: UpOptions) -> int:
     lifeline = Lifeline()
     try:
         supervised = _supervised(options, lifeline)
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory(serves=True)) as runner:
             return runner.run(_run(options, supervised))
     finally:
         lifeline.close()

@@ -1,5 +1,4 @@
 from .diagnosis.workload_unit import hypothetical_options as hypothetical_options
-from .entry import SubjectKind as SubjectKind
 from .entry import explain as explain
 from .explanation import Funnel as Funnel
 from .explanation import NodeGroup as NodeGroup
@@ -9,6 +8,7 @@ from .explanation_queue import AGAIN_SECONDS as AGAIN_SECONDS
 from .explanation_queue import UNEXPLAINED as UNEXPLAINED
 from .explanation_queue import ExplanationQueue as ExplanationQueue
 from .explanation_queue import UnitKey as UnitKey
+from .object_names import SubjectKind as SubjectKind
 from .pending_list import PendingList as PendingList
 from .pending_question import PendingQuestion as PendingQuestion
 from .pending_rows import Choice as Choice

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import get_args
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.plugins import extended_resource_claim_use
@@ -34,6 +34,7 @@ from haru.explain.diagnosis.workload_unit import (
     not_readable,
 )
 from haru.explain.explanation import Remedy, Verdict
+from haru.explain.object_names import SubjectKind
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.render.wording import counted
@@ -56,7 +57,6 @@ _STATES = {
     "OOMKilled": "killed for memory",
 }
 
-SubjectKind = Literal["pod", "podgroup", "job", "replicaset", "statefulset", "resourceclaim"]
 _MAKERS = {kind.lower(): kind for kind in MAKERS}
 
 

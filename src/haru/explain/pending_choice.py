@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name, workload_of
@@ -10,41 +10,11 @@ from haru.errors import InputError, NotFoundError
 from haru.explain.pending_rows import Choice
 from haru.gangs import KUEUE_WORKLOAD, kueue_hold
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, controller_of
 from haru.kube.names import names_text
 from haru.kube.selectors import parse_label_selector
 
-LISTED: Mapping[str, tuple[str, str]] = {
-    "Deployment": ("apps/v1", "Deployment"),
-    "DaemonSet": ("apps/v1", "DaemonSet"),
-    "CronJob": ("batch/v1", "CronJob"),
-    "Workload": ("scheduling.k8s.io/v1alpha2", "Workload"),
-    "DeviceClass": ("resource.k8s.io/v1", "DeviceClass"),
-    "Namespace": ("v1", "Namespace"),
-}
-"""Kinds whose explanation is a table of the work that waits for or with them, and where they are served."""
 _GROUPED = ("Job", "ReplicaSet", "StatefulSet")
-
-
-def _words() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, (api_version, kind) in LISTED.items():
-        known = known_kind(api_version, kind)
-        found |= dict.fromkeys((known.singular, known.plural, kind.lower(), *known.short_names), name)
-    return found | {"workload.kueue.x-k8s.io": "Workload", "workload.scheduling.k8s.io": "Workload"}
-
-
-def parse_listed(text: str) -> tuple[str, str] | None:
-    """Return kind and name where a text names a listed kind (`deploy/web`, `ns/team`); None for anything else."""
-    word, _, name = text.partition("/")
-    kind = _words().get(word.lower())
-    return (kind, name) if kind is not None and name else None
-
-
-def listed_kind(kind: str) -> Kind:
-    """The kind as an API server knows it."""
-    return known_kind(*LISTED[kind])
 
 
 def with_labels(choice: Choice, selector: str) -> Choice:

@@ -20,8 +20,9 @@ from haru.explain import hypothesis
 from haru.explain.diagnosis.quotas import MAKERS, lacking
 from haru.explain.diagnosis.running_pods import waits_in_trouble
 from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
-from haru.explain.entry import SubjectKind, explain
+from haru.explain.entry import explain
 from haru.explain.explanation import Remedy
+from haru.explain.object_names import SubjectKind
 from haru.explain.results import Explanation
 from haru.explain.stories.waiters import Waiter, waiters
 from haru.gangs import title_of

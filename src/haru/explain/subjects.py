@@ -1,15 +1,14 @@
-"""KIND/NAME, as people write it: which kind that is, and the object."""
+"""The object that KIND/NAME means, in a snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from haru.engine import Snapshot
 from haru.engine.state import GroupKey
 from haru.errors import InputError, NotFoundError
 from haru.explain.device_names import DeviceNameError, find_in
-from haru.explain.entry import SubjectKind
+from haru.explain.object_names import PlaceKind, SubjectKind
 from haru.explain.pending_choice import elsewhere
 from haru.explain.results import DeviceStory, NodeStory
 from haru.explain.stories import explain_device, explain_node
@@ -17,36 +16,6 @@ from haru.gangs import KINDS, KUEUE_WORKLOAD, is_foreign_group, kueue_hold, titl
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 
-PlaceKind = Literal["node", "device"]
-
-_EXPLAINED: dict[str, SubjectKind] = {
-    "pod": "pod",
-    "pods": "pod",
-    "po": "pod",
-    "podgroup": "podgroup",
-    "podgroups": "podgroup",
-    "job": "job",
-    "jobs": "job",
-    "replicaset": "replicaset",
-    "replicasets": "replicaset",
-    "rs": "replicaset",
-    "statefulset": "statefulset",
-    "statefulsets": "statefulset",
-    "sts": "statefulset",
-    "claim": "resourceclaim",
-    "claims": "resourceclaim",
-    "resourceclaim": "resourceclaim",
-    "resourceclaims": "resourceclaim",
-}
-_PLACES: dict[str, PlaceKind] = {"node": "node", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
-_FOREIGN_SHORT = {"LeaderWorkerSet": ("lws",)}
-_TRAIN_JOBS, _JOB_SET_PREFIX = ("trainjob", "trainjobs"), "jobset:"
-"""A TrainJob of Kubeflow Trainer makes a JobSet of its own name."""
-_KINDS = (
-    "pod, podgroup, job, replicaset, statefulset, claim, node, device, deployment, daemonset, cronjob, workload, "
-    "deviceclass, namespace, or a kind that describes gangs: jobset, trainjob, leaderworkerset, raycluster, pytorchjob "
-    "and its siblings, mpijob"
-)
 _API = {
     "pod": ("v1", "Pod"),
     "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
@@ -55,13 +24,6 @@ _API = {
     "statefulset": ("apps/v1", "StatefulSet"),
     "resourceclaim": ("resource.k8s.io/v1", "ResourceClaim"),
 }
-
-
-def parse_place(text: str) -> tuple[PlaceKind, str] | None:
-    """The node or device that a text names: `node/NAME`, `device/NODE/DEVICE`; None for anything else."""
-    word, _, name = text.partition("/")
-    kind = _PLACES.get(word.lower())
-    return (kind, name) if kind is not None and name else None
 
 
 def explain_place(
@@ -83,32 +45,6 @@ def explain_place(
         raise NotFoundError(str(error)) from error
     except KeyError as error:
         raise NotFoundError(f'there is no {kind} "{name}"') from error
-
-
-def parse_subject(text: str) -> tuple[SubjectKind, str]:
-    """Parse the kind and name of an object to explain; raises InputError otherwise."""
-    word, slash, name = text.partition("/")
-    foreign = _foreign_prefix(word.lower())
-    if foreign and name:
-        return "podgroup", foreign + name
-    kind = _EXPLAINED.get(word.lower().split(".")[0])
-    if not slash or not name:
-        raise InputError(f'"{text}": write KIND/NAME, for example job/training')
-    if kind is None:
-        raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
-    return kind, name
-
-
-def _foreign_prefix(word: str) -> str:
-    """What the names of a kind's gangs begin with, by the kind as kubectl writes it; empty for none."""
-    if word.split(".")[0] in _TRAIN_JOBS:
-        return _JOB_SET_PREFIX
-    for kind in KINDS:
-        short = {kind.kind.lower(), kind.plural, *_FOREIGN_SHORT.get(kind.kind, ())}
-        plain = short - {"podgroup", "podgroups", "workload", "workloads"}
-        if word in plain or word in {f"{name}.{kind.group}" for name in short}:
-            return kind.prefix
-    return ""
 
 
 def subject_in(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj | None:

@@ -90,6 +90,7 @@ class ExplainApp:
 
     async def _explanation(self, request: Request, user: User) -> Answer:
         question, output = _question(request)
+        command = request.param("command") or ""
         try:
             await self._access.require(user, question)
             told = await self._answers.of(user, question)
@@ -112,16 +113,17 @@ class ExplainApp:
             message = "the cluster could not be asked; try again"
             details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
             raise StatusError(503, "ServiceUnavailable", message, details) from None
-        return _rendered(told, question, output)
+        return _rendered(told, question, output, command)
 
 
-def _rendered(told: Answered, question: Question, output: str) -> Answer:
+def _rendered(told: Answered, question: Question, output: str, command: str) -> Answer:
+    """The answer in its form; `command` is the one that asks, where a text is to name it."""
     if output == "html":
         title = told.total if isinstance(told, PendingList) else f"{question.resource}/{question.name}"
         return Answer(200, page(title, Html(told.html())).encode(), "text/html; charset=utf-8")
     if output != "json":
         wide = output == "wide"
-        text = told.text(wide=wide) if isinstance(told, PendingList) else str(told) if wide else told.short()
+        text = told.text(wide=wide) if isinstance(told, PendingList) else str(told) if wide else told.short(command)
         return text_answer(f"{text}\n")
     head: dict[str, Any] = {"metadata": _metadata(question.namespace, question.name)}
     body = {**told.as_dict(), "apiVersion": f"{GROUP}/{VERSION}"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from haru.explain import SubjectKind
-from haru.explain.pending_choice import LISTED, listed_kind
+from haru.explain.object_names import LISTED, listed_kind
 from haru.gangs import KINDS
 from haru.kube.meta import Obj
 

@@ -10,9 +10,10 @@ from haru.engine import Snapshot
 from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
 from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
+from haru.explain.object_names import PlaceKind, parse_place, parse_subject
 from haru.explain.pending_choice import check_exists, choice_of, with_labels
 from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps, pods_in_trouble
-from haru.explain.subjects import PlaceKind, explain_place, parse_place, parse_subject, subject_in
+from haru.explain.subjects import explain_place, subject_in
 from haru.explain_server.discovery import (
     CLUSTER_SCOPED,
     LIST,

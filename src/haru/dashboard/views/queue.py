@@ -11,7 +11,7 @@ from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, differing
-from haru.explain.entry import SubjectKind
+from haru.explain.object_names import SubjectKind
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
 

@@ -1,0 +1,77 @@
+"""Finds the cluster that a question is about.
+
+As kubectl finds it, with the running `haru up` of this user in between: the kubeconfig that is named; the environment
+variable KUBECONFIG; the running `haru up`; `~/.kube/config`; in a pod, its ServiceAccount. Little is imported for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from haru.client.api import ApiClient
+from haru.client.kubeconfig import in_cluster, load_kubeconfig
+from haru.embedded.data_directory import default_data_dir
+from haru.embedded.lock import holder_of
+from haru.errors import ClusterError
+from haru.kube.errors import StatusError
+
+
+def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]:
+    """The kubeconfig files to read, in kubectl's order; ClusterError if there is none."""
+    if named is not None:
+        if not named.is_file():
+            raise ClusterError(f"{where}: {named}: no such file")
+        return [named]
+    if listed := os.environ.get("KUBECONFIG"):
+        return [Path(p) for p in listed.split(os.pathsep) if p]
+    running = holder_of(default_data_dir())
+    if running and running.get("kubeconfig"):
+        return [Path(running["kubeconfig"])]
+    home = Path("~/.kube/config").expanduser()
+    if home.is_file():
+        return [home]
+    raise ClusterError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
+
+
+def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where: str = "kubeconfig") -> ApiClient:
+    """A client for a cluster; raises ClusterError if it cannot be made."""
+    try:
+        paths = find_kubeconfig(kubeconfig, where)
+    except ClusterError:
+        pod = in_cluster() if kubeconfig is None else None
+        if pod is None:
+            raise
+        return ApiClient.from_config(pod, user_agent=user_agent)
+    try:
+        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
+    except (OSError, ValueError, LookupError) as error:
+        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+
+
+def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubeconfig") -> Path:
+    """Where the `haru up` that a kubeconfig leads to keeps its history of device usage; ClusterError if it is none."""
+    paths = find_kubeconfig(kubeconfig, where)
+    try:
+        directory = load_kubeconfig(paths, context).data_dir
+    except (OSError, ValueError, LookupError) as error:
+        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+    if directory is None:
+        raise ClusterError(
+            f"{os.pathsep.join(map(str, paths))}: this is no haru up of this machine: name its history with --history, "
+            "for example the DIR of haru scheduler --usage-history"
+        )
+    return directory / "usage.db"
+
+
+@contextmanager
+def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
+    """Raise ClusterError where a server refuses a request or cannot be reached."""
+    try:
+        yield
+    except StatusError as error:
+        raise ClusterError(error.message) from error
+    except OSError as error:
+        raise ClusterError(f"{client.server} cannot be reached: {error}") from error
