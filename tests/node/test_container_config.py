@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
-from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
+from haru.node.agent.images import ImageManager, StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.agent.options import DnsOptions
 from haru.node.cgroups.amounts import Amounts
+from haru.node.cri.errors import CriError
 from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
 from haru.node.podworker.dns import dns_of
@@ -313,6 +315,54 @@ def test_image_pull_secret_is_chosen_by_registry() -> None:
     assert [(one.username, one.password) for one in credentials("r.example:5000/a:1", secrets)] == [("me", "pass:word")]
     assert [one.username for one in credentials("library/a", secrets)] == ["hub"]
     assert credentials("other.example/a", secrets) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"1",
+        b'{"auths": []}',
+        b'{"auths": {"r.example": "x"}}',
+        b'{"auths": {"r.example": {"auth": "!"}}}',
+        b'{"auths": {"r.example": {"auth": 5}}}',
+        b'{"auths": {"r.example": {"username": 5, "password": null}}}',
+    ],
+)
+def test_image_pull_secret_that_makes_no_sense_gives_nothing(content: bytes) -> None:
+    good = base64.b64encode(b'{"auths": {"r.example": {"username": "me", "password": "x"}}}').decode()
+    secrets: list[Obj] = [{"data": {".dockerconfigjson": base64.b64encode(content).decode()}}]
+    secrets.append({"data": {".dockerconfigjson": good}})
+    assert [one.username for one in credentials("r.example/a", secrets)] == ["me"]
+
+
+async def test_nothing_is_kept_of_images_of_a_pod_that_has_gone() -> None:
+    class NoRegistry:
+        async def image(self, name: str) -> None:
+            return None
+
+        async def pull(self, *_: Any) -> str:
+            raise CriError("pull", "UNAVAILABLE", "no such host")
+
+    images = ImageManager(NoRegistry(), SimpleNamespace(event=lambda *_: None))  # type: ignore[arg-type]
+    sources = ReferencedObjects(lambda name: None, lambda name: None)
+    pod = {"metadata": {"uid": "u"}, "spec": {}}
+
+    async def reason(name: str) -> str:
+        with pytest.raises(StartError) as refused:
+            await images.ensure(pod, {"image": name}, sources, cri.PodSandboxConfig())
+        return refused.value.reason
+
+    assert [await reason("a:1"), await reason("a:1"), await reason("b:1")] == [
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImagePull",
+    ]
+    images.forget("other")
+    assert await reason("a:1") == "ImagePullBackOff"
+    images.forget("u")
+    assert not images._pulls
+    assert await reason("a:1") == "ErrImagePull"
 
 
 @pytest.mark.parametrize(

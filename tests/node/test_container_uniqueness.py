@@ -21,6 +21,7 @@ from haru.kube.pod_resize import Allocations
 from haru.node.agent.context import RuntimeInfo
 from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
+from haru.node.cri.errors import CriError
 from haru.node.dra.devices import NoDevices
 from haru.node.podworker.container_start import ContainerStarter
 from haru.node.podworker.observed import CREATED, RUNNING
@@ -280,5 +281,25 @@ def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) 
             await made.until(lambda: runtime.running("main"), 60)
             await asyncio.sleep(60)
             assert [one.state for one in runtime.held.values()] == [RUNNING]
+
+    virtual_time.run(work())
+
+
+def test_sandbox_that_cannot_be_made_is_tried_less_and_less_often(tmp_path: Path) -> None:
+    runtime, tries = SlowRuntime(random.Random(1), 0.0), list[float]()
+
+    async def refuse(*_: Any) -> str:
+        tries.append(asyncio.get_running_loop().time())
+        raise CriError("run_podsandbox", "UNKNOWN", "failed to setup network")
+
+    async def work() -> None:
+        real, runtime.run_sandbox = runtime.run_sandbox, refuse  # type: ignore[method-assign]
+        async with node(runtime, tmp_path) as made:
+            await asyncio.sleep(300.0)
+            assert 10 <= len(tries) <= 40, len(tries)
+            runtime.run_sandbox = real  # type: ignore[method-assign]
+            await asyncio.sleep(60.0)
+            assert len(runtime.running("main")) == 1
+            assert made.api.pod["status"]["phase"] == "Running"
 
     virtual_time.run(work())

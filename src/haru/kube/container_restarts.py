@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from haru.kube.go_values import go_duration
 from haru.kube.meta import Obj
 
 FIRST_SECONDS: Final = 10.0
@@ -67,9 +68,4 @@ def crash_message(pod: Obj, container: str, pause: float) -> str:
     """As kubelets word it."""
     meta = pod["metadata"]
     where = f"{meta['name']}_{meta.get('namespace', '')}({meta.get('uid', '')})"
-    return f"back-off {_go_duration(pause)} restarting failed container={container} pod={where}"
-
-
-def _go_duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"
+    return f"back-off {go_duration(round(pause * 10**9))} restarting failed container={container} pod={where}"

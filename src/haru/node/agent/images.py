@@ -7,9 +7,10 @@ documented; pull secrets of the types dockerconfigjson and dockercfg.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from haru.client.events import EventRecorder
@@ -53,22 +54,40 @@ def credentials(image: str, secrets: list[Obj]) -> list[cri.AuthConfig]:
     for secret in secrets:
         data = secret_data(secret)
         text = data.get(".dockerconfigjson") or data.get(".dockercfg")
-        try:
-            parsed = json.loads(text or b"{}")
-        except ValueError:
-            continue
-        for name, entry in (parsed.get("auths", parsed) or {}).items():
+        for name, entry in _entries(text or b"{}"):
             server = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
             if server == host or (host in _DOCKER_HUB and server in _DOCKER_HUB):
-                found.append(_auth(entry, server))
+                # What makes no sense is no credential: another secret may have one.
+                with contextlib.suppress(ValueError, TypeError):
+                    found.append(_auth(entry, server))
     return found
+
+
+def _entries(text: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The registries that a pull secret names, with what it says of each; none of what cannot be read."""
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return
+    entries = parsed.get("auths", parsed) if isinstance(parsed, dict) else None
+    if isinstance(entries, dict):
+        yield from ((name, entry) for name, entry in entries.items() if isinstance(entry, dict))
 
 
 def _auth(entry: Mapping[str, Any], server: str) -> cri.AuthConfig:
     user, password = entry.get("username", ""), entry.get("password", "")
     if entry.get("auth") and not user:
-        user, _, password = base64.b64decode(entry["auth"]).decode(errors="replace").partition(":")
+        text = base64.b64decode("".join(str(entry["auth"]).split()), validate=True)
+        user, _, password = text.decode(errors="replace").partition(":")
     return cri.AuthConfig(username=user, password=password, server_address=server)
+
+
+class _Pulls:
+    """The images that one pod could not have: when they were tried last, and how long each waits."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, float] = {}
+        self.pauses = CrashLoop()
 
 
 class ImageManager:
@@ -76,8 +95,11 @@ class ImageManager:
 
     def __init__(self, runtime: RuntimeClient, recorder: EventRecorder) -> None:
         self._runtime, self._recorder = runtime, recorder
-        self._pauses = CrashLoop()
-        self._failed: dict[str, float] = {}
+        self._pulls: dict[str, _Pulls] = {}
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._pulls.pop(uid, None)
 
     async def ensure(
         self, pod: Obj, container: Mapping[str, Any], sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
@@ -105,8 +127,9 @@ class ImageManager:
             raise StartError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
 
     async def _pull(self, pod: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig) -> cri.Image:
-        key, now = f"{pod['metadata']['uid']}_{name}", time.time()
-        wait, _ = self._pauses.wait(key, self._failed.get(key, 0.0), now)
+        uid, now = pod["metadata"]["uid"], time.time()
+        pulls = self._pulls.get(uid) or _Pulls()
+        wait, _ = pulls.pauses.wait(name, pulls.failed.get(name, 0.0), now)
         if wait > 0:
             message = f'Back-off pulling image "{name}"'
             self._tell(pod, "Normal", "BackOff", message)
@@ -126,8 +149,9 @@ class ImageManager:
                 took = time.time() - now
                 self._tell(pod, "Normal", "Pulled", f'Successfully pulled image "{name}" in {took:.3f}s')
                 return found
-        self._pauses.started(key, self._failed.get(key, now), now)
-        self._failed[key] = now
+        self._pulls[uid] = pulls
+        pulls.pauses.started(name, pulls.failed.get(name, now), now)
+        pulls.failed[name] = now
         message = f'Failed to pull image "{name}": {failure}'
         self._tell(pod, "Warning", "Failed", message)
         raise StartError("ErrImagePull", str(failure), 0.0)

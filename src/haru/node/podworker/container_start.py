@@ -93,6 +93,10 @@ class ContainerStarter:
         self._context = context
         self._images = ImageManager(context.runtime, context.recorder)
 
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._images.forget(uid)
+
     async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
         """Set up and update the pod's volumes; whether one changed. Raises `ConfigError`, OSError."""
         try:

@@ -82,7 +82,7 @@ class PodWorker:
         self._sandboxes = Sandboxes(context)
         self._resizer = PodResizer(context, self._sandboxes)
         self._cleanup = PodCleanup(context, self._sandboxes, uid)
-        self._backoff = Backoff(base=1.0, cap=20.0)
+        self._backoff, self._sandbox_backoff = (Backoff(base=1.0, cap=20.0) for _ in range(2))
         intervals = context.options.intervals
         self._state = _State(CrashLoop(intervals.crash_first_seconds, intervals.crash_longest_seconds))
 
@@ -139,6 +139,7 @@ class PodWorker:
             self._killer.close()
             self._context.objects.forget(self.uid)
             self._context.allocations.forget(self.uid)
+            self._starter.forget(self.uid)
 
     async def _sync(self) -> float | None:
         """One round; seconds until the next one, or None if there is none."""
@@ -203,7 +204,10 @@ class PodWorker:
         if inputs is None:
             return _RETRY_SECONDS
         if plan.make_sandbox:
-            return 0.0 if await self._make_sandbox(pod, plan.attempt, seen) else self._backoff.next()
+            if not await self._make_sandbox(pod, plan.attempt, seen):
+                return self._sandbox_backoff.next()
+            self._sandbox_backoff.reset()
+            return 0.0
         wait = await self._start_all(pod, seen, plan, inputs)
         return min(wait, _RETRY_SECONDS) if self._resizer.conditions else wait
 
