@@ -180,7 +180,10 @@ def status_in_protobuf(body: bytes) -> dict[str, Any]:
     kind, inside = enveloped(body)
     told = dict(fields(inside))
     names = {2: "status", 3: "message", 4: "reason"}
-    texts = {name: value.decode() for number, name in names.items() if isinstance(value := told[number], bytes)}
+    # What is empty is not written, such as the reason of the one refusal that has none.
+    texts = {
+        name: value.decode() for number, name in names.items() if isinstance(value := told.get(number, b""), bytes)
+    }
     return {"kind": kind.decode(), "code": told[6], **texts}
 
 

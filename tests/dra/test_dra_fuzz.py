@@ -1,7 +1,7 @@
 """Random bytes, random YAML and random expressions through `haru allocate`, `haru cel` and `haru lint`: an answer or a
 message with status 2, never a traceback, never a hang, memory bounded.
 
-HARU_FUZZ_SECONDS says for how long each command is fuzzed at night.
+HARU_FUZZ_SECONDS says for how long at night, all commands together.
 """
 
 from __future__ import annotations
@@ -168,6 +168,6 @@ def test_random_input_gives_answers_or_errors_in_long_run(
 ) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
     first = random.SystemRandom().randrange(1 << 32)
-    count = fuzz(of, tmp_path / "in", capsys, first, SECONDS, at_least=500)
+    count = fuzz(of, tmp_path / "in", capsys, first, SECONDS / len(COMMANDS), at_least=500)
     with capsys.disabled():
         print(f"\n{count} runs of haru {of} from seed {first}")
