@@ -2,9 +2,10 @@ import asyncio
 import json
 import random
 import ssl
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from fake_api import FakeApi
+from hypothesis import given
+from hypothesis import strategies as st
 
 from haru.client.api import ApiClient, path_of
+from haru.client.transport import LineSplitter, Stream
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -334,3 +338,60 @@ async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
             with pytest.raises(OSError):
                 await client.get(PODS, "a", "ns")
     await runner.cleanup()
+
+
+class WatchTransport:
+    """Answers a watch with these lines."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self._lines = lines
+
+    @asynccontextmanager
+    async def stream(self, request, timeout):
+        async def chunks():
+            for line in self._lines:
+                yield line + b"\n"
+
+        yield Stream(200, {}, chunks())
+
+
+OWN = b'{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a",'
+AT_7 = b'"uid":"1","resourceVersion":"7","labels":{}}}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (OWN + AT_7, ("a", "7")),
+        (OWN + b'"generateName":"a-","namespace":"ns",' + AT_7, ("a", "7")),
+        (OWN.replace(b"MODIFIED", b"ADDED") + AT_7, None),
+        (OWN.replace(b"MODIFIED", b"DELETED") + AT_7, None),
+        # Not where a server writes it: then the event is decoded.
+        (OWN + b'"labels":{"x":"y"},' + AT_7, None),
+        (OWN + b'"annotations":{"resourceVersion":"9"},' + AT_7, None),
+        (OWN.replace(b'"a"', b'"\\u0061"') + AT_7, None),
+        (b'{"object":{"metadata":{"name":"a","resourceVersion":"7"}},"type":"MODIFIED"}', None),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+async def test_event_of_known_object_is_not_yielded(line, asked, known):
+    questions = []
+
+    def is_known(name, version):
+        questions.append((name, version))
+        return known
+
+    client = ApiClient(WatchTransport(line))
+    async with aclosing(client.watch(PODS, is_known=is_known)) as events:
+        yielded = [obj["metadata"]["resourceVersion"] async for _, obj in events]
+    assert questions == ([asked] if asked else [])
+    assert yielded == ([] if asked and known else ["7"])
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n")), max_size=5), st.lists(st.integers(0, 40), max_size=6))
+def test_lines_are_put_together_however_they_are_cut(lines: list[str], cuts: list[int]) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    bounds = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    splitter = LineSplitter()
+    found = [line for a, b in pairwise(bounds) for line in splitter.feed(data[a:b])]
+    assert found == [line.encode() for line in lines if line]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.client.http import HttpTransport
+from haru.client.http import HttpTransport, _Deadlines
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request
 
@@ -258,3 +258,23 @@ async def test_server_that_is_not_there_is_an_os_error() -> None:
     await server.wait_closed()
     with pytest.raises(OSError, match=r"Connect|refused"):
         await HttpTransport(f"http://127.0.0.1:{port}").send(GET, 60)
+
+
+async def test_each_exchange_ends_at_its_own_time() -> None:
+    deadlines, loop = _Deadlines(), asyncio.get_running_loop()
+    ended: list[str] = []
+    exchanges = {}
+    for name, seconds in (("late", 30.0), ("soon", 0.05), ("later", 0.1), ("answered", 0.05)):
+        exchanges[name] = Exchange(GET, whole=True)
+        deadlines.add(exchanges[name], loop.time() + seconds)
+    deadlines.drop(exchanges["answered"])
+
+    async def wait(name: str) -> None:
+        with pytest.raises(TimeoutError):
+            await exchanges[name].body()
+        ended.append(name)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(wait("later"), wait("soon"))
+    assert ended == ["soon", "later"]
+    assert exchanges["late"].error is None and exchanges["answered"].error is None

@@ -243,6 +243,50 @@ async def test_own_write_is_visible_at_once_and_older_event_is_dropped(client, a
         assert "ns/b" not in informer.store
 
 
+async def test_event_of_observed_write_is_passed_over(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="100"))
+        informer.observe(pod("a", uid="1", resourceVersion="105"))
+        waiting = asyncio.create_task(informer.wait_seen(105))
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="105"))
+        await asyncio.wait_for(waiting, 60)
+        assert heard.entries == ["add a", "update a"] and informer.resource_version == "105"
+        # The same revision of another object is another write.
+        informer._hear("MODIFIED", pod("b", uid="2", resourceVersion="106"))
+        assert heard.entries[2:] == ["add b"]
+
+
+async def test_announced_write_is_heard_when_it_is_observed(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer.observe(pod("a", uid="1", resourceVersion="100"))
+        informer.announce(pod("a", uid="1", resourceVersion="101"))
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="101"))
+        informer._hear("ADDED", pod("b", uid="2", resourceVersion="102"))
+        assert heard.entries == ["add a", "add b"]
+        # The write that was to follow it failed.
+        informer.observe(pod("a", uid="1", resourceVersion="101", finalizers=["x"]))
+        assert heard.entries == ["add a", "add b", "update a"]
+        assert informer.store["ns/a"]["metadata"]["finalizers"] == ["x"]
+
+
+async def test_announced_write_that_watch_has_shown_is_not_waited_for(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="101"))
+        informer.announce(pod("a", uid="1", resourceVersion="101"))
+        assert not informer._own_writes
+        for number in range(5000):
+            informer.announce(pod(f"p{number}", uid=str(number), resourceVersion=str(200 + number)))
+            informer._heard(str(200 + number))
+        assert len(informer._own_writes) <= 1100
+    assert heard.entries == ["add a"]
+
+
 async def test_own_deletion_is_visible_at_once_and_is_not_undone_by_older_event(client, api):
     informer = informer_of(client)
     heard = Heard(informer)

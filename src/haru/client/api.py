@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -23,7 +24,7 @@ from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
 from haru.client.transforms import SharedObjects
-from haru.client.transport import Request, Response, Transport, before, failure, split_lines
+from haru.client.transport import LineSplitter, Request, Response, Transport, before, failure
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -37,6 +38,11 @@ _PATCH_TYPES: dict[str, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _PAGE = 500
+# The beginning of such an event up to its resourceVersion, without anything in between that quotes or nests.
+_MODIFIED = re.compile(
+    rb'\{"type":"MODIFIED","object":\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{'
+    rb'"name":"([^"\\]+)",(?:"(?:generateName|namespace|uid)":"[^"\\]*",)*"resourceVersion":"(\d+)"'
+).match
 _WATCH_SECONDS = (300, 600)
 
 
@@ -296,13 +302,15 @@ class ApiClient(RequestSender):
         timeout_seconds: int = 0,
         opened: Callable[[], None] = lambda: None,
         shared: bool = False,
+        is_known: Callable[[str, str], bool] = lambda name, version: False,
     ) -> AsyncGenerator[tuple[str, Obj], None]:
         """Events `(type, object)` from after `resource_version` until the server ends the watch.
 
         `opened` is called once the server has begun to answer, which may be long before there is an event.
         An ERROR event is raised as `StatusError` (410: the revision is too old, list again). Close the iterator when
         leaving it early (`contextlib.aclosing`), so that the connection is given back at once. `shared`: the caller
-        changes no object, and takes those that others in this process have.
+        changes no object, and takes those that others in this process have. `is_known` is asked by name and
+        resourceVersion whether an object that was modified is known already: its event is neither decoded nor yielded.
         """
         seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
         query = [("watch", "true"), ("timeoutSeconds", str(seconds))]
@@ -324,12 +332,16 @@ class ApiClient(RequestSender):
                                 raise StatusError.from_status(obj)
                             yield type_, self._read(kind, obj)
                 return
-            async with aclosing(before(deadline, stream.chunks)) as chunks, aclosing(split_lines(chunks)) as lines:
-                async for line in lines:
-                    event = orjson.loads(line)
-                    if event["type"] == "ERROR":
-                        raise StatusError.from_status(event["object"])
-                    yield event["type"], self._read(kind, event["object"])
+            splitter = LineSplitter()
+            async with aclosing(before(deadline, stream.chunks)) as chunks:
+                async for chunk in chunks:
+                    for line in splitter.feed(chunk):
+                        if (found := _MODIFIED(line)) is not None and is_known(found[1].decode(), found[2].decode()):
+                            continue
+                        event = orjson.loads(line)
+                        if event["type"] == "ERROR":
+                            raise StatusError.from_status(event["object"])
+                        yield event["type"], self._read(kind, event["object"])
 
     def _path(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
         return path_of(self.version.kind_for(kind), namespace, name, subresource)

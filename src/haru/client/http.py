@@ -42,15 +42,27 @@ class HttpTransport:
     ) -> None:
         self._through_proxy = ProxiedTransport(base_url, proxy, tls, server_hostname) if proxy else None
         self._connections = HttpConnections(base_url, tls, server_hostname, unix_socket)
+        self._deadlines = _Deadlines()
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""
         if self._through_proxy is not None:
             return await self._through_proxy.send(request, timeout)
-        exchange = Exchange(request, whole=True)
-        async with self._carried(exchange, timeout):
+        exchange, connections = Exchange(request, whole=True), self._connections
+        data = connections.encoded(request)
+        due = asyncio.get_running_loop().time() + timeout
+        connection = connections.take_free() or await connections.take(timeout)
+        self._deadlines.add(exchange, due)
+        connection.start(data, exchange)
+        try:
             body = await exchange.body()
-            return Response(exchange.status, exchange.headers, body)
+        finally:
+            self._deadlines.drop(exchange)
+            if not exchange.done:
+                # What was not read to its end cannot carry another request.
+                connection.close()
+            connections.give_back(connection)
+        return Response(exchange.status, exchange.headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
@@ -60,19 +72,49 @@ class HttpTransport:
                 yield stream
             return
         exchange = Exchange(request, whole=False)
-        async with self._carried(exchange, timeout) as timer:
+        async with _Carried(self._connections, exchange, timeout) as timer:
             await exchange.head()
             timer.cancel()
             yield Stream(exchange.status, exchange.headers, exchange.chunks())
-
-    def _carried(self, exchange: Exchange, timeout: float) -> _Carried:
-        return _Carried(self._connections, exchange, timeout)
 
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
         if self._through_proxy is not None:
             await self._through_proxy.close()
+
+
+class _Deadlines:
+    """End exchanges that take too long. Most have the same timeout, so one timer, for the first, serves them all."""
+
+    def __init__(self) -> None:
+        self._due: dict[Exchange, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = 0.0
+
+    def add(self, exchange: Exchange, due: float) -> None:
+        """Have an exchange fail at this time of the loop."""
+        self._due[exchange] = due
+        if self._timer is None or due < self._at:
+            self._set(due)
+
+    def drop(self, exchange: Exchange) -> None:
+        """Let an exchange be: it has ended."""
+        self._due.pop(exchange, None)
+
+    def _set(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for exchange in [exchange for exchange, due in self._due.items() if due <= self._at]:
+            del self._due[exchange]
+            exchange.finish(TimeoutError())
+        if self._due:
+            self._set(min(self._due.values()))
 
 
 class _Carried:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +25,8 @@ _CONNECT_SECONDS: Final = 10.0
 _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
+_DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
+_MOST_HEADERS: Final = 100
 _LONGEST_ADDRESS: Final = 100
 
 
@@ -36,6 +38,30 @@ def socket_address(path: Path) -> str:
     return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}/{path.name}"
 
 
+class Headers(Mapping[str, str]):
+    """The headers of an answer, names in lower case; nothing is decoded before somebody asks, as few do."""
+
+    __slots__ = ("_decoded", "_raw")
+
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._raw = raw
+        self._decoded: dict[str, str] | None = None
+
+    def _all(self) -> dict[str, str]:
+        if self._decoded is None:
+            self._decoded = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._raw}
+        return self._decoded
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
 class Exchange:
     """The answer to one request, as it comes. `whole`: its reader waits for all of it, not for each chunk."""
 
@@ -44,7 +70,7 @@ class Exchange:
     def __init__(self, request: Request, whole: bool) -> None:
         self.request = request
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers = Headers()
         self.done = False
         self.error: BaseException | None = None
         self.paused: Callable[[], None] | None = None
@@ -56,7 +82,7 @@ class Exchange:
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
-    def begin(self, status: int, headers: dict[str, str]) -> None:
+    def begin(self, status: int, headers: Headers) -> None:
         """Take the head of the answer."""
         self.status, self.headers = status, headers
         if not self._whole:
@@ -93,11 +119,11 @@ class Exchange:
         while not self.done:
             await self._more()
         data = b"".join(self._chunks)
-        return self._decoded(data, None) if self.headers.get("content-encoding") == "gzip" else data
+        return self._decoded(data, None) if self._is_compressed() else data
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes. Raises OSError."""
-        inflate = zlib.decompressobj(_GZIP) if self.headers.get("content-encoding") == "gzip" else None
+        inflate = zlib.decompressobj(_GZIP) if self._is_compressed() else None
         while True:
             if self._chunks:
                 data = b"".join(self._chunks)
@@ -111,6 +137,10 @@ class Exchange:
                 return
             else:
                 await self._more()
+
+    def _is_compressed(self) -> bool:
+        # For anything else nobody asks for it.
+        return self.request.method == "GET" and self.headers.get("content-encoding") == "gzip"
 
     def _decoded(self, data: bytes, inflate: Any) -> bytes:
         try:
@@ -203,14 +233,12 @@ class HttpConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Hand over the head of the final answer; those before it only say that one will come."""
         assert self._parser is not None and self._exchange is not None
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._headers}
-        self._headers.clear()
+        headers, self._headers = self._headers, []
         status = self._parser.get_status_code()
         if status < 200:
             return
-        without_body = status in (204, 304)
-        self._delimited = without_body or "content-length" in headers or "transfer-encoding" in headers
-        self._exchange.begin(status, headers)
+        self._delimited = status in (204, 304) or any(name.lower() in _DELIMITING for name, _ in headers)
+        self._exchange.begin(status, Headers(headers))
 
     def on_body(self, data: bytes) -> None:
         """Hand over a part of the body; read no more while much is unread."""
@@ -257,32 +285,46 @@ class HttpConnections:
         self._head = f" HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
         self._free: list[HttpConnection] = []
         self._used: set[HttpConnection] = set()
+        self._encoded: dict[tuple[tuple[str, str], ...], str] = {}
+        """Headers of requests as they are sent: a client has few different ones."""
 
     def encoded(self, request: Request) -> bytes:
         """Return the bytes of a request. Raises ValueError for a header of several lines."""
-        body, lines = request.body, [f"{request.method} {self._prefix}{request.target()}{self._head}"]
-        for name, value in request.headers.items():
+        body, method, key = request.body, request.method, tuple(request.headers.items())
+        headers = self._encoded.get(key) or self._encode(key)
+        if method == "GET" and not self._address:  # to compress costs more than to copy
+            headers += "accept-encoding: gzip\r\n"
+        if body or method not in ("GET", "DELETE"):
+            headers += f"content-length: {len(body)}\r\n"
+        head = f"{method} {self._prefix}{request.target()}{self._head}{headers}\r\n"
+        return head.encode("latin-1") + body
+
+    def _encode(self, headers: tuple[tuple[str, str], ...]) -> str:
+        for name, value in headers:
             if "\n" in value or "\r" in value:
                 raise ValueError(f"the header {name} has several lines")
-            lines.append(f"{name}: {value}\r\n")
-        if request.method == "GET" and not self._address:  # to compress costs more than to copy
-            lines.append("accept-encoding: gzip\r\n")
-        if body or request.method not in ("GET", "DELETE"):
-            lines.append(f"content-length: {len(body)}\r\n")
-        lines.append("\r\n")
-        return "".join(lines).encode("latin-1") + body
+        if len(self._encoded) >= _MOST_HEADERS:
+            self._encoded.clear()
+        text = self._encoded[headers] = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        return text
 
-    async def take(self, timeout: float) -> HttpConnection:
-        """Return a connection without an exchange: the one last given back, or a new one. Raises OSError."""
+    def take_free(self) -> HttpConnection | None:
+        """Return a connection without an exchange, the one last given back; None if there is none."""
         oldest = asyncio.get_running_loop().time() - _KEEPALIVE_SECONDS
         while self._free:
             connection = self._free.pop()
             if connection.reusable and connection.free_since >= oldest:
-                break
+                self._used.add(connection)
+                return connection
             connection.close()
-        else:
+        return None
+
+    async def take(self, timeout: float) -> HttpConnection:
+        """Return a connection without an exchange: the one last given back, or a new one. Raises OSError."""
+        connection = self.take_free()
+        if connection is None:
             connection = await self._connect(min(timeout, _CONNECT_SECONDS))
-        self._used.add(connection)
+            self._used.add(connection)
         return connection
 
     def give_back(self, connection: HttpConnection) -> None:

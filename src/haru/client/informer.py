@@ -35,6 +35,7 @@ from haru.kube.meta import Obj
 _log = logging.getLogger(__name__)
 
 _REMEMBERED_DELETIONS = 4096
+_MOST_OWN_WRITES = 1024
 _SHORT_WATCH_SECONDS = 5.0
 OnAdd = Callable[[Obj], None]
 OnUpdate = Callable[[Obj, Obj], None]
@@ -91,6 +92,8 @@ class Informer:
         self._indexes: dict[str, ObjectIndex] = {}
         self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
         self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
+        self._own_writes: dict[tuple[str, str], int] = {}
+        """Own writes that the watch has not shown yet, by name and version: their revisions."""
         self._synced = asyncio.Event()
         self._seen = 0
         """The revision up to which everything has been taken in."""
@@ -172,8 +175,21 @@ class Informer:
 
     def observe(self, obj: Obj) -> None:
         """Take in the answer of an own write, unless the watch has already brought that far or further."""
-        if self._synced.is_set() and _revision(obj) > self._seen:
+        if not self._synced.is_set():
+            return
+        self.announce(obj)
+        known, revision = self._store.get(object_key(obj)), _revision(obj)
+        # The watch may have passed a write that was announced, and that its event therefore did not show.
+        same = known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid")
+        if same or revision > self._seen:
             self._apply(obj)
+
+    def announce(self, obj: Obj) -> None:
+        """Have the watch pass over an own write: it, or one that follows it at once, is about to be observed."""
+        if (revision := _revision(obj)) > self._seen:
+            self._own_writes[obj["metadata"]["name"], str(revision)] = revision
+            if len(self._own_writes) > _MOST_OWN_WRITES:  # not all of them are shown as what they are here
+                self._own_writes = {write: own for write, own in self._own_writes.items() if own > self._seen}
 
     def observe_deleted(self, obj: Obj, answer: Obj | None = None) -> None:
         """Take in the answer of an own DELETE: the object that still stands, or its removal."""
@@ -258,6 +274,7 @@ class Informer:
         self.resource_version = revision
         self.interrupted = False
         self._seen = self._begun = horizon
+        self._own_writes.clear()
         self.lists += 1
         self._synced.set()
         self._tell_waiting()
@@ -277,7 +294,14 @@ class Informer:
     async def _watch(self) -> None:
         namespace, labels, fields = self._selection
         events = self._client.watch(
-            self.kind, namespace, self.resource_version, labels, fields, opened=self._resume, shared=True
+            self.kind,
+            namespace,
+            self.resource_version,
+            labels,
+            fields,
+            opened=self._resume,
+            shared=True,
+            is_known=self._is_own_write,
         )
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False
@@ -298,8 +322,17 @@ class Informer:
     def _resume(self) -> None:
         self.interrupted = False
 
+    def _is_own_write(self, name: str, version: str) -> bool:
+        """Tell whether an event shows an own write, which is known already; then it has been heard herewith."""
+        if self._own_writes.pop((name, version), None) is None:
+            return False
+        self._heard(version)
+        return True
+
     def _hear(self, type_: str, obj: Obj) -> None:
         revision = obj["metadata"].get("resourceVersion")
+        if type_ == "MODIFIED" and self._own_writes and self._is_own_write(obj["metadata"]["name"], str(revision)):
+            return
         if type_ in ("ADDED", "MODIFIED"):
             self._apply(obj)
         elif type_ == "DELETED":
@@ -309,10 +342,14 @@ class Informer:
             if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
                 self._remove(key, self._transform(obj))
         if revision:
-            self.resource_version = str(revision)
-            self._seen = max(self._seen, _revision(obj))
-            if self._waiting:
-                self._tell_waiting()
+            self._heard(str(revision))
+
+    def _heard(self, version: str) -> None:
+        """Go on from a revision: everything up to it has been taken in."""
+        self.resource_version = version
+        self._seen = max(self._seen, int(version) if version.isdigit() else 0)
+        if self._waiting:
+            self._tell_waiting()
 
     def _tell_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

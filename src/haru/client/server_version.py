@@ -70,9 +70,9 @@ class ServerVersion:
 
     def outgoing(self, kind: Kind, obj: Any) -> Any:
         """Convert an object, or the part of one that a merge patch is, to the version that is served."""
-        to = self.kind_for(kind)
         if not self._served or not isinstance(obj, dict):
             return obj
+        to = self.kind_for(kind)
         obj = self._with_owners(obj, outgoing=True)
         if to is kind:
             return obj
@@ -82,9 +82,10 @@ class ServerVersion:
 
     def incoming(self, kind: Kind, obj: Obj) -> Obj:
         """Convert an object that was read, with or without its apiVersion, to the version of `kind`."""
+        if not self._served:
+            return obj
         served = self.kind_for(kind)
-        if self._served:
-            obj = self._with_owners(obj, outgoing=False)
+        obj = self._with_owners(obj, outgoing=False)
         if served is kind or obj.get("kind", kind.kind) != kind.kind:
             return obj
         converted = convert({**obj, "apiVersion": served.api_version}, kind)

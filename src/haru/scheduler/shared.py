@@ -43,6 +43,12 @@ class WatchedObjects:
         if informer is not None:
             informer.observe(obj)
 
+    def announce(self, kind: Kind, obj: Obj) -> None:
+        """Have the watch pass over a write: `observe` is about to be called with it, or with one that follows it."""
+        informer = self.informers.get(kind.kind)
+        if informer is not None:
+            informer.announce(obj)
+
     def observe_deleted(self, kind: Kind, obj: Obj) -> None:
         """Remove an object that was deleted."""
         informer = self.informers.get(kind.kind)
