@@ -49,6 +49,22 @@ def test_assumed_claim_is_in_flight_and_allocated_until_it_is_forgotten() -> Non
     assert taken[1:] == [(assumed["status"]["allocation"], None)]
 
 
+def test_answer_of_an_allocation_is_no_other_allocation() -> None:
+    cache, taken = empty()
+    cache.apply(claim("c", 1))
+    cache.assume(allocated(""), written=False)
+    devices = cache.allocated
+    answer = allocated("7")
+    answer["status"]["allocation"]["allocationTimestamp"] = "2026-11-24T10:00:00Z"
+    cache.apply(answer)
+    assert cache.claims["default/c"] is answer
+    assert len(taken) == 1 and cache.allocated is devices
+    other = allocated("8")
+    other["status"]["allocation"]["devices"]["results"][0]["device"] = "gpu-1"
+    cache.apply(other)
+    assert len(taken) == 2 and cache.allocated is not devices
+
+
 def test_written_claim_counts_until_the_watch_shows_its_revision() -> None:
     cache, _ = empty()
     cache.apply(claim("c", 1))

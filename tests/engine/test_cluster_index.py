@@ -126,6 +126,56 @@ def test_assumed_pod_counts_until_watch_confirms_it() -> None:
     assert not cluster.snapshot().nodes["a"].pods
 
 
+@pytest.mark.parametrize(
+    ("change", "cpu"),
+    [
+        ({}, 2000),
+        ({"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}}, 2000),
+        ({"spec": {"overhead": {"cpu": "1"}}}, 3000),
+        ({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}}, 4000),
+        ({"status": {"phase": "Succeeded"}}, 0),
+    ],
+)
+def test_node_has_confirmed_pod_as_watch_shows_it(change: Obj, cpu: int) -> None:
+    work = pod("p", cpu="2")
+    cluster = SchedulerCache.of([node("a"), pod("other", node="a"), work])
+    cluster.assume_pod(PodKey("default", "p", "uid-p"), "a")
+    before = cluster.snapshot().nodes["a"]
+    shown = {**work, **change, "spec": {**work["spec"], **change.get("spec", {}), "nodeName": "a"}}
+    cluster.apply(shown)
+    after, rebuilt = cluster.snapshot(), SchedulerCache.of([node("a"), pod("other", node="a"), shown]).snapshot()
+    assert after.nodes["a"] is not before and before.pods["default/p"].obj is work
+    assert after.nodes["a"].requested == rebuilt.nodes["a"].requested
+    assert after.nodes["a"].requested.get("cpu", 0) - pod_cpu("other") == cpu
+    assert {path: info.obj for path, info in after.nodes["a"].pods.items()} == {
+        path: info.obj for path, info in rebuilt.nodes["a"].pods.items()
+    }
+
+
+def pod_cpu(name: str) -> int:
+    return PodInfo.of(pod(name)).requests.get("cpu", 0)
+
+
+def test_live_view_shows_what_a_snapshot_would() -> None:
+    work = pod("p", group="g")
+    cluster = SchedulerCache.of([node("a"), pod_group("g", 1), work, claim("c")])
+    live, key = cluster.now, GroupKey("default", "g")
+    for change in (
+        lambda: cluster.assume_pod(PodKey("default", "p", "uid-p"), "a"),
+        lambda: cluster.assume_claim(allocated(claim("c"), allocation("a", "gpu-0"), pod("p"))),
+        lambda: cluster.remove(pod_group("g", 1)),
+        lambda: cluster.remove(work),
+    ):
+        change()
+        snapshot = cluster.snapshot()
+        assert dict(live.pods) == dict(snapshot.pods) and dict(live.nodes) == dict(snapshot.nodes)
+        assert dict(live.claims) == dict(snapshot.claims)
+        assert live.group_state(key) == snapshot.group_state(key)
+        assert live.pod_group(key) is snapshot.pod_group(key)
+        for name in ("extended", "by_consumer", "orphaned", "in_flight"):
+            assert dict(getattr(live.claim_index, name)) == dict(getattr(snapshot.claim_index, name))
+
+
 def test_forgotten_pod_releases_its_resources() -> None:
     cluster = SchedulerCache.of([node("a"), pod("p")])
     key = PodKey("default", "p", "uid-p")

@@ -26,6 +26,7 @@ class SchedulerMetrics:
         self._histograms = {
             m.name: HistogramOf(m.name, m.help, m.labels, m.buckets) for m in METRICS if m.kind == "histogram"
         }
+        self._points = self._histograms["scheduler_framework_extension_point_duration_seconds"]
         self._decisions = 0
         self.coexistence = CoexistenceMetrics()
 
@@ -75,7 +76,7 @@ class SchedulerMetrics:
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """Observe one run of an extension point."""
-        self.observe("framework_extension_point_duration_seconds", seconds, point, status, profile)
+        self._points.observe(seconds, point, status, profile)
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count a pod's attempt: scheduled, unschedulable or error."""

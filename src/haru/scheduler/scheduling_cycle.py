@@ -342,7 +342,7 @@ class SchedulingCycle:
         attempt, began, metrics = binding_task.attempt, self._state.config.monotonic(), self._state.metrics
         metrics.attempted("scheduled", attempt.profile, began - attempt.began)
         metrics.bound(attempt.number, began - attempt.first_active, flushed=attempt.flushed)
-        pod = self._state.cluster.snapshot().pods.get(member.pod.path)
+        pod = self._state.cluster.now.pods.get(member.pod.path)
         if pod is not None and pod.key.uid == member.pod.uid:
             self.status.bound(pod.obj, member.node or "")
         metrics.extension_point("PostBind", "Success", attempt.profile, self._state.config.monotonic() - began)
@@ -352,7 +352,7 @@ class SchedulingCycle:
         now = self._state.config.monotonic()
         units: dict[tuple[str, str, str], QueuedUnit] = {}
         for pod, problem in failures.items():
-            info = self._state.cluster.snapshot().pods.get(pod.path)
+            info = self._state.cluster.now.pods.get(pod.path)
             if info is None or info.key.uid != pod.uid or not self.handlers.waits(info.obj):
                 continue
             _log.warning("pod %s: %s", pod.path, problem)
@@ -382,7 +382,7 @@ class SchedulingCycle:
         self.status.rejected(pod, reason, message, NominationChange(keep=kept))
 
     def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:
-        group = self._state.cluster.snapshot().pod_group(key)
+        group = self._state.cluster.now.pod_group(key)
         if group is not None and not is_translated(group) and "PodGroup" in self._state.objects.informers:
             self.status.group(self._state.objects.informers["PodGroup"].kind, group, status, reason, message)
 
@@ -394,7 +394,7 @@ class SchedulingCycle:
 
     def report_group_scheduled(self, key: GroupKey) -> None:
         """Set PodGroupScheduled on a group of which enough members are bound."""
-        snapshot = self._state.cluster.snapshot()
+        snapshot = self._state.cluster.now
         group = snapshot.pod_group(key)
         if group is not None and len(snapshot.group_state(key).assigned) >= required_members(group):
             self._report_group(key, "True", "Scheduled", "")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
 from haru.engine.podgroup.podgroup_info import lacks_members, min_count
-from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import GroupKey, Reason
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.snapshot import ClusterView
 from haru.kube.meta import Obj
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
@@ -24,7 +24,7 @@ def podgroup_missing(key: GroupKey) -> str:
     return f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
 
 
-def gang_gate_reason(snapshot: Snapshot, key: GroupKey) -> Reason | None:
+def gang_gate_reason(snapshot: ClusterView, key: GroupKey) -> Reason | None:
     """Return why no member of a group may be scheduled: the PodGroup is missing or the gang has too few members."""
     group = snapshot.pod_group(key)
     if group is None:
@@ -35,7 +35,7 @@ def gang_gate_reason(snapshot: Snapshot, key: GroupKey) -> Reason | None:
     return Reason("TooFewMembers", TOO_FEW, data)
 
 
-def gangs_off(snapshot: Snapshot, key: GroupKey, gate: str) -> Reason | None:
+def gangs_off(snapshot: ClusterView, key: GroupKey, gate: str) -> Reason | None:
     """Return why a disabled feature gate keeps a group's members pending; a basic group needs GenericWorkload alone."""
     group = snapshot.pod_group(key)
     if gate != "GenericWorkload" and group is not None and min_count(group) is None:
@@ -45,7 +45,7 @@ def gangs_off(snapshot: Snapshot, key: GroupKey, gate: str) -> Reason | None:
 
 
 def pre_enqueue(
-    snapshot: Snapshot, pod: Obj, *, gang_scheduling: bool = True, workload_claims: bool = True, gate_off: str = ""
+    snapshot: ClusterView, pod: Obj, *, gang_scheduling: bool = True, workload_claims: bool = True, gate_off: str = ""
 ) -> Reason | None:
     """Return why a pod must not enter the active queue yet, or None.
 

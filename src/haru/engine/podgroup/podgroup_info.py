@@ -13,6 +13,7 @@ from haru.engine.framework.options import Options
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.snapshot import ClusterView
 from haru.kube.jobs import COUNT_SUCCEEDED
 from haru.kube.meta import Obj, annotations_of
 
@@ -29,7 +30,7 @@ def required_members(group: Obj | None, *, gang_scheduling: bool = True) -> int:
     return (min_count(group) if gang_scheduling else None) or 1
 
 
-def lacks_members(snapshot: Snapshot, key: GroupKey, group: Obj | None) -> bool:
+def lacks_members(snapshot: ClusterView, key: GroupKey, group: Obj | None) -> bool:
     """Tell whether a gang has fewer living members than it needs, so that no place could let it start."""
     minimum = min_count(group)
     return minimum is not None and snapshot.group_state(key).count < minimum
@@ -40,7 +41,9 @@ def has_quorum(snapshot: Snapshot, key: GroupKey, group: Obj | None, *, gang_sch
     return snapshot.group_state(key).scheduled_count >= required_members(group, gang_scheduling=gang_scheduling)
 
 
-def members_needed(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, *, gang_scheduling: bool = True) -> int:
+def members_needed(
+    snapshot: ClusterView, key: GroupKey | None, group: Obj | None, *, gang_scheduling: bool = True
+) -> int:
     """Return how many pending members must find places at once: at least 1, and 1 without a group.
 
     A member that a pending eviction removes has lost its place in a later pass, so the pass with the fewest counts.

@@ -41,5 +41,6 @@ from .reserved_for import is_user as is_user
 from .reserved_for import pinned_node as pinned_node
 from .reserved_for import used_for as used_for
 from .reserved_for import workload_of as workload_of
+from .snapshot import ClusterView as ClusterView
 from .watched_kinds import HELD_BACK_BY as HELD_BACK_BY
 from .watched_kinds import WATCHED_KINDS as WATCHED_KINDS

@@ -30,7 +30,7 @@ from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.engine.state.reserved_for import ReservedFor
-from haru.engine.state.snapshot import PodGroupIndex, PodIndex, Snapshot
+from haru.engine.state.snapshot import LiveView, PodGroupIndex, PodIndex, Snapshot
 from haru.kube.meta import Obj
 
 __all__ = ["SchedulerCache", "Snapshot"]
@@ -68,6 +68,15 @@ class SchedulerCache:
         state = self._state
         consumers = ReservedFor(state.pods, self._others["PodGroup"], state.groups, state.evicted_groups)
         self._claims = ClaimCache(consumers, self._class_index.taken_changed, self._reservations_changed)
+        self.now = LiveView(
+            state.nodes,
+            state.pods,
+            self._claims.claims,
+            self._others["PodGroup"],
+            PodGroupIndex(state.groups, state.evicted_groups),
+            self._claims.live_index,
+        )
+        """What is known at this moment: cheaper than a snapshot, and good for nothing once something has changed."""
         self._assumed_volumes = AssumedVolumes()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
         self._node_names: list[str] = []
@@ -335,8 +344,10 @@ class SchedulerCache:
         before = self._state.pods.get(pod.key.path)
         if pod.group is not None and not pod.node and (node := self._claims.reserved_node(pod)) != pod.reserved_node:
             pod = pod.with_reserved_node(node)
+        # What the watch shows of an assumed pod is as a rule what was assumed: the node counts the same.
+        confirmed = before is not None and pod.confirms(before)
         if before is not None:
-            self._remove_from_indexes(before)
+            self._remove_from_indexes(before, from_node=not confirmed)
         self._state.pods[pod.key.path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
             self._claims.consumer_changed("pods", pod.key.path)
@@ -346,14 +357,14 @@ class SchedulerCache:
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
         if not pod.terminal:
-            self._add_to_indexes(pod)
+            self._add_to_indexes(pod, confirmed=confirmed)
         self._member_changed(before, pod)
 
-    def _add_to_indexes(self, pod: PodInfo) -> None:
+    def _add_to_indexes(self, pod: PodInfo, *, confirmed: bool) -> None:
         """Index a pod that has not ended: on its node, or pending, and as a member of its group."""
         if pod.node:
             info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, ids=self._ids)
-            self._state.nodes[pod.node] = info.with_pod(pod)
+            self._state.nodes[pod.node] = info.with_confirmed(pod) if confirmed else info.with_pod(pod)
             # Computed now: the search for what ends first needs that of all pods at once.
             _ = pod.run_deadline
             if pod.has_required_anti_affinity:
@@ -381,12 +392,12 @@ class SchedulerCache:
                 del evicted[group]
             self._claims.consumer_changed("podgroups", group)
 
-    def _remove_from_indexes(self, pod: PodInfo) -> None:
+    def _remove_from_indexes(self, pod: PodInfo, *, from_node: bool = True) -> None:
         path = pod.key.path
         self._state.anti_affinity.pop(path, None)
         self._state.nominated.pop(path, None)
         self._state.terminating.pop(path, None)
-        if pod.node and not pod.terminal:
+        if from_node and pod.node and not pod.terminal:
             info = self._state.nodes.get(pod.node)
             if info is not None and path in info.pods:
                 left = info.without_pod(path)

@@ -18,6 +18,7 @@ from haru.engine.state.pending_reservations import PendingReservations
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import (
     PODS,
+    OwnedPods,
     ReservedFor,
     WorkloadOwners,
     allocation_of,
@@ -121,17 +122,20 @@ class ClaimCache:
         self._live: dict[str, Obj] = {}
         self.assumed = AssumedClaims()
         self.pending_reservations = PendingReservations()
-        self._claims: CowMap[Obj] = CowMap()
+        self.claims: CowMap[Obj] = CowMap()
         self._in_flight: CowMap[Obj] = CowMap()
         self._by_pod: CowMap[frozenset[str]] = CowMap()
         self._by_consumer: CowMap[frozenset[str]] = CowMap()
         self._orphaned: CowMap[Obj] = CowMap()
         self._owners = WorkloadOwners()
         self.allocated = AllocatedState.from_claims(())
+        nobodys = OwnedPods(FrozenMap(), FrozenMap(), FrozenMap())
+        self.live_index = ClaimIndex(self._by_pod, self._by_consumer, self._orphaned, self._in_flight, nobodys)
+        """The indexes as they are whenever they are read, without the owners."""
 
     def freeze(self, pods: FrozenMap[PodInfo]) -> tuple[FrozenMap[Obj], AllocatedState, ClaimIndex]:
         """Return the claims, what they allocate and their indexes now, as immutable values."""
-        claims = self._claims.freeze()
+        claims = self.claims.freeze()
         index = ClaimIndex(
             self._by_pod.freeze(),
             self._by_consumer.freeze(),
@@ -192,7 +196,7 @@ class ClaimCache:
     def reserved_node(self, pod: PodInfo) -> str:
         """The only node where a pod can use a claim that is reserved for it; "" if there is none, or many."""
         for path in sorted(self._used_by("pods", pod.key.path)):
-            status = self._claims[path]["status"]
+            status = self.claims[path]["status"]
             reserved = any(entry.get("uid") == pod.key.uid for entry in status.get("reservedFor") or ())
             if reserved and (node := pinned_node(status["allocation"])):
                 return node
@@ -205,29 +209,38 @@ class ClaimCache:
         assumed = self.assumed.get(path)
         shown = assumed.obj if assumed is not None else self._live.get(path)
         effective = self.pending_reservations.reserved(path, shown)
-        before = self._claims.get(path)
+        before = self.claims.get(path)
         _set(self._in_flight, path, assumed.obj if assumed is not None and not assumed.written else None)
-        _set(self._claims, path, effective)
+        _set(self.claims, path, effective)
         _index(self._by_pod, path, extended_resource_claim_owners(before), extended_resource_claim_owners(effective))
         were, are = consumer_keys(before), consumer_keys(effective)
         _index(self._by_consumer, path, were, are)
         self._owners.changed((path,))
         self._update_orphaned(path)
         old, new = allocation_of(before), allocation_of(effective)
-        if old is not new:
+        if old is not new and not _takes_the_same(old, new):
             if old is not None:
                 self.allocated = self.allocated.without(path)
             if new is not None:
                 self.allocated = self.allocated.with_allocation(path, new)
             self._taken_changed(old, new)
+        else:
+            old = new
         for key in were | are if old is not new or were != are else ():
             resource, _, name = key.partition("/")
             if resource == PODS:
                 self._reservations_changed(name)
 
     def _update_orphaned(self, path: str) -> None:
-        claim = self._claims.get(path)
+        claim = self.claims.get(path)
         _set(self._orphaned, path, claim if claim is not None and self._consumers.are_gone(claim) else None)
+
+
+def _takes_the_same(old: Obj | None, new: Obj | None) -> bool:
+    """Return whether two allocations differ at most in when they were made, as one that was assumed and its answer."""
+    if old is None or new is None or old.get("devices") != new.get("devices"):
+        return False
+    return bool(old.get("nodeSelector") == new.get("nodeSelector"))
 
 
 def _set(known: CowMap[Obj], path: str, value: Obj | None) -> None:

@@ -18,7 +18,8 @@ from collections.abc import (
     ValuesView,
 )
 from collections.abc import Set as AbstractSet
-from itertools import repeat, zip_longest
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
@@ -95,9 +96,9 @@ class FrozenMap(Mapping[str, V]):
     def difference(self, other: FrozenMap[V]) -> set[str]:
         """The keys that have another value there; cheap between copies of one map."""
         found: set[str] = set()
-        for own, their in zip_longest(self._buckets, other._buckets, fillvalue=cast("dict[str, V]", {})):
-            if own is their:
-                continue
+        ours, theirs = self._buckets or (_EMPTY,) * _BUCKETS, other._buckets or (_EMPTY,) * _BUCKETS
+        # Nearly all buckets are the same in both: what runs for each of them is not Python's.
+        for own, their in compress(zip(ours, theirs, strict=True), map(is_not, ours, theirs)):
             if list(own) == list(their):
                 pairs = zip(own, own.values(), their.values(), strict=True)
                 found.update([key for key, value, before in pairs if value is not before])
@@ -238,24 +239,23 @@ class CowMap(MutableMapping[str, V]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""
-        return self._buckets[_bucket(key)].get(key, default)
+        return self._buckets[crc32(key.encode()) & _MASK].get(key, default)
 
     def __setitem__(self, key: str, value: V) -> None:
-        bucket = self._writable(key)
+        bucket = self._writable(crc32(key.encode()) & _MASK)
         self._size += key not in bucket
         bucket[key] = value
 
     def __delitem__(self, key: str) -> None:
-        if key not in self._buckets[_bucket(key)]:
-            raise KeyError(key)
-        del self._writable(key)[key]
-        self._size -= 1
+        self.pop(key)
 
     def pop(self, key: str, default: Any = _RAISE) -> Any:
         """Remove a key; its value, or the default. To find none is common, so nothing is raised for it inside."""
-        value = self.get(key, _RAISE)
+        index = crc32(key.encode()) & _MASK
+        value = self._buckets[index].get(key, _RAISE)
         if value is not _RAISE:
-            del self[key]
+            del self._writable(index)[key]
+            self._size -= 1
         elif default is _RAISE:
             raise KeyError(key)
         return default if value is _RAISE else value
@@ -267,9 +267,8 @@ class CowMap(MutableMapping[str, V]):
             self._owned = bytearray(_BUCKETS)
         return self._frozen
 
-    def _writable(self, key: str) -> dict[str, V]:
+    def _writable(self, index: int) -> dict[str, V]:
         self._frozen = None
-        index = _bucket(key)
         if not self._owned[index]:
             self._buckets[index] = dict(self._buckets[index])
             self._owned[index] = 1

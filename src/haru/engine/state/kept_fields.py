@@ -8,6 +8,7 @@ allocation sends all of the claim back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from sys import intern
 from typing import Final
 
 from haru.kube.meta import Obj
@@ -41,7 +42,7 @@ _OF_CONTAINER_STATUS: Final = frozenset({"containerID", "imageID", "user", "volu
 _OF_STATUS: Final = frozenset({"hostIPs", "podIPs"})
 _WITHOUT_STORAGE: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "projected", "secret"})
 _CONDITIONS: Final = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers"})
-_UNIQUE: Final = frozenset({"resourceClaimStatuses", "resourceClaims"})
+_UNIQUE: Final = frozenset({"labels", "resourceClaimStatuses", "resourceClaims"})
 
 
 class KeptFields:
@@ -57,9 +58,7 @@ class KeptFields:
 
     def pod(self, obj: Obj) -> Obj:
         """Return a pod without what no decision and no explanation of a waiting pod reads."""
-        metadata = {key: self._shared.part(value) for key, value in obj["metadata"].items() if key != "managedFields"}
-        if "labels" in metadata:
-            metadata["labels"] = interned(obj["metadata"]["labels"])
+        metadata = self._parts(obj["metadata"])
         spec = dict(obj.get("spec") or {})
         for name in _CONTAINER_LISTS:
             if name in spec:
@@ -86,7 +85,14 @@ class KeptFields:
         return kept
 
     def _parts(self, fields: Obj) -> Obj:
-        return {key: interned(value) if key in _UNIQUE else self._shared.part(value) for key, value in fields.items()}
+        part = self._shared.part
+        return {
+            key: (interned(value) if key in _UNIQUE else part(value))
+            if type(value) in (dict, list)
+            else (intern(value) if type(value) is str else value)
+            for key, value in fields.items()
+            if key != "managedFields"
+        }
 
 
 def _status(status: Obj) -> Obj:

@@ -174,6 +174,15 @@ class NodeInfo:
             made.__dict__["affine"] = base.affine
         return made
 
+    def with_confirmed(self, pod: PodInfo) -> NodeInfo:
+        """The node with another version of a pod it has, which takes the same of it (`PodInfo.confirms`)."""
+        sums = self.requested, self.scoring_requested, self.host_ports
+        made = NodeInfo(self.name, self.spec, {**self.pods, pod.key.path: pod}, *sums, self.ids)
+        made.__dict__["load"] = self.load
+        if "affine" in self.__dict__ and not pod.spec.get("affinity"):
+            made.__dict__["affine"] = self.affine
+        return made
+
     def without_pod(self, path: str) -> NodeInfo:
         """The node without a pod that it has."""
         return self.rebuilt(pod for key, pod in self.pods.items() if key != path)

@@ -105,6 +105,8 @@ _READ_ONCE = (
 )
 
 
+_OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group", "volume_claims"})
+"""What is read of a spec, and where no part of a status counts, too, of nothing else."""
 _RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources", _DEVICES_TAKE})
 """Members of a status that the request, or what is used of a node, depends on."""
 
@@ -407,6 +409,23 @@ class PodInfo:
     def _read(self) -> Mapping[str, Any]:
         """The decoded fields that pods with an equal spec share."""
         return {name: getattr(self, name) for name in (*_READ_ONCE, *_TAKEN)}
+
+    def confirms(self, assumed: PodInfo) -> bool:
+        """Return whether this is an assumed pod as the API has it on that node, and take over what was read of it.
+
+        Its spec names the node and its status that it was scheduled; all else that takes of a node is the same.
+        """
+        spec, before = self.spec, assumed.spec
+        if not self.node or self.node != assumed.node or self.key != assumed.key or "nodeName" in before:
+            return False
+        if self.terminal or assumed.terminal or assumed.claimed or len(spec) != len(before) + 1:
+            return False
+        if [name for name, value in before.items() if spec.get(name) != value]:
+            return False
+        if not (_RESIZED.isdisjoint(self.status) and _RESIZED.isdisjoint(assumed.status)):
+            return False
+        self.__dict__.update({name: value for name, value in assumed.__dict__.items() if name in _OF_SPEC})
+        return True
 
     def with_reserved_node(self, node: str) -> PodInfo:
         """Return the pod with another node where a claim is reserved for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.dra.allocated_state import AllocatedState
@@ -84,6 +85,68 @@ class ClaimIndex:
     def with_in_flight(self, changes: Mapping[str, Obj | None]) -> ClaimIndex:
         """Return the index with other claims whose allocation is being written."""
         return replace(self, in_flight=Patched(self.in_flight, changes))
+
+
+class ClusterView(Protocol):
+    """What a snapshot and the cache itself (`SchedulerCache.now`) tell alike: objects by path and their indexes."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """Nodes by name."""
+
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """Pods by path."""
+
+    @property
+    def claims(self) -> Mapping[str, Obj]:
+        """Claims by path."""
+
+    @property
+    def claim_index(self) -> ClaimIndex:
+        """Claims by what decisions look for."""
+
+    @property
+    def podgroup_index(self) -> PodGroupIndex:
+        """Members of PodGroups."""
+
+    @property
+    def passes(self) -> Sequence[ClusterView]:
+        """The views of all passes, this one first."""
+
+    def group_state(self, key: GroupKey) -> PodGroupState:
+        """Return which pods name a group, and their phases."""
+
+    def pod_group(self, key: GroupKey) -> Obj | None:
+        """Return the PodGroup object, if it exists."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveView:
+    """The cluster as it is whenever it is read: of use only until somebody else may have changed it.
+
+    Of `claim_index` the owners are missing.
+    """
+
+    nodes: Mapping[str, NodeInfo]
+    pods: Mapping[str, PodInfo]
+    claims: Mapping[str, Obj]
+    pod_groups: Mapping[str, Obj]
+    podgroup_index: PodGroupIndex
+    claim_index: ClaimIndex
+
+    @property
+    def passes(self) -> tuple[LiveView, ...]:
+        """Return this view: nothing is thought away in it."""
+        return (self,)
+
+    def group_state(self, key: GroupKey) -> PodGroupState:
+        """Return which pods name a group, and their phases."""
+        return self.podgroup_index.states.get(key.path) or PodGroupState()
+
+    def pod_group(self, key: GroupKey) -> Obj | None:
+        """Return the PodGroup object, if it exists."""
+        return self.pod_groups.get(key.path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from haru.client.api import ApiClient
+from haru.client.transforms import strip_managed_fields
 from haru.engine.dra import extended_resource_claim_owner
 from haru.engine.state import MemberDecision, PodKey
 from haru.kube.errors import StatusError
@@ -135,22 +136,24 @@ class Binder:
         ever.
         """
         writes = list(claim_writes(members).values())
-        outcomes = await asyncio.gather(*(self._write_claim(w, insist) for w in writes), return_exceptions=True)
         failures: dict[PodKey, Exception] = {}
+        outcomes = await failures_of([self._write_claim(w, insist) for w in writes])
         for write, outcome in zip(writes, outcomes, strict=True):
-            if isinstance(outcome, Exception):
+            if outcome is not None:
                 failures.update(dict.fromkeys(write.pods, outcome))
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        standing = [m for m in members if m.pod not in failures]
-        tellings = (self._tell(m, nominate and not is_place_reserved(m), insist) for m in standing)
-        answers = await asyncio.gather(*tellings, return_exceptions=True)
-        for member, answer in zip(standing, answers, strict=True):
-            if isinstance(answer, Exception):
-                failures[member.pod] = answer
-            elif isinstance(answer, BaseException):
-                raise answer
+        standing = [(m, nominate and not is_place_reserved(m)) for m in members if m.pod not in failures]
+        telling = [(m, nominating) for m, nominating in standing if self._has_to_tell(m, nominating)]
+        answers = await failures_of([self._tell(m, nominating, insist) for m, nominating in telling])
+        failures |= {m.pod: answer for (m, _), answer in zip(telling, answers, strict=True) if answer is not None}
         return failures
+
+    def _known_pod(self, member: MemberDecision) -> Obj | None:
+        pod = self._objects.get(PODS, member.pod.path)
+        return pod if pod is not None and pod["metadata"].get("uid") == member.pod.uid else None
+
+    def _has_to_tell(self, member: MemberDecision, nominate: bool) -> bool:
+        """Tell whether the pod's status does not say yet what it must say before the pod is bound."""
+        return extended_claim_writes.place_patch(member, self._known_pod(member), nominate=nominate) is not None
 
     async def _write_claim(self, write: ClaimWrite, insist: Callable[[], bool]) -> None:
         claim = self._objects.get(CLAIMS, write.path)
@@ -177,14 +180,19 @@ class Binder:
             claim = await self._read_claim(write)
             self._objects.observe(CLAIMS, claim)
         wanted = reserved_claim(claim, write, self._times.allocation_time())
-        if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
-            claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
-            wanted = reserved_claim(claim, write, self._times.allocation_time())
-        if wanted.get("status") != claim.get("status"):
-            if write.allocation is not None:
-                self._announce(write.path, write.uid, write.allocation)
-            claim = await self._client.update_status(CLAIMS, wanted)
-        self._objects.observe(CLAIMS, claim)
+        try:
+            if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
+                claim = strip_managed_fields(
+                    await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
+                )
+                self._objects.announce(CLAIMS, claim)
+                wanted = reserved_claim(claim, write, self._times.allocation_time())
+            if wanted.get("status") != claim.get("status"):
+                if write.allocation is not None:
+                    self._announce(write.path, write.uid, write.allocation)
+                claim = await self._client.update_status(CLAIMS, wanted)
+        finally:
+            self._objects.observe(CLAIMS, claim)
 
     async def _read_claim(self, write: ClaimWrite) -> Obj:
         try:
@@ -196,9 +204,7 @@ class Binder:
 
     async def _tell(self, member: MemberDecision, nominate: bool, insist: Callable[[], bool]) -> None:
         """Write the pod's status: which claim serves its extended resources, and its nominated node."""
-        pod = self._objects.get(PODS, member.pod.path)
-        if pod is not None and pod["metadata"].get("uid") != member.pod.uid:
-            pod = None
+        pod = self._known_pod(member)
         attempt = 0
         while True:
             if pod is None and extended_claim_writes.unrecorded(member, None):
@@ -427,6 +433,21 @@ class Binder:
         precondition = {"uid": member.pod.uid, "resourceVersion": pod["metadata"].get("resourceVersion")}
         patch = {"metadata": precondition, "status": dict.fromkeys(told)}
         self._objects.observe(PODS, await self._patch_pod(member, patch))
+
+
+async def failures_of(works: Sequence[Coroutine[Any, Any, None]]) -> list[Exception | None]:
+    """Do all of it at once, and return what each raised. To do one thing takes no task of its own."""
+    if len(works) != 1:
+        outcomes = await asyncio.gather(*works, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+                raise outcome
+        return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
+    try:
+        await works[0]
+    except Exception as error:
+        return [error]
+    return [None]
 
 
 def _binding(member: MemberDecision, pod: Obj | None) -> Obj:

@@ -185,7 +185,10 @@ class BindingCycle:
             turn = self._turns.setdefault(binding_task.group.path, asyncio.Lock())
             async with turn:
                 ready = await self._reserve(binding_task)
-        await asyncio.gather(*(self._bind(binding_task, member) for member in ready))
+        if len(ready) == 1:
+            await self._bind(binding_task, ready[0])
+        else:
+            await asyncio.gather(*(self._bind(binding_task, member) for member in ready))
 
     # -- the reserving phase ------------------------------------------------------------------------------------------
 
@@ -214,8 +217,8 @@ class BindingCycle:
         self._measure_reserving(binding_task, failures, self._metrics.clock() - began)
         await self._take_back(binding_task, failures)
         self._report_lost(binding_task, failures)
-        stale = [claim for member in ready for claim in stale_claims(self._cluster.snapshot(), member)]
-        await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
+        if stale := [claim for member in ready for claim in stale_claims(self._cluster.now, member)]:
+            await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
         return ready
 
     def _measure_reserving(
@@ -234,8 +237,10 @@ class BindingCycle:
         self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]
     ) -> dict[PodKey, Exception]:
         """Wait, if other schedulers allocate devices too, until what was allocated before is known."""
+        if self._confirmer is None or not self._confirmer.must_confirm:
+            return {}
         writes = claim_writes(m for m in binding_task.members if m.pod not in failures)
-        if self._confirmer is None or not writes or not self._confirmer.must_confirm:
+        if not writes:
             return {}
         try:
             await self._confirmer.confirm(writes)
@@ -251,8 +256,9 @@ class BindingCycle:
         return None
 
     def _report_lost(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
-        writes = claim_writes(binding_task.members)
-        for path in {error.path for error in failures.values() if isinstance(error, DeviceLostError)}:
+        lost = {error.path for error in failures.values() if isinstance(error, DeviceLostError)}
+        writes = claim_writes(binding_task.members) if lost else {}
+        for path in lost:
             write = writes.get(path)
             self._sender.devices_lost(path, deallocate=write is None or write.allocation is None)
 
@@ -279,7 +285,7 @@ class BindingCycle:
         """The group's members that are bound, or reserved beyond recall."""
         if binding_task.group is None:
             return frozenset()
-        placed = self._cluster.snapshot().group_state(binding_task.group).scheduled
+        placed = self._cluster.now.group_state(binding_task.group).scheduled
         return placed - {pod.path for pod in self._uncertain}
 
     def _is_half_placed(self, binding_task: BindingTask) -> bool:
@@ -287,7 +293,7 @@ class BindingCycle:
 
     def _fallen(self, binding_task: BindingTask, member: MemberDecision) -> BindingError | None:
         """Why a member that was reserved must not be bound after all: what it counted on went away meanwhile."""
-        snapshot = self._cluster.snapshot()
+        snapshot = self._cluster.now
         info = snapshot.pods.get(member.pod.path)
         if info is None or info.key.uid != member.pod.uid or info.deleting:
             return PodGoneError(f"pod {member.pod.path} is gone")
@@ -309,7 +315,7 @@ class BindingCycle:
             return BindingError(f"pod {member.pod.path}: its status does not say {', '.join(missing)}")
         if member.extended is None:
             return None
-        path, snapshot = member.extended.path, self._cluster.snapshot()
+        path, snapshot = member.extended.path, self._cluster.now
         status = (snapshot.claims.get(path) or {}).get("status") or {}
         reserved = any(entry.get("uid") == member.pod.uid for entry in status.get("reservedFor") or ())
         if not status.get("allocation") or not reserved or path in snapshot.claim_index.in_flight:
@@ -317,7 +323,7 @@ class BindingCycle:
         return None
 
     def _obstacle(self, member: MemberDecision) -> str:
-        node = self._cluster.snapshot().nodes.get(member.node or "")
+        node = self._cluster.now.nodes.get(member.node or "")
         return "" if node is not None and node.present else f"node {member.node} is gone"
 
     # -- the binding phase --------------------------------------------------------------------------------------------
@@ -343,7 +349,7 @@ class BindingCycle:
     def _lacks_members(self, binding_task: BindingTask) -> bool:
         if not binding_task.is_gang or binding_task.group is None:
             return False
-        return len(self._cluster.snapshot().group_state(binding_task.group).assigned) < binding_task.minimum
+        return len(self._cluster.now.group_state(binding_task.group).assigned) < binding_task.minimum
 
     # -- taking back --------------------------------------------------------------------------------------------------
 
@@ -371,7 +377,7 @@ class BindingCycle:
         """The group's own reservation stands for all its members: it stays as long as one of them has a place."""
         if binding_task.group is None:
             return frozenset()
-        snapshot = self._cluster.snapshot()
+        snapshot = self._cluster.now
         group = snapshot.pod_group(binding_task.group)
         staying = snapshot.group_state(binding_task.group).scheduled - {m.pod.path for m in failed}
         return frozenset((group["metadata"].get("uid", ""),)) if group is not None and staying else frozenset()

@@ -16,7 +16,7 @@ from typing import Any
 from haru.engine import Snapshot
 from haru.engine.dra import extended_resource_claim_owner, requested_devices
 from haru.engine.plugins import extended_resource_claim_use
-from haru.engine.state import ClaimAllocation, MemberDecision, PodInfo, PodKey
+from haru.engine.state import ClaimAllocation, ClusterView, MemberDecision, PodInfo, PodKey
 from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, uid_of
 
 EXTENDED = "extendedResourceClaimStatus"
@@ -131,7 +131,7 @@ def _kept(snapshot: Snapshot, pod: PodInfo) -> str:
     return use.path if use is not None else ""
 
 
-def stale_claims(snapshot: Snapshot, member: MemberDecision) -> list[Obj]:
+def stale_claims(snapshot: ClusterView, member: MemberDecision) -> list[Obj]:
     """Claims that were made for a pod's extended resources, but for the one that it is about to be bound with."""
     used = member.extended.path if member.extended is not None else ""
     paths = snapshot.claim_index.extended.get(member.pod.uid) or frozenset()

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from haru.engine import Snapshot
 from haru.engine.plugins import ClaimUse, extended_resource_claim_use, resolve_claims
-from haru.engine.state import GroupKey, Patched, PodInfo, consumer_key, freed
+from haru.engine.state import ClusterView, GroupKey, Patched, PodInfo, consumer_key, freed
 from haru.kube.meta import Obj
 
 
@@ -47,7 +47,7 @@ def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapsh
     return replace(snapshot, claims=Patched(snapshot.claims, free), allocated=snapshot.allocated.freed(free))
 
 
-def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
+def abandoned_claims(snapshot: ClusterView, group: GroupKey) -> list[Obj]:
     """The allocated claims of a PodGroup that lost members by eviction, as far as none of its members uses them."""
     if group.path not in snapshot.podgroup_index.evicted:
         return []

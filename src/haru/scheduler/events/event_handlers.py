@@ -96,7 +96,7 @@ class EventHandlers:
         self.may_help(queueing_hints.pod_change(old, new))
         if group_of(pod) and (new is None or not self.waits(new)):
             # A group keeps its reservations as long as it exists; the preemptor of its members waits for them.
-            for claim in abandoned_claims(self._cluster.snapshot(), group_key(pod)):
+            for claim in abandoned_claims(self._cluster.now, group_key(pod)):
                 self._listener.deallocate(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
             self._listener.report_group_scheduled(group_key(new))

@@ -257,7 +257,7 @@ class Watchers:
             self._shown[path] = new
         if before is None and old is None and not is_new:
             # What describes its gang has come: until now it was seen as its author wrote it.
-            known = self._cluster.snapshot().pods.get(path)
+            known = self._cluster.now.pods.get(path)
             before = known.obj if known is not None else None
         self._cluster.apply(new)
         self._context.pod_changed(before or old, new)
@@ -285,7 +285,7 @@ class Watchers:
         if group is None:
             return
         seen = self._as_seen(group)
-        if seen is not group or self._cluster.snapshot().pod_groups.get(path) is not group:
+        if seen is not group or self._cluster.now.pod_groups.get(path) is not group:
             self._cluster.apply(seen)
             self._context.group_changed(None, seen)
             self._context.may_help(queueing_hints.QUORUM)

@@ -144,7 +144,7 @@ class PreEnqueue:
 
     def check(self, unit: QueuedUnit, path: str) -> bool:
         """Run PreEnqueue for one pod of a unit."""
-        snapshot = self._cluster.snapshot()
+        snapshot = self._cluster.now
         info = snapshot.pods.get(path)
         if info is None:
             return False
@@ -238,7 +238,7 @@ class PreEnqueue:
     def _needed(self, unit: QueuedUnit) -> int:
         if not unit.is_group:
             return 1
-        snapshot = self._cluster.snapshot()
+        snapshot = self._cluster.now
         key = GroupKey(unit.key[1], unit.key[2])
         return members_needed(snapshot, key, snapshot.pod_group(key))
 

@@ -143,6 +143,8 @@ def node_events(old: Obj, new: Obj) -> list[ClusterEvent]:
 
 def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
+    if old is None and not _room(new):
+        return frozenset()  # a pod that begins to wait
     # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
     living = new if _lives(new) else None
     helped: set[str] = set()

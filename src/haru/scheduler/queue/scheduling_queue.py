@@ -37,6 +37,9 @@ class QueueStage(Enum):
     UNSCHEDULABLE = "unschedulable"
     IN_FLIGHT = "inflight"
 
+    # Members are one object each; an enumeration's own hash is that of its name, computed in Python.
+    __hash__ = object.__hash__
+
 
 Rank = tuple[int, float, tuple[str, str, str]]
 _TRIED = (QueueStage.UNSCHEDULABLE, QueueStage.BACKOFF)

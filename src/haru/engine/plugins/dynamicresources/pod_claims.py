@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason
 from haru.engine.state.pod_info import PodClaim, PodInfo
+from haru.engine.state.snapshot import ClusterView
 from haru.kube.meta import Obj, controller_uid_of
 
 MAX_RESERVED_FOR = 256
@@ -48,7 +48,7 @@ class ClaimUse:
 
 
 def resolve_claims(
-    snapshot: Snapshot, pod: PodInfo, group: Obj | None, *, workload_claims: bool
+    snapshot: ClusterView, pod: PodInfo, group: Obj | None, *, workload_claims: bool
 ) -> tuple[ClaimUse, ...] | Reason:
     """Return the claims that a pod uses, in the order of its spec, or why one cannot be used."""
     uses: dict[str, ClaimUse] = {}
@@ -102,7 +102,7 @@ def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
     return Reason("ClaimNotCreated", message, {**data, "template": entry.template_name})
 
 
-def _use(snapshot: Snapshot, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:
+def _use(snapshot: ClusterView, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:
     path = f"{pod.key.namespace}/{name}"
     claim = snapshot.claims.get(path)
     if claim is None:
