@@ -10,12 +10,13 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from http import HTTPMethod, HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from haru.upgrade_proxy import HIJACK, take_over
 
@@ -127,12 +128,13 @@ def server_class() -> Any:
     return Server
 
 
-def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+def _answer(cycle_of: Callable[[], Any], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
     """Send a response in one write: one TLS record, and none of uvicorn's checks of each header.
 
     `headers` have Content-Length, but neither Connection nor Transfer-Encoding. ValueError for a line break in one.
     """
-    if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
+    cycle = cycle_of()
+    if cycle is None or cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
         return False
     lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
     if not cycle.keep_alive:
@@ -230,7 +232,8 @@ def connection_class() -> Any:
                 self.scope["method"], self._method = self._method, ""
             if self.cycle is not None and self.cycle.scope is self.scope:
                 extensions: Any = self.scope["extensions"]
-                extensions[ANSWER] = partial(_answer, self.cycle)
+                # The request's own extensions must not keep it: all of it would wait for a garbage collection.
+                extensions[ANSWER] = partial(_answer, ref(self.cycle))
 
         def on_message_complete(self) -> None:
             self._between_requests = True

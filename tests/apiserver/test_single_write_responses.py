@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -77,6 +78,26 @@ async def test_pipelined_responses_keep_request_order(port: int) -> None:
     assert [headers.get(b"connection") for _, headers, _ in parts] == [None] * 5 + [b"close"]
 
 
+async def test_answered_requests_of_a_connection_that_stays_need_no_garbage_collection(port: int) -> None:
+    def kept() -> int:
+        return sum(type(each).__name__ == "RequestResponseCycle" for each in gc.get_objects())
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    gc.collect()
+    gc.disable()
+    try:
+        before = kept()
+        for method, path in ((b"GET", b"/small"), (b"HEAD", b"/large")) * 10:
+            writer.write(REQUEST % (method, path))
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(10 if method == b"GET" else 0)
+            assert head.startswith(b"HTTP/1.1 201 ")
+        assert kept() - before <= 2
+    finally:
+        gc.enable()
+        writer.close()
+
+
 async def test_connection_close_is_honoured(port: int) -> None:
     found = await said(port, b"GET /small HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
     ((_, headers, body),) = answers(found, [b"GET"])
@@ -107,7 +128,12 @@ async def test_fallback_sends_asgi_messages(why: str) -> None:
     async def receive() -> Any:
         raise AssertionError
 
-    scope = {"method": "GET", "path": "/", "headers": [], "extensions": {ANSWER: partial(serving._answer, cycle)}}
+    scope = {
+        "method": "GET",
+        "path": "/",
+        "headers": [],
+        "extensions": {ANSWER: partial(serving._answer, lambda: cycle)},
+    }
     await send_whole(Request(scope, receive, send), Response(200, b"abc"))
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[1]["body"] == b"abc"
