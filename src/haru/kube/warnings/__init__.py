@@ -16,7 +16,14 @@ from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_label
 from haru.kube.warnings.claims import driver_warnings, volume_claim_warnings, volume_warnings
 from haru.kube.warnings.definitions import definition_warnings
-from haru.kube.warnings.nodes import runtime_class_warnings
+from haru.kube.warnings.namespaces import account_warnings, quota_warnings
+from haru.kube.warnings.networks import ingress_warnings, network_policy_warnings
+from haru.kube.warnings.nodes import (
+    node_warnings,
+    runtime_class_warnings,
+    storage_capacity_warnings,
+    storage_class_warnings,
+)
 from haru.kube.warnings.pods import pod_warnings
 from haru.kube.warnings.secrets import secret_warnings
 from haru.kube.warnings.services import service_warnings, slice_warnings
@@ -40,7 +47,7 @@ def warnings_on_update(new: Obj, old: Obj, kind: Kind) -> list[str]:
     found = _CHANGED.get((kind.group, kind.kind))
     if found is None or ((kind.group, kind.kind) not in _EVERY_TIME and _same_spec(new, old)):
         return []
-    known = set(found(old)) if found is definition_warnings else set()
+    known = set(found(old)) if found in (definition_warnings, account_warnings) else set()
     return list(islice((warning for warning in found(new) if warning not in known), _LIMIT))
 
 
@@ -129,6 +136,11 @@ _CHANGED: _Warnings = {
     ("", "Service"): service_warnings,
     ("", "PersistentVolume"): volume_warnings,
     ("", "Secret"): secret_warnings,
+    ("", "ServiceAccount"): account_warnings,
+    ("", "Node"): node_warnings,
+    ("networking.k8s.io", "NetworkPolicy"): network_policy_warnings,
+    ("storage.k8s.io", "StorageClass"): storage_class_warnings,
+    ("storage.k8s.io", "CSIStorageCapacity"): storage_capacity_warnings,
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _template,
     ("", "PersistentVolumeClaim"): _volume_claim,
@@ -141,7 +153,12 @@ _CHANGED: _Warnings = {
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
 }
-_EVERY_TIME = {("resource.k8s.io", "ResourceSlice")}
+_EVERY_TIME = {
+    ("resource.k8s.io", "ResourceSlice"),
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "CSIStorageCapacity"),
+}
 _IN_NAMES = {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "ReplicaSet")} | {
     ("batch", "CronJob"),
     ("batch", "Job"),
@@ -154,5 +171,7 @@ _CREATED: _Warnings = {
     **{kind: _named(found) if kind in _IN_NAMES else found for kind, found in _CHANGED.items()},
     ("", "Pod"): _pod,
     ("", "Secret"): secret_warnings,
+    ("", "ResourceQuota"): quota_warnings,
+    ("networking.k8s.io", "Ingress"): ingress_warnings,
     ("node.k8s.io", "RuntimeClass"): runtime_class_warnings,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from haru.kube.meta import Obj
+from haru.kube.warnings.networks import address_warnings, cidr_warnings
 
 _HINTS = "service.kubernetes.io/topology-aware-hints"
 _MODE = "service.kubernetes.io/topology-mode"
@@ -16,6 +17,8 @@ def service_warnings(service: Obj) -> Iterator[str]:
     kind, external, name = spec.get("type"), spec.get("externalIPs"), spec.get("externalName")
     if _HINTS in ((service.get("metadata") or {}).get("annotations") or {}):
         yield f"annotation {_HINTS} is deprecated, please use {_MODE} instead"
+    for number, address in enumerate(spec.get("clusterIPs") or ()):
+        yield from address_warnings(f"spec.clusterIPs[{number}]", address)
     headless = kind != "ExternalName" and spec.get("clusterIP") == "None"
     if headless:
         if spec.get("loadBalancerIP"):
@@ -24,10 +27,16 @@ def service_warnings(service: Obj) -> Iterator[str]:
             yield "spec.externalIPs is ignored for headless services"
         if spec.get("sessionAffinity") != "None":
             yield "spec.SessionAffinity is ignored for headless services"
+    for number, address in enumerate(external or ()):
+        yield from address_warnings(f"spec.externalIPs[{number}]", address)
     if external and kind == "ExternalName":
         yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
     elif external and not headless:
         yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if balancer := spec.get("loadBalancerIP"):
+        yield from address_warnings("spec.loadBalancerIP", balancer)
+    for number, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        yield from cidr_warnings(f"spec.loadBalancerSourceRanges[{number}]", text)
     if name and kind != "ExternalName":
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
     if spec.get("trafficDistribution") == "PreferClose":
