@@ -32,7 +32,7 @@ GATES: Final = (
 _SCHEDULER_CONFIG: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms}
+leaderElection: {leaderElect: true, leaseDuration: 8s, renewDeadline: 6s, retryPeriod: 500ms}
 profiles:
 - schedulerName: %s
 """
