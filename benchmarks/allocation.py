@@ -98,14 +98,12 @@ def outcome(answer: dict[str, Any], problem: dict[str, Any]) -> str:
 
 def compiling(problem: dict[str, Any], clock: PacedClock) -> float:
     """Seconds to compile the problem's selectors."""
-    from haru.cel.device import compile_device_selector
     from haru.engine import Features
-    from haru.engine.dra import compile_selectors, names_read
+    from haru.engine.dra import compile_selectors, forget_selectors
 
     spent = []
     for _ in range(15):
-        compile_device_selector.cache_clear()
-        names_read.cache_clear()
+        forget_selectors()
         begun = clock()
         compile_selectors(problem["classes"], problem["claims"], Features(**problem["features"]))
         spent.append(clock() - begun)

@@ -288,7 +288,7 @@ def equal(left: Code, right: Code, left_type: Any, right_type: Any) -> Run:
     return lambda frame: equals(one(frame), other(frame))
 
 
-def compare(function: str, codes: list[Code], types: Sequence[Any]) -> Run:
+def compare(function: str, codes: Sequence[Code], types: Sequence[Any]) -> Run:
     """An operator of order."""
     left, right = codes[0].run, codes[1].run
     order = ORDER[function]
@@ -297,6 +297,9 @@ def compare(function: str, codes: list[Code], types: Sequence[Any]) -> Run:
         if codes[1].constant and codes[1].value.__class__ in NUMBERS:
             return _compare_number(function, left, codes[1].value)
         return lambda frame: order(left(frame), right(frame))
+    if codes[1].constant:
+        direct, known = _DIRECT[function], codes[1].value
+        return lambda frame: direct(left(frame), known)
     if function == "_<_":
         return lambda frame: left(frame) < right(frame)
     if function == "_<=_":

@@ -159,7 +159,11 @@ class Compiler:
         found = None if node.constant is not None else self.slot(node)
         if found is None or found.read is not None or len(keys) > 3:
             return None
-        return Code(read_path(found.number, keys[::-1]))
+        return Code(self.read(found.number, keys[::-1]))
+
+    def read(self, number: int, keys: list[str]) -> Run:
+        """How constant keys below a variable are read."""
+        return read_path(number, keys)
 
     def list_literal(self, node: ListLiteral) -> Code:
         """Code for a list."""
@@ -240,12 +244,12 @@ class Compiler:
         function = node.function
         types = [operand.type for operand in node.operands()]
         if function == "_==_":
-            return equal(codes[0], codes[1], types[0], types[1])
+            return self.equal(codes, types)
         if function == "_!=_":
-            same = equal(codes[0], codes[1], types[0], types[1])
+            same = self.equal(codes, types)
             return lambda frame: not same(frame)
         if function in ORDER:
-            return compare(function, codes, types)
+            return self.compare(function, codes, types)
         if function == "_?._":
             operand, field = codes[0].run, codes[1].value
             return lambda frame: find_field(operand(frame), field)
@@ -256,6 +260,14 @@ class Compiler:
         if function in ("or", "orValue") and len(codes) == 2 and node.target is not None:
             return alternative(codes[0].run, codes[1].run, function)
         return invoke(self.implementation(node, types), codes)
+
+    def equal(self, codes: Sequence[Code], types: Sequence[Any]) -> Run:
+        """Code for the operator `==`."""
+        return equal(codes[0], codes[1], types[0], types[1])
+
+    def compare(self, function: str, codes: Sequence[Code], types: Sequence[Any]) -> Run:
+        """Code for an operator of order."""
+        return compare(function, codes, types)
 
     def overloads(self, node: Call) -> tuple[Overload, ...]:
         """The overloads that may be meant; without a checker's word, those of the right form."""

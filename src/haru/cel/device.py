@@ -7,7 +7,7 @@ belongs to the driver's. An unknown domain is an empty map, an unknown id an err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -116,10 +116,15 @@ def device_value(
     """A device as a CEL value. Attributes (values) and capacities (quantities) are given by domain and id."""
     return {
         "driver": driver,
-        "attributes": _Domains(attributes),
-        "capacity": _Domains(capacity),
+        "attributes": domains(attributes),
+        "capacity": domains(capacity),
         "allowMultipleAllocations": allow_multiple_allocations,
     }
+
+
+def domains(entries: Mapping[str, Obj]) -> dict[str, Obj]:
+    """Attributes or capacities as a CEL value, in which every domain has a map."""
+    return _Domains(entries)
 
 
 def _file(domains: dict[str, Obj], name: str, driver: str, value: Value) -> None:
@@ -252,7 +257,7 @@ class DeviceSelector:
     An evaluation that costs more than 1,000,000 fails. Costs are only counted where `max_cost` does not exclude that.
     """
 
-    __slots__ = ("_metered", "_program", "environment", "expression", "list_attributes", "max_cost", "root")
+    __slots__ = ("_metered", "_program", "environment", "expression", "is_cheap", "list_attributes", "max_cost", "root")
 
     def __init__(self, expression: str, root: Node, declared: Environment, list_attributes: bool) -> None:
         self.expression = expression
@@ -260,39 +265,22 @@ class DeviceSelector:
         self.root = root
         self.environment = declared
         self.list_attributes = list_attributes
+        self.is_cheap = self.max_cost <= COST_LIMIT
+        """Whether no evaluation can cost too much, so that the costs need not be counted."""
         self._metered: MeteredProgram | None = None
         self._program: Program | None = None
-        if self.max_cost <= COST_LIMIT:
-            self._program = Program(root, declared, ("device",))
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
         value = device.value(self.list_attributes)
-        if self._program is None:
+        if not self.is_cheap:
             return self._measured(value).decide()
+        if self._program is None:
+            self._program = Program(self.root, self.environment, ("device",))
         result = self._program.evaluate(value)
         if result is True or result is False:
             return result
         raise EvaluationError(not_bool(result))
-
-    @property
-    def program(self) -> Program | None:
-        """The program without cost counting."""
-        return self._program
-
-    def on(self, value: Obj) -> Callable[[], bool]:
-        """`matches` for a device as a CEL value (see `device_value`) that is written over between calls."""
-        if self._program is None:
-            return lambda: self._measured(value).decide()
-        run = self._program.on(value)
-
-        def matches() -> bool:
-            result = run()
-            if result is True or result is False:
-                return result
-            raise EvaluationError(not_bool(result))
-
-        return matches
 
     def measure(self, device: DeviceView) -> Outcome:
         """Like `matches`, with what the evaluation cost. Raises EvaluationError only for an unusable device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node, walk
@@ -95,22 +95,6 @@ class Program:
             return self._run([None, *values, *self._spare])
         except RecursionError:
             raise EvaluationError(TOO_DEEP) from None
-
-    def frame(self, *values: Any) -> Frame:
-        """Return the frame on which the code, or a term of it, runs."""
-        return [None, *values, *self._spare]
-
-    def on(self, *values: Any) -> Callable[[], Any]:
-        """`evaluate` for values that are written over between calls."""
-        code, frame = self._run, self.frame(*values)
-
-        def run() -> Any:
-            try:
-                return code(frame)
-            except RecursionError:
-                raise EvaluationError(TOO_DEEP) from None
-
-        return run
 
 
 class Measurement(NamedTuple):

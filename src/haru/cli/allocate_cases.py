@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from haru.cel.device import compile_device_selector
 from haru.dra import AllocatedState, InputError, Problem
 from haru.engine.dra import AllocatedState as State
-from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, names_read
+from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, forget_selectors
 from haru.engine.equivalence import Answer, ClaimQuery
 from haru.kube.meta import Obj
 
@@ -90,8 +89,7 @@ def _no_collection() -> Iterator[None]:
 def _round(
     case: Obj, timeout: float | None, scoring: bool, number: int, clock: Callable[[], float]
 ) -> tuple[Obj, _Times]:
-    compile_device_selector.cache_clear()
-    names_read.cache_clear()
+    forget_selectors()
     many = "nodes" in case
     nodes = case["nodes"] if many else [case["node"]]
     taken = AllocatedState(case["allocated"], case.get("allocatedShared") or (), case.get("allocatedCapacity") or ())

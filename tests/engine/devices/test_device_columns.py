@@ -1,4 +1,4 @@
-"""Devices made column by column and judged on one slate: the same as each by itself."""
+"""Devices made column by column, and selectors on their shapes: the same as each device by itself, as CEL sees it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from haru.cel.errors import EvaluationError
 from haru.engine.dra import DeviceSnapshot, NodeView
 from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Device, Slice
-from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError
+from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError, reader_of
 
 A = f"device.attributes['{DRIVER}']"
 EXPRESSIONS = (
@@ -27,6 +27,19 @@ EXPRESSIONS = (
     f"{A}.exists(key, key == 'a')",
     f"has({A}.v) && {A}.v.isLessThan(semver('2.0.0'))",
     f"{A}.a",
+    "has(device.driver) && has(device.allowMultipleAllocations)",
+    f"device.attributes[?'{DRIVER}'].?a.orValue('x') == 'x'",
+    "device.attributes['other.example.com'][?'c'].hasValue()",
+    f"cel.bind(a, {A}.a, a == 'x' || a == 'y')",
+    f"['x', 'y'].exists(device, device == 'x') && {A}.a != 'x'",
+    f"{A}.a != 'x' || {A}.b == true",
+    f"{A}.b < 1 || {A}.b >= 1.0",
+    *(f"device.capacity['{DRIVER}'].mem.compareTo(quantity('2.5')) {op} 0" for op in ("<", "<=", ">", ">=", "==")),
+    f"device.capacity['{DRIVER}'].mem.compareTo(quantity('1Gi')) < 1",
+    f"device.capacity['{DRIVER}'].mem.isLessThan(quantity('4Gi'))",
+    f"device.capacity['{DRIVER}'].mem.isGreaterThan(quantity('1Gi'))",
+    f"device.capacity['{DRIVER}'].mem == quantity('1Gi')",
+    f"'mem' in device.capacity['{DRIVER}'] && device.capacity['{DRIVER}'].mem.asInteger() > 5",
 )
 VALUES = st.one_of(
     st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"version": "1.2.3"})),
@@ -64,14 +77,18 @@ def alone(raw: Obj, expression: str) -> bool | str:
 
 
 def agree(lists: list[list[Obj]], expression: str) -> None:
-    """The columns of these pools, asked one after the other, say what each of their devices says."""
+    """The columns of these pools, and each shape by itself, say what each of the devices says."""
     named = [[{"name": f"d{number}", **entry} for number, entry in enumerate(raw)] for raw in lists]
     slices = [slice_(f"s{number}", raw, pool=f"pool-{number}") for number, raw in enumerate(named)]
+    snapshot = DeviceSnapshot.of(slices)
+    views = snapshot.views(NodeView("node-1", {}))
     found = [
         verdict.message if isinstance(verdict, SelectionError) else verdict
-        for view in DeviceSnapshot.of(slices).views(NodeView("node-1", {}))
+        for view in views
         for verdict in Selection((), (expression,), False, True).column(view)
     ]
+    reader = reader_of(expression, False, True, snapshot.cache)
+    assert found == [reader.verdict(shape) for view in views for shape in view.table.shape_of]
     wanted = [alone(entry, expression) for raw in named for entry in raw]
     # Which of several unusable attributes is named may differ: that the device is unusable may not.
     unusable = [isinstance(w, str) and "attribute " in w for w in wanted]
@@ -80,7 +97,7 @@ def agree(lists: list[list[Obj]], expression: str) -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
 def test_selector_column_equals_selector_per_device(raw: list[Obj], expression: str) -> None:
     agree([raw], expression)
@@ -92,6 +109,10 @@ TERMS = (
     f"{A}.b in [0, 1]",
     f"{A}.a",  # mostly no boolean
     f"{A}.a == {A}.b",
+    f"{A}.b == true",
+    f"{A}.b != 1",
+    f"has({A}.a)",
+    f"device.capacity['{DRIVER}'].mem.isLessThan(quantity('2Gi'))",
     f"device.capacity['{DRIVER}'].mem.compareTo(quantity('2Gi')) > 0",
     f"device.driver == '{DRIVER}'",
     "device.attributes['other.example.com'].c == 1",

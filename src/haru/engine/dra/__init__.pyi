@@ -54,6 +54,8 @@ from .selectors.compiled_selectors import evaluate as evaluate
 from .selectors.compiled_selectors import reader_of as reader_of
 from .selectors.selector_fields import names_read as names_read
 from .selectors.selector_fields import whole as whole
+from .selectors.shape_program import forget_selectors as forget_selectors
+from .selectors.shape_program import read_expression as read_expression
 from .taint_eviction import NO_EXECUTE as NO_EXECUTE
 from .taint_eviction import Eviction as Eviction
 from .taint_eviction import claim_eviction as claim_eviction

@@ -14,15 +14,11 @@ from typing import Any
 
 from haru.cel.ast import Node
 from haru.cel.closures import Code
-from haru.cel.device import DeviceSelector, device_value, not_bool
+from haru.cel.device import not_bool
 from haru.cel.errors import EvaluationError
-from haru.cel.program import TOO_DEEP, Program
 from haru.engine.dra.model.model import Shape
 from haru.engine.dra.selectors.selector_fields import Names, names_below
-from haru.kube.quantity import parse_quantity
-
-Verdict = bool | str
-"""True, false, or the text of an error."""
+from haru.engine.dra.selectors.shape_program import DEVICE, ShapeProgram, Verdict, failed
 
 Column = Verdict | list[Verdict]
 """The verdict on each of several shapes, or the one on all of them."""
@@ -68,18 +64,14 @@ def _entries(tables: Sequence[Mapping[str, Any]], name: str, full: str) -> list[
 class Term:
     """A part of an expression that is evaluated as one, for devices of one driver and sort."""
 
-    __slots__ = ("_attributes", "_capacity", "_cells", "_frame", "_kept", "_known", "_run", "_unfit")
+    __slots__ = ("_attributes", "_capacity", "_frame", "_kept", "_known", "_run", "_unfit")
 
     def __init__(
-        self, code: Code, program: Program, names: Names, sheet: DeviceColumns, unfit: Callable[[Any], str] | None
+        self, code: Code, program: ShapeProgram, names: Names, sheet: DeviceColumns, unfit: Callable[[Any], str] | None
     ) -> None:
         """`unfit` words what is wrong with a value that is no boolean."""
-        attributes: dict[str, dict[str, Any]] = {}
-        amounts: dict[str, dict[str, Any]] = {}
         self._attributes, self._capacity = names.published(sheet.driver)
-        self._cells = [(attributes.setdefault(domain, {}), name, False) for domain, name in sorted(names.attributes)]
-        self._cells += [(amounts.setdefault(domain, {}), name, True) for domain, name in sorted(names.capacity)]
-        self._frame = program.frame(device_value(sheet.driver, attributes, amounts, sheet.shareable))
+        self._frame = program.frame(sheet.shapes[0])
         self._run = code.run
         self._unfit = unfit
         self._known: dict[Hashable, Verdict] = {}
@@ -102,49 +94,25 @@ class Term:
             self._kept.clear()
         before = len(known)
         try:
-            (self._judge_single if len(columns) == 1 else self._judge)(keys, entries)
+            self._judge(keys, sheet.shapes)
         finally:
             if len(known) > before:
                 self._kept.append(entries)
         return known[keys[0]] if len(keys) == 1 else list(map(known.__getitem__, keys))
 
-    def _judge_single(self, keys: Sequence[Any], entries: Sequence[Any]) -> None:
-        """Evaluate for each value of the one entry that is read."""
+    def _judge(self, keys: Sequence[Any], shapes: Sequence[Shape]) -> None:
+        """Evaluate for each combination of what is read; one key is that of all shapes."""
         run, frame, known = self._run, self._frame, self._known
-        ((held, name, is_amount),) = self._cells
-        for key, entry in zip(keys, entries, strict=True):
+        for key, shape in zip(keys, shapes, strict=False):
             if key in known:
                 continue
-            if entry is None:
-                held.pop(name, None)
-            elif is_amount:
-                held[name] = parse_quantity(entry.text)
-            else:
-                held[name] = entry[1]
+            frame[DEVICE] = shape
             try:
                 value = known[key] = run(frame)
                 if value is not True and value is not False:
                     known[key] = self._misfit(value)
             except (EvaluationError, RecursionError) as error:
-                known[key] = _failed(error)
-
-    def _judge(self, keys: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
-        """Evaluate for each combination of what is read."""
-        run, frame, known, cells = self._run, self._frame, self._known, self._cells
-        for key, row in zip(keys, rows, strict=True):
-            if key in known:
-                continue
-            for (held, name, is_amount), entry in zip(cells, row, strict=True):
-                if entry is None:
-                    held.pop(name, None)
-                else:
-                    held[name] = parse_quantity(entry.text) if is_amount else entry.value
-            try:
-                value = run(frame)
-            except (EvaluationError, RecursionError) as error:
-                known[key] = _failed(error)
-            else:
-                known[key] = value if value is True or value is False else self._misfit(value)
+                known[key] = failed(error)
 
     def _misfit(self, value: Any) -> str:
         return f"CEL runtime error: {'no such overload' if self._unfit is None else self._unfit(value)}"
@@ -156,11 +124,6 @@ def _rows(columns: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
     return list(
         zip(*[column if len(column) == count else repeat(column[0], count) for column in columns], strict=True)
     ) or [()]
-
-
-def _failed(error: EvaluationError | RecursionError) -> str:
-    text = TOO_DEEP if isinstance(error, RecursionError) else str(error)
-    return f"CEL runtime error: {text}"
 
 
 class Chain:
@@ -207,15 +170,14 @@ def _joined(one: Column, other: Column, decisive: bool) -> Column:
     ]
 
 
-def parts_of(selector: DeviceSelector, sheet: DeviceColumns) -> Part | None:
-    """An expression for devices like these; None if it has to be evaluated as a whole, for what it costs."""
-    program = selector.program
-    if program is None:
-        return None
+def part_of(program: ShapeProgram, sheet: DeviceColumns) -> Part:
+    """Return an expression for devices like these."""
     return _part(program.code, program.root, program, sheet, not_bool)
 
 
-def _part(code: Code, node: Node, program: Program, sheet: DeviceColumns, unfit: Callable[[Any], str] | None) -> Part:
+def _part(
+    code: Code, node: Node, program: ShapeProgram, sheet: DeviceColumns, unfit: Callable[[Any], str] | None
+) -> Part:
     if code.terms is None:
         names = names_below(node)
         assert names is not None

@@ -8,63 +8,19 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from haru.cel.device import DeviceSelector, DeviceView, compile_device_selector, device_value
+from haru.cel.device import DeviceSelector, DeviceView, compile_device_selector
 from haru.cel.errors import CompileError, EvaluationError
-from haru.engine.dra.model.model import Attribute, Features, Shape
+from haru.engine.dra.model.model import Features, Shape
 from haru.engine.dra.pools.device_table import DeviceTable
 from haru.engine.dra.pools.pools import PoolView
-from haru.engine.dra.selectors.columnar_selectors import Column, DeviceColumns, Part, parts_of
-from haru.engine.dra.selectors.selector_fields import Names, Spelled, names_read
+from haru.engine.dra.selectors.columnar_selectors import Column, DeviceColumns, Part, part_of
+from haru.engine.dra.selectors.selector_fields import Names, Projection, Spelled, whole
+from haru.engine.dra.selectors.shape_program import ShapeProgram, read_expression
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.kube.meta import Obj
-from haru.kube.quantity import parse_quantity
-
-Key = tuple[Attribute | str | None, ...]
-"""What is read of a device: attributes by (domain, id), then the texts of capacities; None for what it lacks."""
-
-Cell = tuple[dict[str, Any], str, bool]
-"""Where a part is written, and whether it is a capacity."""
-
-
-class ReusableCelDevice:
-    """For devices of one driver without attributes that may be faulty."""
-
-    __slots__ = ("_cells", "_value", "_written")
-
-    def __init__(self, driver: str, shareable: bool, names: Names) -> None:
-        attributes: dict[str, dict[str, Any]] = {}
-        amounts: dict[str, dict[str, Any]] = {}
-        self._cells = _cells(attributes, names.attributes, False) + _cells(amounts, names.capacity, True)
-        self._written: Key = (None,) * len(self._cells)
-        self._value = device_value(driver, attributes, amounts, shareable)
-
-    def judge(self, selector: DeviceSelector, keys: Iterable[Key], known: MutableMapping[Hashable, bool | str]) -> None:
-        """Evaluate a selector for each key: true, false, or the text of an error."""
-        matches, cells, written = selector.on(self._value), self._cells, self._written
-        for key in keys:
-            for (held, name, is_amount), entry, last in zip(cells, key, written, strict=True):
-                if entry is last:
-                    continue
-                if entry is None:
-                    del held[name]
-                elif is_amount:
-                    held[name] = parse_quantity(entry)  # type: ignore[arg-type]
-                else:
-                    held[name] = entry.value  # type: ignore[union-attr]
-            written = key
-            try:
-                known[key] = matches()
-            except EvaluationError as error:
-                known[key] = f"CEL runtime error: {error}"
-        self._written = written
-
-
-def _cells(table: dict[str, dict[str, Any]], names: Iterable[tuple[str, str]], amount: bool) -> list[Cell]:
-    return [(table.setdefault(domain, {}), name, amount) for domain, name in sorted(names)]
-
 
 T = TypeVar("T")
 
@@ -193,80 +149,55 @@ class CompiledSelector:
 
     def _judge(self, shape: Shape) -> Verdict:
         for of_class, number, reader in self._steps:
-            result = reader.verdict(shape)
+            program = reader.program
+            result = reader.verdict(shape) if program is None or shape.faulty else program.verdict(shape)
             if result is not True:
                 return SelectionError(of_class, number, result) if isinstance(result, str) else False
         return True
 
 
-SelectorClass = tuple[Spelled, Spelled, dict[Hashable, bool | str], ReusableCelDevice | None]
-
-
 class Reader:
     """One expression, and what it says of what it reads of a device."""
 
-    __slots__ = ("_consumable", "_expression", "_lists", "_parts", "_sorts", "names")
+    __slots__ = ("_consumable", "_expression", "_known", "_lists", "_parts", "names", "program")
 
     def __init__(self, expression: str | None, lists: bool, consumable: bool) -> None:
         self._expression = expression
         self._lists = lists
         self._consumable = consumable
-        self.names = None if expression is None else names_read(expression, lists, consumable)
+        self.names: Names | None = None
         """The names that it reads; None if it may see everything."""
-        self._sorts: dict[Hashable, SelectorClass] = {}
+        self.program: ShapeProgram | None = None
+        if expression is not None:
+            self.names, self.program = read_expression(expression, lists, consumable)
+        self._known: dict[Projection, bool | str] = {}
+        """Verdicts on what cannot be taken as a shape."""
         self._parts: dict[tuple[str, bool], Part] = {}
 
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
+        if self.program is not None and not shape.faulty:
+            return self.program.verdict(shape)
+        seen = self._seen(shape)
         if self.names is None:
-            return self._evaluate(shape, self.compile())
-        attributes, amounts, known, slate = self._sort_of(shape)
-        by_name, by_amount = shape.by_name.get, shape.amounts.get
-        key: Key = tuple([by_name(name) or by_name(full) for name, full in attributes])
-        if amounts:
-            key += tuple([(c := by_amount(name) or by_amount(full)) and c.text for name, full in amounts])
-        found = known.get(key)
+            return self._evaluate(seen)
+        found = self._known.get(seen)
         if found is None:
-            if slate is None:
-                known[key] = self._evaluate(shape, self.compile())
-            else:
-                self._judge(slate, (key,), known)
-            found = known[key]
+            if len(self._known) >= _MAX_RESULTS:
+                self._known.clear()
+            found = self._known[seen] = self._evaluate(seen)
         return found
 
     def column(self, shapes: Sequence[Shape]) -> Column:
         """The verdicts on shapes of one sort (see `Table.uniform`), or the one on all of them."""
+        if self.program is None:
+            return [self.verdict(shape) for shape in shapes]
         sheet = DeviceColumns(shapes)
-        part = None if self.names is None else self._part(sheet)
-        return [self.verdict(shape) for shape in shapes] if part is None else part.column(sheet)
-
-    def _part(self, sheet: DeviceColumns) -> Part | None:
-        """What judges shapes like these at once; None if they have to be judged one by one."""
         sort = (sheet.driver, sheet.shareable)
         part = self._parts.get(sort)
         if part is None:
-            selector = self.compile()
-            part = None if isinstance(selector, str) else parts_of(selector, sheet)
-            if part is not None:
-                self._parts[sort] = part
-        return part
-
-    def _judge(self, slate: ReusableCelDevice, keys: Sequence[Key], known: dict[Hashable, bool | str]) -> None:
-        selector = self.compile()
-        if isinstance(selector, str):
-            known.update(dict.fromkeys(keys, selector))
-        else:
-            slate.judge(selector, keys, known)
-
-    def _sort_of(self, shape: Shape) -> SelectorClass:
-        """For shapes of one sort: the names to look at, and what is known."""
-        sort = (shape.driver, shape.shareable, shape.faulty)
-        found = self._sorts.get(sort)
-        if found is None or len(found[2]) >= _MAX_RESULTS:
-            assert self.names is not None
-            slate = None if shape.faulty else ReusableCelDevice(shape.driver, shape.shareable, self.names)
-            found = self._sorts[sort] = (*self.names.published(shape.driver), {}, slate)
-        return found
+            part = self._parts[sort] = part_of(self.program, sheet)
+        return part.column(sheet)
 
     def compile(self) -> DeviceSelector | str:
         """The compiled expression, or why it is none."""
@@ -280,28 +211,30 @@ class Reader:
         except CompileError as error:
             return f"CEL compile error: {error}"
 
-    def _evaluate(self, shape: Shape, selector: DeviceSelector | str) -> bool | str:
+    def _evaluate(self, seen: Projection) -> bool | str:
+        selector = self.compile()
         if isinstance(selector, str):
             return selector
         try:
-            return selector.matches(self._view(shape))
+            return selector.matches(
+                DeviceView(
+                    seen.driver,
+                    {name: attribute.raw for name, attribute in seen.attributes},
+                    {name: {"value": amount.text} for name, amount in seen.capacity},
+                    seen.shareable,
+                )
+            )
         except EvaluationError as error:
             return f"CEL runtime error: {error}"
 
-    def _view(self, shape: Shape) -> DeviceView:
+    def _seen(self, shape: Shape) -> Projection:
         """What the expression sees of a shape. Where a driver publishes a name in both spellings, the short one."""
-        attributes, capacity = shape.attributes, shape.capacity
-        if self.names is not None:
-            read, amounts, *_ = self._sort_of(shape)
-            found = _present(shape.by_name, read)
-            attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found
-            capacity = _present(shape.amounts, amounts)
-        return DeviceView(
-            shape.driver,
-            {name: attribute.raw for name, attribute in attributes},
-            {name: {"value": amount.text} for name, amount in capacity},
-            shape.shareable,
-        )
+        if self.names is None:
+            return whole(shape)
+        read, amounts = self.names.published(shape.driver)
+        found = _present(shape.by_name, read)
+        attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found
+        return Projection(shape.driver, attributes, _present(shape.amounts, amounts), shape.shareable)
 
 
 def _present(table: Mapping[str, T], names: Spelled) -> tuple[tuple[str, T], ...]:
@@ -319,7 +252,7 @@ def compiled_selector_of(selection: Selection, cache: DecisionCache) -> Compiled
 
 def expressions(selectors: Iterable[Mapping[str, Any]] | None) -> tuple[str | None, ...]:
     """The CEL expressions of a list of selectors; None stands for a selector of another kind."""
-    return tuple((selector.get("cel") or {}).get("expression") for selector in selectors or ())
+    return tuple([(selector.get("cel") or {}).get("expression") for selector in selectors]) if selectors else ()
 
 
 def reader_of(expression: str | None, lists: bool, consumable: bool, cache: DecisionCache) -> Reader:
