@@ -218,8 +218,6 @@ def _own(allocation: Obj) -> Obj:
             entry["tolerations"] = _copy(entry["tolerations"])
     if "config" in devices:
         devices["config"] = _copy(devices["config"])
-    if "nodeSelector" in allocation:
-        allocation["nodeSelector"] = _copy(allocation["nodeSelector"])
     return allocation
 
 
@@ -274,7 +272,7 @@ def _identity(device: Mapping[str, Any] | tuple[str, str, str]) -> DeviceId:
 def _v1(objects: list[Obj]) -> list[Obj]:
     """The objects in resource.k8s.io/v1; those that do not say their version are in it."""
     old = ("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
-    if not any(isinstance(obj, dict) and obj.get("apiVersion") in old for obj in objects):
+    if not [obj for obj in objects if isinstance(obj, dict) and obj.get("apiVersion") in old]:
         return objects
     return [_converted(obj) if obj.get("apiVersion") in old else obj for obj in objects]
 

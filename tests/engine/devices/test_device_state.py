@@ -80,6 +80,24 @@ def test_long_history_of_allocations_equals_fresh_state(steps: list[tuple[int, b
     assert set(state.devices.values()) == set(held)
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=20))
+def test_changed_pools_of_next_state_equal_those_found_by_comparison(steps: list[tuple[int, int, bool]]) -> None:
+    states = [AllocatedState()]
+    for number, pool, put in steps:
+        results = [{"request": "r", "driver": DRIVER, "pool": f"pool-{pool}", "device": f"gpu-{number}"}]
+        given = {"devices": {"results": results}}
+        last, key = states[-1], f"ns/{number}"
+        states.append(last.with_allocation(key, given) if put else last.without(key))
+    keys = [PoolKey(DRIVER, f"pool-{pool}") for pool in range(4)]
+    for number, before in enumerate(states):
+        for after in states[number:]:
+            found = after.changed(before)
+            assert found <= set(keys)
+            assert {key for key in keys if after.use(key) != before.use(key)} <= found
+            assert {key for key in keys if after.use(key) is before.use(key)}.isdisjoint(found)
+
+
 def test_freeing_claims_together_equals_one_by_one() -> None:
     state = AllocatedState().with_allocation("ns/a", allocation("gpu-0", "gpu-1"))
     state = state.with_allocation("ns/b", allocation(big=share("1", "2Gi")))

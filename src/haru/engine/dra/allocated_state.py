@@ -175,7 +175,7 @@ def _recorded(
 class AllocatedState:
     """All that is taken, by pool, and what each claim holds. Immutable."""
 
-    __slots__ = ("_claims", "_pools")
+    __slots__ = ("_change", "_claims", "_pools")
 
     def __init__(
         self,
@@ -184,6 +184,8 @@ class AllocatedState:
     ) -> None:
         self._pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] = pools or Bucketed()
         self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
+        self._change: tuple[Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse], frozenset[PoolKey]] | None = None
+        """The pools of the state that this one was made of, and which of them changed."""
 
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
@@ -221,7 +223,17 @@ class AllocatedState:
 
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
+        if self._change is not None and self._change[0] is before._pools:
+            return set(self._change[1])
         return self._pools.difference(before._pools)
+
+    def _changed_to(
+        self, pools: Mapping[PoolKey, PoolUse | None], claims: Mapping[str, tuple[_Taken, ...] | None]
+    ) -> AllocatedState:
+        """The state that differs from this one in the use of these pools and in what these claims hold."""
+        state = AllocatedState(self._pools.put(pools), self._claims.put(claims) if claims else self._claims)
+        state._change = self._pools, frozenset(pools)
+        return state
 
     def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:
         """The state in which a claim holds this allocation, in place of what it held."""
@@ -229,13 +241,13 @@ class AllocatedState:
             return self.without(claim).with_allocation(claim, allocation)
         taken = _taken(allocation)
         changed = {pool: _with(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
-        return AllocatedState(self._pools.put(changed), self._claims.put({claim: taken}))
+        return self._changed_to(changed, {claim: taken})
 
     def with_allocations(self, allocations: Sequence[tuple[str, Obj]]) -> AllocatedState:
         """The state in which claims, each named once, hold these allocations, in place of what they held."""
         base = self.freed(claim for claim, _ in allocations)
         pools, held = _recorded(allocations, base.use)
-        return AllocatedState(base._pools.put(pools), base._claims.put(held))
+        return base._changed_to(pools, held)
 
     def without_device(self, device: DeviceId) -> AllocatedState:
         """The state in which nobody holds the device as a whole."""
@@ -243,7 +255,7 @@ class AllocatedState:
         use = self.use(key)
         devices = {name: holders for name, holders in use.devices.items() if name != device.device}
         left = PoolUse(devices, use.shares) if devices or use.shares else None
-        return AllocatedState(self._pools.put({key: left}), self._claims)
+        return self._changed_to({key: left}, {})
 
     def without(self, claim: str) -> AllocatedState:
         """The state in which a claim holds nothing."""
@@ -251,7 +263,7 @@ class AllocatedState:
         if taken is None:
             return self
         changed = {pool: _without(self.use(pool), [(claim, items)]) for pool, items in _by_pool(taken).items()}
-        return AllocatedState(self._pools.put(changed), self._claims.put({claim: None}))
+        return self._changed_to(changed, {claim: None})
 
     def freed(self, claims: Iterable[str]) -> AllocatedState:
         """The state in which none of these claims holds anything."""
@@ -266,7 +278,7 @@ class AllocatedState:
         if not held:
             return self
         changed = {pool: _without(self.use(pool), holdings) for pool, holdings in gone.items()}
-        return AllocatedState(self._pools.put(changed), self._claims.put(held))
+        return self._changed_to(changed, held)
 
     def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
         """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""

@@ -65,9 +65,13 @@ def result_selector(chosen: Iterable[tuple[Slice, Device]], node: NodeView) -> O
             for member, requirements in merged.items():
                 for requirement in terms[0].get(member) or ():
                     if not any(_same(requirement, known) for known in requirements):
-                        requirements.append(requirement)
+                        requirements.append(_copy(requirement))
     term = {member: requirements for member, requirements in merged.items() if requirements}
     return {"nodeSelectorTerms": [term]} if term else None
+
+
+def _copy(requirement: Obj) -> Obj:
+    return {key: list(value) if isinstance(value, list) else value for key, value in requirement.items()}
 
 
 def only_on(node: NodeView) -> Obj:

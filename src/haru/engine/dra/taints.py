@@ -95,6 +95,9 @@ class TaintRules:
                 del self._by_pool[old.driver, old.pool]
         return old
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
     def for_pool(self, pool: PoolKey) -> list[TaintRule]:
         """The rules that may select a device of the pool."""
         if not self._by_pool:

@@ -15,6 +15,7 @@ from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.model.model import Features
 from haru.engine.dra.pools.inventory import DeviceSnapshot
+from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
@@ -119,10 +120,7 @@ class ClaimQuery:
         if len(index.classes) < _FEW_CLASSES or index.inventory_count * _USES < len(index.classes):
             return self._solve(index, number)
         try:
-            if index.partitionable is self._features.PartitionableDevices:
-                views = index.views(number)
-            else:
-                views = index.snapshot.views(index.nodes[number], self._features.PartitionableDevices)
+            views = self._views(index, number)
         except AllocationError:
             return self._solve(index, number)
         if self._signature is None:
@@ -135,16 +133,22 @@ class ClaimQuery:
                 self._by_signature[signature] = found
         return found
 
+    def _views(self, index: NodeClassIndex, number: int) -> Sequence[PoolView]:
+        """Return the pools that a node sees. Raises AllocationError."""
+        if index.partitionable is self._features.PartitionableDevices and index.has_views(number):
+            return index.views(number)
+        return gather(index.snapshot, index.nodes[number], self._features)
+
     def _solve(self, index: NodeClassIndex, number: int) -> Answer:
         node = index.nodes[number]
         if not self.claims:
             return Solution((), [], [])
         try:
-            views = gather(index.snapshot, node, self._features)
+            views = self._views(index, number)
             problem = AllocationProblem(views, index.allocated, node, self.claims, self._features)
             self._problem, self._problem_of = problem, (index.snapshot, number)
             found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
-            if isinstance(found, Solution) and not all(view.confined for view in problem.views):
+            if isinstance(found, Solution) and [view for view in problem.views if not view.confined]:
                 found.results(problem, str)  # a node selector that cannot be made up is an error
             return found
         except (AllocationError, GaveUp) as error:

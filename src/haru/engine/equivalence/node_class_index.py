@@ -126,6 +126,11 @@ class NodeClassIndex:
             self._last_views = last
         return last[2]
 
+    def has_views(self, number: int) -> bool:
+        """Tell whether the pools of a node were the last that were looked up."""
+        last = self._last_views
+        return last is not None and last[0] == number and last[1] is self.snapshot
+
     def class_of(self, number: int) -> NodeClass:
         """Return the class of a node."""
         if self._class_of[number] is _UNCLASSIFIED:
@@ -167,7 +172,11 @@ class NodeClassIndex:
         node = self.nodes[number]
         self._last_views = None
         try:
-            key: Hashable = tuple([self._pool_key(view, node) for view in self.views(number)])
+            views = self.views(number)
+            if len(views) == 1:
+                key: Hashable = (self._pool_key(views[0], node),)
+            else:
+                key = tuple([self._pool_key(view, node) for view in views])
         except AllocationError:
             key = number
         node_class = self.classes.get(key)

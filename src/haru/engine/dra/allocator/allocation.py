@@ -35,7 +35,9 @@ def build(
 ) -> Obj:
     """The AllocationResult of one claim. `asks` holds the chosen alternative of each request, in order."""
     devices: Obj = {"results": [_result(site, pick, new_share_id) for pick in picks]}
-    config = _class_config(asks) + _claim_config(claim, asks)
+    config = _class_config(asks)
+    if claim.config:
+        config = config + _claim_config(claim, asks)
     if config:
         devices["config"] = config
     allocation: Obj = {"devices": devices}
@@ -71,16 +73,20 @@ def _result(site: NodeDevices, pick: Pick, new_share_id: Callable[[], str]) -> O
             result["bindingFailureConditions"] = list(device.binding.failure_conditions)
     if pick.consumed is not None:
         result["shareID"] = new_share_id()
-        names = (name for name, _ in device.shape.capacity)
-        consumed = {name: text for name, (_, text) in zip(names, pick.consumed, strict=True)}
+        consumed = {name: text for (name, _), (_, text) in zip(device.shape.capacity, pick.consumed, strict=True)}
         if consumed:
             result["consumedCapacity"] = consumed
     return result
 
 
 def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
-    if not [ask for ask in asks if ask.device_class is not None and ask.device_class.config]:
-        return []
+    for ask in asks:
+        if ask.device_class is not None and ask.device_class.config:
+            return _class_entries(asks)
+    return []
+
+
+def _class_entries(asks: Sequence[SubRequest]) -> list[Obj]:
     entries: list[Obj] = []
     of_class: dict[str, list[str]] = {}
     for ask in asks:
@@ -95,8 +101,6 @@ def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
 
 
 def _claim_config(claim: Claim, asks: Sequence[SubRequest]) -> list[Obj]:
-    if not claim.config:
-        return []
     known = {request.name for request in claim.requests} | {ask.result_name for ask in asks}
     return [
         {"source": "FromClaim", **config}
@@ -128,6 +132,8 @@ class DoesNotFit:
         """The first reason as text."""
         return self.reasons[0].message if self.reasons else CANNOT_ALLOCATE
 
+
+_TAKEN = DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
 
 Allocation = Allocated | DoesNotFit
 
@@ -195,10 +201,8 @@ def solve(
     search = None if problem.hopeless else DeviceSearch(problem, step_budget, expired)
     picks = None if search is None else search.solve()
     if search is None or picks is None:
-        invalid = tuple(str(view.key) for view in problem.all_views if view.status == "invalid")
-        if invalid:
-            return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),))
-        return DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
+        invalid = tuple([str(view.key) for view in problem.all_views if view.status == "invalid"])
+        return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),)) if invalid else _TAKEN
     asks = [
         [request.asks[chosen.get(number, 0)] for number, request in enumerate(claim.requests)]
         for claim, chosen in zip(problem.claims, search.chosen, strict=True)
@@ -232,7 +236,7 @@ def _solve_preferred(
 
 def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:
     """The claims in decoded form, whichever way they were given."""
-    ready = tuple(claim for claim in claims if isinstance(claim, Claim))
+    ready = tuple([claim for claim in claims if isinstance(claim, Claim)])
     if len(ready) == len(claims):
         return ready
     return decode_claims([c for c in claims if not isinstance(c, Claim)], snapshot.classes, features)

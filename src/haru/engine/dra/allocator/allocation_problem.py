@@ -18,7 +18,7 @@ from haru.engine.dra.allocator.candidates import (
     SubrequestPlan,
     candidates_of,
 )
-from haru.engine.dra.allocator.conditions import NODE_CONDITIONS, SELECTING_CONDITIONS, SPOILING_CONDITIONS, check_of
+from haru.engine.dra.allocator.conditions import SELECTING_CONDITIONS, SPOILING_CONDITIONS, check_of, node_checks
 from haru.engine.dra.allocator.constraints import Values, attribute_values
 from haru.engine.dra.allocator.consumable_capacity import share
 from haru.engine.dra.allocator.node_devices import AllocatedNodeDevices
@@ -59,10 +59,17 @@ class AllocationProblem(AllocatedNodeDevices):
 
     def too_few(self) -> bool:
         """Whether some request has fewer candidates than it needs, and no error can come before that is found out."""
-        plans = [asks for claim in self.plans for asks in claim]
-        if any(plan.faulty or (plan.takes_all and plan.constraints) for asks in plans for plan in asks):
-            return False
-        return any(all(len(plan.candidates) < max(plan.needed, plan.takes_all) for plan in asks) for asks in plans)
+        short = False
+        for claim in self.plans:
+            for asks in claim:
+                enough = False
+                for plan in asks:
+                    found = plan.candidates
+                    if (found and plan.errors) or (plan.takes_all and plan.constraints):
+                        return False
+                    enough = enough or len(found) >= (plan.needed or plan.takes_all)
+                short = short or not enough
+        return short
 
     def in_order(self, order: Sequence[int]) -> AllocationProblem:
         """Return the same problem whose position i is position `order[i]` of this one.
@@ -105,10 +112,12 @@ class AllocationProblem(AllocatedNodeDevices):
                 raise AllocationError(request.error)
             asks = []
             for ask in request.asks:
-                applying = tuple(i for i, c in enumerate(claim.constraints) if c.applies(request, ask))
+                applying: tuple[int, ...] = ()
+                if claim.constraints:
+                    applying = tuple([i for i, c in enumerate(claim.constraints) if c.applies(request, ask)])
                 asks.append(self._plan(claim, ask, applying))
             plans.append(asks)
-            least += min(p.needed for p in asks)
+            least += min([p.needed for p in asks])
         if least > MAX_RESULTS:
             message = f"number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
             raise AllocationError(f"claim {claim.name}: {message}")
@@ -125,10 +134,14 @@ class AllocationProblem(AllocatedNodeDevices):
             return SubrequestPlan(
                 number, ask, constraints, CandidatePositions(self._all_candidates(claim, ask), None, {})
             )
-        offers = [self._offer(number, ask) for number in range(len(self.views))]
+        offers, complete = [], True
+        for view in range(len(self.views)):
+            offer = self._offer(view, ask)
+            offers.append(offer)
+            complete = complete and offer.complete
         errors: dict[int, str] = {}
         found = self._exact_candidates(claim, ask, offers, errors)
-        if all(offer.complete for offer in offers):
+        if complete:
             return SubrequestPlan(number, ask, constraints, CandidatePositions(list(found), None, errors))
         self._ready = False
         return SubrequestPlan(number, ask, constraints, CandidatePositions([], found, errors))
@@ -167,8 +180,7 @@ class AllocationProblem(AllocatedNodeDevices):
         self, claim: Claim, ask: SubRequest, offers: Sequence[Candidates | ListedCandidates], errors: dict[int, str]
     ) -> Iterator[int]:
         for number, (offset, offer) in enumerate(zip(self.offsets, offers, strict=True)):
-            hiding = check_of(_HIDING, self, number, ask)
-            others = check_of(_NOT_HIDING, self, number, ask)
+            hiding, others = node_checks(self, number, ask)
             for index in offer:
                 position = offset + index
                 if hiding is not None and not hiding(position):
@@ -178,10 +190,6 @@ class AllocationProblem(AllocatedNodeDevices):
                 elif others is not None and not others(position):
                     continue
                 yield position
-
-
-_HIDING = tuple(condition for condition in NODE_CONDITIONS if condition.hides_errors)
-_NOT_HIDING = tuple(condition for condition in NODE_CONDITIONS if not condition.hides_errors)
 
 
 def describe(error: SelectionError, claim: Claim, ask: SubRequest) -> str:

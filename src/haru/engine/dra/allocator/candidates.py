@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from haru.engine.dra.allocator.conditions import DEVICE_CONDITIONS
+from haru.engine.dra.allocator.conditions import device_checks
 from haru.engine.dra.model.claims import ALL, SubRequest
 from haru.engine.dra.model.model import Features
 from haru.engine.dra.pools.device_table import DeviceTable
@@ -52,19 +52,19 @@ class Candidates:
         self._table = table
         self._ask = ask
         self._features = features
-        self._rest = self._look_through()
+        self._rest = self._among(range(len(table.devices)))
 
     def __iter__(self) -> Iterator[int]:
-        index, found = 0, self.found
-        while index < len(found) or next(self._rest, None) is not None:
-            yield found[index]
-            index += 1
-
-    def _look_through(self) -> Iterator[int]:
-        for index in self._among(range(len(self._table.devices))):
-            self.found.append(index)
-            yield index
-        self.complete = True
+        place, found = 0, self.found
+        while True:
+            if place == len(found):
+                index = next(self._rest, None)
+                if index is None:
+                    self.complete = True
+                    return
+                found.append(index)
+            yield found[place]
+            place += 1
 
     def listed(self, indexes: Iterable[int]) -> ListedCandidates:
         """Return the candidates among some devices; no other device is looked at."""
@@ -73,9 +73,7 @@ class Candidates:
     def _among(self, indexes: Iterable[int]) -> Iterator[int]:
         table, ask, features = self._table, self._ask, self._features
         selector, devices = compiled_selector_of(ask.selection, table.tables.cache), table.devices
-        failing = [c for c in DEVICE_CONDITIONS if c.can_fail(table, ask, features)]
-        hiding = [c.met for c in failing if c.hides_errors]
-        others = [c.met for c in failing if not c.hides_errors]
+        hiding, others = device_checks(table, ask, features)
         for count, index in enumerate(indexes):
             if count == _FEW:
                 selector.learn(table)

@@ -9,7 +9,7 @@ is kube-scheduler's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from haru.engine.dra.allocator.consumable_capacity import fits
@@ -107,12 +107,12 @@ BINDING_GATE = DeviceCondition(
 CAPACITY = DeviceCondition(
     "capacity",
     met=lambda device, ask, features: fits(device.shape, ask.wanted, None),
-    can_fail=lambda table, ask, features: features.ConsumableCapacity and bool(ask.wanted or not table.plain),
+    can_fail=lambda table, ask, features: features.ConsumableCapacity and bool(ask.wanted or table.rationed),
     selects=True,
 )
 FREE = NodeCondition(
     "free",
-    holds=lambda devices, position, ask: position not in devices.allocated,
+    holds=lambda devices, position, ask: devices.is_free(position),
     can_fail_in=lambda devices, number, ask: not ask.admin and bool(devices.uses[number].devices),
     hides_errors=True,
 )
@@ -144,7 +144,7 @@ CONDITIONS: tuple[Condition, ...] = (
     DeviceCondition(
         "taints",
         met=_has_tolerable_taints,
-        can_fail=lambda table, ask, features: features.DeviceTaints and not table.plain,
+        can_fail=lambda table, ask, features: features.DeviceTaints and table.tainted,
     ),
     FREE,
     NodeCondition(
@@ -164,20 +164,15 @@ CONDITIONS: tuple[Condition, ...] = (
 
 DEVICE_CONDITIONS = tuple(c for c in CONDITIONS if isinstance(c, DeviceCondition))
 NODE_CONDITIONS = tuple(c for c in CONDITIONS if isinstance(c, NodeCondition) and not c.searched)
+_HIDING = tuple(condition for condition in NODE_CONDITIONS if condition.hides_errors)
+_NOT_HIDING = tuple(condition for condition in NODE_CONDITIONS if not condition.hides_errors)
 SELECTING_CONDITIONS = tuple(c for c in CONDITIONS if not isinstance(c, SelectorCondition) and c.selects)
 _EVERY: tuple[SingleCondition, ...] = (*DEVICE_CONDITIONS, *NODE_CONDITIONS)
 # Whether a device is free changes during the search, which checks it.
 SPOILING_CONDITIONS = tuple(c for c in _EVERY if not c.selects and c is not FREE)
 
 Check = Callable[[int], bool]
-
-
-def all_of(checks: Iterable[Check]) -> Check | None:
-    """Combine checks of a position; None where there is nothing to check."""
-    every = tuple(checks)
-    if len(every) < 2:
-        return every[0] if every else None
-    return lambda position: all(check(position) for check in every)
+Met = Callable[[Device, SubRequest, Features], bool]
 
 
 def check_of(
@@ -185,10 +180,32 @@ def check_of(
 ) -> Check | None:
     """Bind those of the conditions that a device of one view may break, as a check of a position."""
     failing = [c.holds for c in conditions if c.can_fail_in(devices, number, ask)]
-    return all_of(_bound(holds, devices, ask) for holds in failing)
+    if len(failing) == 1:
+        (only,) = failing
+        return lambda position: only(devices, position, ask)
+    if not failing:
+        return None
+
+    def check(position: int) -> bool:
+        return all(holds(devices, position, ask) for holds in failing)
+
+    return check
 
 
-def _bound(
-    holds: Callable[[AllocatedNodeDevices, int, SubRequest], bool], devices: AllocatedNodeDevices, ask: SubRequest
-) -> Check:
-    return lambda position: holds(devices, position, ask)
+def node_checks(devices: AllocatedNodeDevices, number: int, ask: SubRequest) -> tuple[Check | None, Check | None]:
+    """Checks of a position for candidates in one view: the conditions that hide a selector's error, and the others."""
+    view, use = devices.views[number], devices.uses[number]
+    if not (use.shares or view.table.placed):
+        if not use.devices and not (view.totals and min(view.totals) < 0):
+            return None, None
+        if not view.totals:  # only FREE may fail
+            return (None if ask.admin else devices.is_free), None
+    return check_of(_HIDING, devices, number, ask), check_of(_NOT_HIDING, devices, number, ask)
+
+
+def device_checks(table: DeviceTable, ask: SubRequest, features: Features) -> tuple[Sequence[Met], Sequence[Met]]:
+    """The conditions that some device of a table may break by itself, in the same two parts."""
+    if table.unconditional and not ask.wanted and features.PartitionableDevices:
+        return (), ()
+    failing = [c for c in DEVICE_CONDITIONS if c.can_fail(table, ask, features)]
+    return [c.met for c in failing if c.hides_errors], [c.met for c in failing if not c.hides_errors]

@@ -8,7 +8,7 @@ Source: KEP-4381 (match), KEP-5075 (distinct), KEP-5491 (lists).
 
 from __future__ import annotations
 
-from haru.engine.dra.model.model import LIST_KINDS, SCALAR_KINDS, Attribute, Shape
+from haru.engine.dra.model.model import LIST_KINDS, SCALAR_KINDS, Shape
 
 Values = tuple[str, frozenset[str | int | bool]]
 """The kind and the values of an attribute."""
@@ -19,13 +19,9 @@ State = Values | frozenset[tuple[str, str | int | bool]] | None
 
 def attribute_values(shape: Shape, name: str, lists: bool) -> Values | None:
     """The values that count for a constraint on this attribute; None: the device cannot satisfy it."""
-    attribute = shape.attribute(name)
+    attribute = shape.by_name.get(name) or shape.attribute(name)
     if attribute is None:
         return None
-    return _values(attribute, lists)
-
-
-def _values(attribute: Attribute, lists: bool) -> Values | None:
     if attribute.kind in SCALAR_KINDS:
         return attribute.kind, frozenset((attribute.value,))  # type: ignore[arg-type]
     if lists and attribute.kind in LIST_KINDS and isinstance(attribute.value, tuple) and attribute.value:

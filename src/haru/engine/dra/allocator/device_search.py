@@ -142,11 +142,12 @@ class DeviceSearch:
 
     def _push(self, frame: Frame) -> Signal:
         if self._bounds is not None:
-            key = self._key(frame)
-            limited = self._memory.failed.get(key)
+            memory = self._memory
+            key = memory.state_key(frame.place)
+            limited = memory.failed.get(key)
             if limited is None and self._hopeless(self._bounds, frame):
                 limited = False
-                self._memory.remember(key, limited)
+                memory.remember(key, limited)
             if limited is not None:
                 return self._failure(frame, limited)
         frame.failures = self._failures
@@ -182,7 +183,8 @@ class DeviceSearch:
         """Leave the top frame: nothing came of any of its options, all of which are taken back."""
         self._frames.pop()
         if self._bounds is not None:
-            self._memory.remember(self._key(frame), limited)
+            memory = self._memory
+            memory.remember(memory.state_key(frame.place), limited)
         return self._failure(frame, limited)
 
     def _failure(self, frame: Frame, limited: bool) -> Signal:
@@ -190,9 +192,6 @@ class DeviceSearch:
             return Signal.FAIL
         self._limited_claim = frame.place.claim
         return Signal.LIMIT
-
-    def _key(self, frame: Frame) -> Hashable:
-        return self._memory.state_key(frame.place)
 
     def _refused(self, frame: Frame, signal: Signal) -> Signal:
         """The option that the top frame had taken came to nothing: take it back and go on, or go up."""
@@ -236,22 +235,27 @@ class DeviceSearch:
         return self._close(frame, limited=False)
 
     def _next_device(self, frame: Frame, plan: SubrequestPlan) -> Signal:
-        found, ledger = plan.found, self._ledger
+        found, ledger, admin = plan.found, self._ledger, plan.ask.admin
+        owners, allocated = ledger.owners, self._problem.allocated
+        claim, request, _, done, _ = frame.place
+        known, tried = self._known, frame.tried
         begun = index = bisect_left(found, frame.next)
         while index < len(found) or plan.more():
             position = found[index]
             index += 1
             if position < frame.next:
                 continue
-            if ledger.in_use(frame.place.claim, plan, position):
+            if ledger.in_use(claim, plan, position) if admin else position in owners or position in allocated:
                 continue
             if position in plan.errors:
                 raise AllocationError(plan.errors[position])
-            if frame.tried and self._memory.device_key(frame.place.claim, frame.place.request, position) in frame.tried:
+            if tried and known is not None and known.device_key(claim, request, position) in tried:
                 continue
-            if ledger.share_fits(plan, position) and self._take(frame, plan, position):
+            if ledger.sharing and not ledger.share_fits(plan, position):
+                continue
+            if self._take(frame, plan, position):
                 frame.next = position + 1
-                return self._enter(frame.place.claim, frame.place.request, plan, frame.place.done + 1, position + 1)
+                return self._enter(claim, request, plan, done + 1, position + 1)
         self._looked += index - begun
         return self._close(frame, limited=False)
 
@@ -266,8 +270,9 @@ class DeviceSearch:
     def _take_back(self, frame: Frame, undo: Undo) -> None:
         """Undo the frame's pick, and remember that devices like this one lead nowhere from here."""
         self._ledger.take_back(undo)
-        self._memory.changed(undo.position)
+        memory = self._memory
+        memory.changed(undo.position)
         if frame.tried is None:
             frame.tried = set()
-        frame.tried.add(self._memory.device_key(frame.place.claim, frame.place.request, undo.position))
+        frame.tried.add(memory.device_key(frame.place.claim, frame.place.request, undo.position))
         frame.undo = None

@@ -17,7 +17,11 @@ class NodeDevices:
     def __init__(self, views: Sequence[PoolView], node: NodeView, features: Features) -> None:
         self.node = node
         self.features = features
-        self.views = [v for v in views if v.status == "ok"]
+        self.views: Sequence[PoolView] = views
+        for view in views:
+            if view.status != "ok":
+                self.views = [v for v in views if v.status == "ok"]
+                break
         self.devices: Sequence[Device] = ()
         self.view_of: Sequence[int] = ()
         self.index_of: Sequence[int] = ()
@@ -63,7 +67,24 @@ class AllocatedNodeDevices(NodeDevices):
         self, views: Sequence[PoolView], allocated: AllocatedState, node: NodeView, features: Features
     ) -> None:
         super().__init__(views, node, features)
-        self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
+        self.uses: list[PoolUse] = []
+        self.sharing = False
+        """Whether some device can be given out several times at once."""
+        self.counting = False
+        """Whether there are counters."""
+        taken = False
+        for view in self.views:
+            use = allocated.use(view.key)
+            self.uses.append(use)
+            taken = taken or bool(use.devices or use.shares)
+            self.sharing = self.sharing or (view.table.shareable and features.ConsumableCapacity)
+            self.counting = self.counting or bool(view.totals)
+        if not taken:
+            self.allocated, self.consumed = frozenset(), {}
+
+    def is_free(self, position: int) -> bool:
+        """Tell whether the device at a position is not allocated whole."""
+        return position not in self.allocated
 
     def charge(self, position: int) -> tuple[tuple[int, int], ...]:
         """Return what the device at a position takes of its view's counters."""
@@ -83,12 +104,11 @@ class AllocatedNodeDevices(NodeDevices):
     @cached_property
     def allocated(self) -> frozenset[int]:
         """The positions of devices that are allocated whole."""
-        return frozenset(
-            offset + view.table.places[name]
-            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
-            for name in use.devices
-            if name in view.table.places
-        )
+        found: list[int] = []
+        for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True):
+            places = view.table.places if use.devices else {}
+            found += [offset + places[name] for name in use.devices if name in places]
+        return frozenset(found)
 
     @cached_property
     def consumed(self) -> dict[int, tuple[int, ...]]:
@@ -99,16 +119,6 @@ class AllocatedNodeDevices(NodeDevices):
             for name in use.shares
             if name in view.table.places
         }
-
-    @cached_property
-    def sharing(self) -> bool:
-        """Whether some device can be given out several times at once."""
-        return self.features.ConsumableCapacity and any(view.table.shareable for view in self.views)
-
-    @cached_property
-    def counting(self) -> bool:
-        """Whether there are counters."""
-        return any(view.totals for view in self.views)
 
     def shareable(self, position: int) -> bool:
         """Tell whether the device can be given out several times at once."""

@@ -69,12 +69,17 @@ class PruningBounds:
         self._taken: dict[int, dict[str, int]] = {}
         self._cards: dict[int, CounterGroups] = {}
         self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
-        self._rest, barriers = _rests(problem)
+        every = [tuple(plans) for claim in problem.plans for plans in claim]
+        self._barriers = frozenset([plan.number for plans in every for plan in plans if _barrier(plan)])
+        """The numbers of plans about which nothing is said."""
+        self._certain = any(_is_certain(plans) for plans in every)
+        """Whether any request takes the same devices whatever else is chosen."""
+        self._rest = _rests(problem, self._barriers)
         self._costs = [
-            [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
+            [_size(plans) + sum(_size(later[1]) for later in rest) for plans, rest in zip(claim, rests, strict=True)]
             for claim, rests in zip(problem.plans, self._rest, strict=True)
         ]
-        self._applicable = not barriers or not _may_exceed_limit(problem)
+        self._applicable = not self._barriers or not _may_exceed_limit(problem)
 
     def cost(self, place: SearchPlace) -> int:
         """Return how many devices `hopeless` looks at there."""
@@ -84,10 +89,11 @@ class PruningBounds:
         """Tell whether a count proves that nothing can come of this place; False says nothing."""
         claim, request, plan, done, start = place
         plans: Request = (plan,) if plan is not None else tuple(self._problem.plans[claim][request])
-        if not self._applicable or any(_barrier(p) for p in plans):
+        if not self._applicable or (self._barriers and not self._barriers.isdisjoint([p.number for p in plans])):
             return False
-        demands = [(claim, plans, done, start)]
-        demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
+        demands = [(claim, plans, done, start), *self._rest[claim][request]]
+        if not self._certain:
+            return self._contradictory(ledger, place, demands)
         certain: list[Undo] = []
         try:
             return not self._take_certain(ledger, demands, certain) or self._contradictory(
@@ -112,23 +118,41 @@ class PruningBounds:
 
     def _contradictory(self, ledger: SearchState, place: SearchPlace, demands: Sequence[OpenRequest]) -> bool:
         """Tell whether these demands cannot be met together."""
+        wanted: list[tuple[int, list[int]]] = []
+        known: dict[tuple[int, int], list[int]] = {}
+        others: Sequence[OpenRequest] = () if self._plain else demands
+        for demand in demands if self._plain else ():
+            number, alternatives, have, begin = demand
+            shared = self._shared_candidates(alternatives)
+            if shared is None:
+                others = [*others, demand]
+                continue
+            # Alternatives that differ in nothing but their number, beside others like them: they are most.
+            free = known.get((shared, begin))
+            if free is None:
+                free = known[shared, begin] = self._free_of(ledger, number, alternatives[0], have, begin)
+            needed = min([p.needed for p in alternatives]) - have
+            if len(free) < needed:
+                return True
+            wanted.append((needed, free))
+        if others and self._contradict_each_other(ledger, place, others, wanted):
+            return True
+        # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
+        return place.done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+
+    def _contradict_each_other(
+        self,
+        ledger: SearchState,
+        place: SearchPlace,
+        demands: Sequence[OpenRequest],
+        wanted: list[tuple[int, list[int]]],
+    ) -> bool:
+        """Tell whether demands of any sort cannot be met; add what each wants for itself alone to `wanted`."""
         least: Counter[str] = Counter()
         common = ConstraintDomain()
         together = ConflictingMatches()
         usable: set[int] = set()
-        wanted: list[tuple[int, list[int]]] = []
-        known: dict[tuple[int, int], list[int]] = {}
         for number, alternatives, have, begin in demands:
-            if self._plain and (shared := self._shared_candidates(alternatives)) is not None:
-                # Alternatives that differ in nothing but their number, beside others like them: they are most.
-                place_of = (shared, begin)
-                if place_of not in known:
-                    known[place_of] = self._free_of(ledger, number, alternatives[0], have, begin)
-                needed = min([p.needed for p in alternatives]) - have
-                if len(known[place_of]) < needed:
-                    return True
-                wanted.append((needed, known[place_of]))
-                continue
             offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
             rests = (Remainder(number, p, have, free) for p, free in zip(alternatives, offers, strict=True))
             options = [self._option(ledger, rest) for rest in rests]
@@ -148,10 +172,7 @@ class PruningBounds:
                 usable.update(free)
         if (least and not self._counters_suffice(ledger, least, usable)) or common.contradictory():
             return True
-        if not all(self._each_has_a_value(ledger, *found) for found in together.crowded()):
-            return True
-        # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
-        return place.done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+        return not all(self._each_has_a_value(ledger, *found) for found in together.crowded())
 
     def _shared_candidates(self, plans: Request) -> int | None:
         """Return a number for the candidates of a request if all alternatives take any of the same; None if not."""
@@ -398,21 +419,20 @@ def _is_certain(plans: Request) -> bool:
     return len(plans) == 1 and plans[0].takes_all and not plans[0].ask.admin
 
 
-def _rests(problem: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]]]], bool]:
+def _rests(problem: AllocationProblem, barriers: frozenset[int]) -> list[list[list[OpenRequest]]]:
     """Per claim and request, the requests that follow it up to the first that may end in an error."""
-    rests: list[list[list[tuple[int, Request]]]] = []
-    following: list[tuple[int, Request]] = []
-    barriers = False
+    rests: list[list[list[OpenRequest]]] = []
+    following: list[OpenRequest] = []
     for claim in range(len(problem.plans) - 1, -1, -1):
-        found: list[list[tuple[int, Request]]] = []
+        found: list[list[OpenRequest]] = []
         for plans in reversed(problem.plans[claim]):
             found.append(following)
-            if any(_barrier(p) for p in plans):
-                following, barriers = [], True
+            if any(p.number in barriers for p in plans):
+                following = []
             else:
-                following = [(claim, tuple(plans)), *following]
+                following = [(claim, tuple(plans), 0, 0), *following]
         rests.append(found[::-1])
-    return rests[::-1], barriers
+    return rests[::-1]
 
 
 def _may_exceed_limit(problem: AllocationProblem) -> bool:

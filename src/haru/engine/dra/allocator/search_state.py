@@ -6,9 +6,13 @@ from typing import NamedTuple
 
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.allocator.candidates import SubrequestPlan
-from haru.engine.dra.allocator.constraints import State, add_distinct, add_match
+from haru.engine.dra.allocator.constraints import State, add_distinct, add_match, attribute_values
 from haru.engine.dra.allocator.consumable_capacity import fits
 from haru.engine.dra.errors import AllocationError
+from haru.engine.dra.pools.counters import Charge
+
+_tuple = tuple.__new__
+"""Makes named tuples past their constructors, which take twice as long."""
 
 
 class SearchPlace(NamedTuple):
@@ -38,7 +42,7 @@ class Undo(NamedTuple):
     claim: int
     position: int
     states: list[State]
-    charged: bool
+    charge: Charge
     used: tuple[int, ...] | None
 
 
@@ -47,14 +51,18 @@ class SearchState:
 
     def __init__(self, problem: AllocationProblem) -> None:
         self.problem = problem
-        self._sharing = problem.sharing
+        self.sharing = problem.sharing
+        self._counting = problem.counting
         self.picks: list[list[Pick]] = [[] for _ in problem.claims]
         self.owners: dict[int, tuple[int, ...]] = {}
         self.used: dict[int, tuple[int, ...]] = dict(problem.consumed)
-        self.left: list[list[int]] = [list(counters) for counters in problem.counters_left]
-        self.states: list[list[State]] = [
-            [None if c.match else frozenset() for c in claim.constraints] for claim in problem.claims
-        ]
+        self.left: list[list[int]] = [[]] * len(problem.views)
+        if self._counting:
+            self.left = [list(counters) for counters in problem.counters_left]
+        self.states: list[list[State]] = []
+        for claim in problem.claims:
+            begin: list[State] = [None if c.match else frozenset() for c in claim.constraints]
+            self.states.append(begin)
 
     def in_use(self, claim: int, plan: SubrequestPlan, position: int) -> bool:
         """Whether the device cannot be had because it is taken, as far as this plan has to mind."""
@@ -64,7 +72,7 @@ class SearchState:
 
     def share_fits(self, plan: SubrequestPlan, position: int) -> bool:
         """Whether a shareable device has room for another share; for other devices the question does not arise."""
-        if not self._sharing or not self.problem.devices[position].shape.shareable:
+        if not self.sharing or not self.problem.devices[position].shape.shareable:
             return True
         return fits(self.problem.devices[position].shape, plan.ask.wanted, self.used.get(position))
 
@@ -80,11 +88,13 @@ class SearchState:
     def pick(self, claim: int, plan: SubrequestPlan, position: int) -> Undo | None:
         """Take a device for a plan, if counters and constraints allow it; AllocationError where it had to be."""
         problem, before = self.problem, self.states[claim]
-        shareable = problem.shareable(position)
-        used = self.used.get(position)
-        charged = bool(problem.charge(position)) and not (shareable and used is not None)
-        if charged and not self.counters_fit(position):
-            return None
+        shareable = self.sharing and problem.devices[position].shape.shareable
+        used = self.used.get(position) if shareable else None
+        charge = problem.charge(position) if self._counting and used is None else ()
+        left = self.left[problem.view_of[position]]
+        for counter, amount in charge:
+            if left[counter] < amount:
+                return None
         states = None
         if plan.constraints:
             states = self.constrained(claim, plan, position)
@@ -100,8 +110,8 @@ class SearchState:
             return None
         if states is not None:
             self.states[claim] = states
-        if charged:
-            self._charge(position, -1)
+        for counter, amount in charge:
+            left[counter] -= amount
         consumed = None
         if shareable:
             consumed = problem.share(position, plan.ask)
@@ -109,15 +119,16 @@ class SearchState:
             self.used[position] = tuple(u + c for u, (c, _) in zip(base, consumed, strict=True))
         else:
             self.owners[position] = (*self.owners.get(position, ()), claim)
-        self.picks[claim].append(Pick(plan, position, consumed))
-        return Undo(claim, position, before, charged, used)
+        self.picks[claim].append(_tuple(Pick, (plan, position, consumed)))
+        return _tuple(Undo, (claim, position, before, charge, used))
 
     def take_back(self, undo: Undo) -> None:
         """Undo a pick; those after it must have been undone."""
         pick = self.picks[undo.claim].pop()
         self.states[undo.claim] = undo.states
-        if undo.charged:
-            self._charge(undo.position, 1)
+        left = self.left[self.problem.view_of[undo.position]]
+        for counter, amount in undo.charge:
+            left[counter] += amount
         if pick.consumed is not None:
             if undo.used is None:
                 del self.used[undo.position]
@@ -132,10 +143,11 @@ class SearchState:
 
     def constrained(self, claim: int, plan: SubrequestPlan, position: int) -> list[State] | None:
         """The claim's constraints after this device, or None if one forbids it."""
-        states = list(self.states[claim])
+        states, problem = list(self.states[claim]), self.problem
+        shape, lists = problem.devices[position].shape, problem.features.ListTypeAttributes
         for index in plan.constraints:
-            constraint = self.problem.claims[claim].constraints[index]
-            values = self.problem.constraint_values(position, constraint.attribute)
+            constraint = problem.claims[claim].constraints[index]
+            values = attribute_values(shape, constraint.attribute, lists)
             state = states[index]
             after: State = None
             if constraint.match:
@@ -146,8 +158,3 @@ class SearchState:
                 return None
             states[index] = after
         return states
-
-    def _charge(self, position: int, sign: int) -> None:
-        left = self.left[self.problem.view_of[position]]
-        for counter, amount in self.problem.charge(position):
-            left[counter] += sign * amount

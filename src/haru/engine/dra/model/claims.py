@@ -79,7 +79,7 @@ class Claim(NamedTuple):
 
 def decode_claims(claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features) -> tuple[Claim, ...]:
     """Return what these claims ask for, given the device classes as they are now."""
-    return tuple(_ClaimDecoder(claim_key(claim), classes, features).decode(claim) for claim in claims)
+    return tuple([_ClaimDecoder(claim_key(claim), classes, features).decode(claim) for claim in claims])
 
 
 class _ClaimDecoder:
@@ -92,14 +92,10 @@ class _ClaimDecoder:
 
     def decode(self, obj: Obj) -> Claim:
         devices: Obj = (obj.get("spec") or {}).get("devices") or {}
-        constraints, error = _constraints(self._name, devices.get("constraints") or ())
-        return Claim(
-            name=self._name,
-            requests=tuple(self._request(r) for r in devices.get("requests") or ()),
-            constraints=constraints,
-            config=tuple(devices.get("config") or ()),
-            constraint_error=error,
-        )
+        raw = devices.get("constraints")
+        constraints, error = _constraints(self._name, raw) if raw else ((), "")
+        requests = tuple([self._request(r) for r in devices.get("requests") or ()])
+        return Claim(self._name, requests, constraints, tuple(devices.get("config") or ()), error)
 
     def _request(self, raw: Obj) -> Request:
         name, alternatives = raw.get("name") or "", raw.get("firstAvailable") or ()
@@ -120,7 +116,7 @@ class _ClaimDecoder:
         device_class = self._classes.get(class_name)
         own = expressions(raw.get("selectors"))
         lists, consumable = self._features.ListTypeAttributes, self._features.ConsumableCapacity
-        tolerations = tuple(raw.get("tolerations") or ())
+        tolerations, capacity = tuple(raw.get("tolerations") or ()), raw.get("capacity")
         return SubRequest(
             name=name,
             result_name=prefix + name,
@@ -130,9 +126,9 @@ class _ClaimDecoder:
             mode=raw.get("allocationMode") or EXACT_COUNT,
             count=int(raw["count"]) if raw.get("count") is not None else 1,
             admin=bool(raw.get("adminAccess")),
-            tolerations=tuple(decode_toleration(t) for t in tolerations),
+            tolerations=tuple(map(decode_toleration, tolerations)),
             raw_tolerations=tolerations,
-            wanted=_wanted((raw.get("capacity") or {}).get("requests") or {}),
+            wanted=_wanted(capacity.get("requests") or {}) if capacity else (),
             error=self._error(name, bool(prefix), raw, own),
         )
 

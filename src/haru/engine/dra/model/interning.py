@@ -17,6 +17,7 @@ import orjson
 
 from haru.engine.dra.model import decode_fields
 from haru.engine.dra.model.model import (
+    NO_MAPPINGS,
     PLAIN_KINDS,
     SCALAR_KINDS,
     Attribute,
@@ -25,6 +26,7 @@ from haru.engine.dra.model.model import (
     Consumption,
     CounterSet,
     Device,
+    Mappings,
     Placement,
     PlainDevices,
     PoolKey,
@@ -135,7 +137,7 @@ class Interner:
         self._capacities = _Parts(self._known, _capacity)
         self._amounts = _Parts(self._known, _counters)
         self._taints = _Parts(self._known, _taints)
-        self._lists: dict[tuple[str, bool, int, bytes], dict[bytes, tuple[Device, ...]]] = {}
+        self._lists: dict[tuple[str, bool, int, bytes], dict[bytes, tuple[tuple[Device, ...], Mappings]]] = {}
         self._listed = 0
 
     def __len__(self) -> int:
@@ -145,10 +147,21 @@ class Interner:
         """The first object that was equal to this one."""
         return self._known.value(value)
 
-    def devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[Device, ...]:
-        """The devices of a slice; those of equal slices are the same."""
+    def text(self, value: str) -> str:
+        """The first text that was equal to this one."""
+        found: str = self._known.values.setdefault(value, value)
+        return found
+
+    def pool_key(self, driver: str, pool: str) -> PoolKey:
+        """The one key of a pool."""
+        key = _tuple(PoolKey, (driver, pool))
+        found: PoolKey = self._known.values.setdefault(key, key)
+        return found
+
+    def devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[tuple[Device, ...], Mappings]:
+        """The devices of a slice, and how they count against their node; those of equal slices are the same."""
         if not raw:
-            return ()
+            return (), NO_MAPPINGS
         try:
             # Devices with identities of their own do not recur: the whole text is only made where the first one did.
             kind = (driver, per_device, len(raw), orjson.dumps(raw[0]))
@@ -170,8 +183,9 @@ class Interner:
             found = known[text] = self._devices(raw, driver, per_device)
         return found
 
-    def _devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[Device, ...]:
+    def _devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[tuple[Device, ...], Mappings]:
         members = set().union(*raw)
+        mapped = "nodeAllocatableResourceMappings" in members
         names = [entry.get("name") or "" for entry in raw]
         shareable: Iterable[bool] = repeat(False)
         consumes: Iterable[tuple[Consumption, ...]] = repeat(())
@@ -184,7 +198,7 @@ class Interner:
             taints = self._taints.of([entry.get("taints") for entry in raw])
         shapes, plain = self._shapes_of(raw, driver, shareable)
         plain = plain and not per_device and members.isdisjoint(_BESIDE)
-        return (PlainDevices if plain else tuple)(
+        made = (PlainDevices if plain else tuple)(
             map(
                 Device,
                 map(self._known.values.setdefault, names, names),
@@ -195,6 +209,7 @@ class Interner:
                 map(self.placement, raw) if per_device else repeat(None),
             )
         )
+        return made, decode_fields.node_mappings(raw) if mapped else NO_MAPPINGS
 
     def _shapes_of(self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]) -> tuple[list[Shape], bool]:
         """The shapes, and whether no attribute may fail an expression and all capacities are taken whole."""
@@ -295,7 +310,7 @@ class Interner:
 
     def adopt(self, item: Slice) -> None:
         """Take over what a decoded slice holds, as if it had been decoded here."""
-        self.value(item.pool)
+        self._known.values.setdefault(item.pool, item.pool)
         for device in item.devices:
             shape = device.shape
             for pair in shape.attributes:
@@ -317,16 +332,18 @@ def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
     interner = Interner() if interner is None else interner
     spec: Obj = obj.get("spec") or {}
     pool: Obj = spec.get("pool") or {}
-    driver = interner.value(str(spec.get("driver") or ""))
+    driver = interner.text(str(spec.get("driver") or ""))
     per_device = bool(spec.get("perDeviceNodeSelection"))
+    devices, mappings = interner.devices(spec.get("devices") or (), driver, per_device)
+    counters = spec.get("sharedCounters")
     return Slice(
-        name=str((obj.get("metadata") or {}).get("name") or ""),
-        pool=interner.value(PoolKey(driver, interner.value(str(pool.get("name") or "")))),
-        generation=int(pool.get("generation") or 0),
-        slice_count=int(pool.get("resourceSliceCount") or 0),
-        placement=interner.placement(spec),
-        per_device=per_device,
-        devices=interner.devices(spec.get("devices") or (), driver, per_device),
-        counter_sets=interner.counter_sets(spec.get("sharedCounters") or ()),
-        mappings=decode_fields.node_mappings(spec.get("devices") or ()),
+        str((obj.get("metadata") or {}).get("name") or ""),
+        interner.pool_key(driver, interner.text(str(pool.get("name") or ""))),
+        int(pool.get("generation") or 0),
+        int(pool.get("resourceSliceCount") or 0),
+        interner.placement(spec),
+        per_device,
+        devices,
+        interner.counter_sets(counters) if counters else (),
+        mappings,
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from haru.kube.meta import Obj
@@ -159,9 +158,12 @@ class Binding:
     binds_to_node: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Placement:
-    """Where a slice or device can be used: one node, all nodes, those that a selector matches, or unknown."""
+    """Where a slice or device can be used: one node, all nodes, those that a selector matches, or unknown.
+
+    Never changed (a frozen class takes long to make).
+    """
 
     node_name: str = ""
     all_nodes: bool = False
@@ -211,16 +213,13 @@ class NodeMapping(NamedTuple):
     multiplier: Quantity
 
 
-_NO_MAPPINGS: Mapping[str, tuple[NodeMapping, ...]] = MappingProxyType({})
+Mappings = Mapping[str, tuple[NodeMapping, ...]]
+NO_MAPPINGS: Mappings = {}
 
 
-def _no_mappings() -> Mapping[str, tuple[NodeMapping, ...]]:
-    return _NO_MAPPINGS
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Slice:
-    """One ResourceSlice. `per_device` means that each device has a placement of its own.
+    """One ResourceSlice. `per_device` means that each device has a placement of its own. Never changed.
 
     `mappings` has the devices that count against resources of their node, by name.
     """
@@ -233,7 +232,7 @@ class Slice:
     per_device: bool
     devices: tuple[Device, ...]
     counter_sets: tuple[CounterSet, ...]
-    mappings: Mapping[str, tuple[NodeMapping, ...]] = field(default_factory=_no_mappings)
+    mappings: Mappings = field(default_factory=lambda: NO_MAPPINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +255,10 @@ class Features:
     ListTypeAttributes: bool = False
     PartitionableDevices: bool = True
     PrioritizedList: bool = True
+
+    def __hash__(self) -> int:
+        # It is part of many keys, and hardly any process knows two of them.
+        return self.ListTypeAttributes + 2 * self.ConsumableCapacity
 
     @classmethod
     def from_gates(cls, enabled: Mapping[str, bool]) -> Features:

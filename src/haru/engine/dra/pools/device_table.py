@@ -62,8 +62,8 @@ class DeviceTable:
     """Devices in the order in which they are tried. `cache` keeps results that depend on them alone."""
 
     # As it is with plain devices.
-    conditional = consuming = placed = shareable = False
-    uniform = plain = True
+    conditional = consuming = placed = shareable = tainted = rationed = False
+    uniform = plain = unconditional = True
 
     def __init__(self, devices: tuple[Device, ...], tables: DeviceTables) -> None:
         self.devices = devices
@@ -90,9 +90,12 @@ class DeviceTable:
         """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
         self.shareable = any(many for _, many in sorts)
         """Whether some device can be given out several times at once."""
-        taints = any(map(_TAINTS, devices))
-        shared = self.shareable or any(map(_POLICIES, self.shapes))
-        self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
+        self.tainted = any(map(_TAINTS, devices))
+        self.rationed = any(map(_POLICIES, self.shapes))
+        """Whether some capacity has a policy for how much of it is given out."""
+        self.unconditional = not (self.tainted or self.rationed or self.conditional)
+        """Whether every device may be had by whoever wants no capacity, as far as the device decides."""
+        self.plain = self.unconditional and not (self.shareable or self.consuming or bindings - {None})
         """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
 
     def reading(self, attributes: Iterable[str], capacity: bool) -> Hashable:

@@ -23,6 +23,8 @@ from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.partition import WHOLE, Partition
 from haru.kube.meta import Obj
 
+_NOWHERE: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSnapshot:
@@ -61,10 +63,12 @@ class DeviceSnapshot:
 
     def views(self, node: NodeView, partitionable: bool = True) -> list[PoolView]:
         """The pools that a node sees, in the order in which devices are tried."""
-        found, pools = [], self.pools
+        found, pools, partition = [], self.pools, self.partition
         for key in self._pool_keys(node.name):
             pool = pools[key]
-            view = pool.view(node, partitionable) if self.partition.has_pool(*pool.key) else None
+            view = None
+            if partition is WHOLE or partition.has_pool(*pool.key):
+                view = pool.view(node, partitionable)
             if view is not None:
                 found.append(view)
         if len(found) > 1:
@@ -195,7 +199,9 @@ class Inventory:
                     self._drop(name, old)
             self._published[name] = new
             (self._mapping.add if new.mappings else self._mapping.discard)(name)
-            self._members.setdefault(str(new.pool), {})[name] = self._tainted(new)
+            self._members.setdefault(f"{new.pool[0]}/{new.pool[1]}", {})[name] = (
+                self._tainted(new) if self._rules else new
+            )
             touched[new.pool] = None
         for pool in touched:
             self._rebuild_pool(pool)
@@ -236,10 +242,10 @@ class Inventory:
         return [pool.key for pool in self._pools.values() if rule.selects_pool(pool.key)]
 
     def _rebuild_pool(self, key: PoolKey) -> None:
-        name = str(key)
+        name = f"{key[0]}/{key[1]}"
         old = self._pools.get(name)
         members = self._members.get(name) or {}
-        before = _nodes(old) if old is not None else frozenset()
+        before = _nodes(old) if old is not None else _NOWHERE
         if members:
             pool = self._pools[name] = Pool(key, tuple(members.values()), self._tables)
             pool.look_ahead()
@@ -248,11 +254,13 @@ class Inventory:
         else:
             self._members.pop(name, None)
             self._pools.pop(name, None)
-            after = frozenset()
+            after = _NOWHERE
             self._everywhere -= {name}
             self._troubled -= {name}
         self._moved |= before
         self._moved |= after
+        if before == after:
+            return
         for node in before - after:
             rest = self._by_node[node] - {name}
             if rest:
@@ -260,14 +268,17 @@ class Inventory:
             else:
                 del self._by_node[node]
         for node in after - before:
-            self._by_node[node] = self._by_node.get(node, frozenset()) | {name}
+            self._by_node[node] = self._by_node.get(node, _NOWHERE) | {name}
 
     def _mark_cluster_wide(self, name: str, pool: Pool) -> None:
-        wide = any(not item.placement.node_name for item in pool.slices)
+        wide = counting = False
+        for item in pool.slices:
+            wide = wide or not item.placement.node_name
+            counting = counting or bool(item.counter_sets)
         if wide != (name in self._everywhere):
             self._everywhere = self._everywhere | {name} if wide else self._everywhere - {name}
         foreign = None
-        if not wide and any(item.counter_sets for item in pool.slices):
+        if counting and not wide:
             foreign = pool.foreign_view(True)
         trouble = foreign is not None and foreign.status != "ok"
         if trouble != (name in self._troubled):
@@ -275,4 +286,4 @@ class Inventory:
 
 
 def _nodes(pool: Pool) -> frozenset[str]:
-    return frozenset(item.placement.node_name for item in pool.slices if item.placement.node_name)
+    return frozenset([item.placement.node_name for item in pool.slices if item.placement.node_name])

@@ -135,7 +135,7 @@ _NO_COUNTERS = Counters.of((), ())
 
 def _name_one_node(slices: Sequence[Slice]) -> bool:
     first = slices[0].placement.node_name
-    return bool(first) and all(item.placement.node_name == first for item in slices)
+    return bool(first) and (len(slices) == 1 or all(item.placement.node_name == first for item in slices))
 
 
 @lru_cache(maxsize=1024)
@@ -156,8 +156,8 @@ def _counters_of(table: DeviceTable, sets: tuple[CounterSet, ...]) -> Counters:
 
 def _repeated(table: DeviceTable, sets: Sequence[CounterSet]) -> str:
     """What a pool has twice, so that it cannot be trusted; or nothing."""
-    names = [counter_set.name for counter_set in sets] if sets else []
-    if len(set(names)) < len(names):
+    names = [counter_set.name for counter_set in sets] if sets else ()
+    if sets and len(set(names)) < len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         return f"counter set {twice} is defined twice"
     if len(table.places) < len(table.devices):
@@ -220,7 +220,7 @@ class Pool:
     def look_ahead(self) -> None:
         """Make what the node will see to which a pool of one slice is tied, while the slice is at hand."""
         if self._owner is not None and len(self.slices) == 1:
-            self._whole = self._view((0,), True)
+            self._whole = self._views[True, (0,)] = self._compute((0,), True)
             if self._whole is not None:
                 self._whole.table.look_ahead()
 
