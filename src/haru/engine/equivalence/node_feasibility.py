@@ -142,9 +142,9 @@ class ScoreIndex:
         return totals
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class FeasibleNode:
-    """A node that takes the pod: its allocations, or the answer of the allocator that they follow from.
+    """A node that takes the pod: its allocations, or the answer of the allocator that they follow from. Never changed.
 
     Nodes with one answer have devices that the claims cannot tell apart.
     """

@@ -28,7 +28,7 @@ from haru.engine.plugins.score_request import CardRequest, ScoreRequest
 from haru.engine.plugins.volumebinding.late_binding import LateBinding
 from haru.engine.plugins.volumebinding.volume_matcher import late_claims
 from haru.engine.plugins.volumerestrictions.plugin import SoleUse, sole_claims
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.node_info import InternedId, NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.snapshot import Snapshot
@@ -102,6 +102,8 @@ class PodSignature:
         self.key: Hashable = (self.hard, matched, self.soft, self.has_affinity, seen, volumes, pod.images)
 
 
+_MOST_KEYS = 4096
+
 _AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
 
 
@@ -136,13 +138,18 @@ class PreFilterState:
         self._refuses = "InterPodAffinity" in profile.filters
         named = tuple(self._new_scorers(signature))
         self._scorers = tuple(scorer for _, scorer in named)
+        self._keys: dict[tuple[InternedId, InternedId, int], ScoreKey] = {}
+        """What the scorers see, by class of nodes and score of the devices."""
+        self._keys_are_shared: bool | None = None
+        """Whether nodes of one equivalence class have one key, as of the last `catch_up`."""
         self.scoring_plugins = tuple(name for name, _ in named)
 
     @property
     def is_node_local(self) -> bool:
         """Return whether a pod on one node changes no result and no score of another."""
-        rules = self._spread, self._sole, self._late, self._affinity
-        return all(rule is None for rule in rules) and all(scorer.alone for scorer in self._scorers)
+        if self._spread is not None or self._sole is not None or self._late is not None or self._affinity is not None:
+            return False
+        return all(scorer.alone for scorer in self._scorers)
 
     @property
     def general(self) -> bool:
@@ -185,6 +192,12 @@ class PreFilterState:
             judged = self._affinity.touched.required if self._affinity.touched is not None else None
             found += [None] if judged is None else [self._nodes(overlay, key, {value}) for key, value in judged]
         found += [scorer.catch_up(overlay) for scorer in self._scorers]
+        changed = [names for names in found if names is None or names]
+        if changed or self._keys_are_shared is None:
+            self._keys.clear()
+            self._keys_are_shared = self.same_keys
+        if not changed:
+            return set()
         if any(names is None for names in found):
             return None
         return set().union(*(names for names in found if names))
@@ -212,6 +225,14 @@ class PreFilterState:
 
     def key(self, node: NodeInfo, devices: int) -> ScoreKey:
         """Return what the scorers see of a node; `devices` is the score of its devices."""
+        if self._keys_are_shared:
+            node_class = (node.spec.kind, node.load, devices)
+            known = self._keys.get(node_class)
+            if known is None:
+                if len(self._keys) >= _MOST_KEYS:
+                    self._keys.clear()
+                known = self._keys[node_class] = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
+            return known
         seen = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
         return (*seen, self._spread.domains_of(node)) if self.spreads_by_key and self._spread is not None else seen
 

@@ -92,3 +92,17 @@ class Options:
     preemption: PreemptionOptions = field(default_factory=PreemptionOptions)
     new_share_id: Callable[[], str] = _no_share_id
     recorder: MetricsRecorder | None = field(default=None, compare=False, repr=False)
+
+    def with_share_ids(self, new_share_id: Callable[[], str]) -> Options:
+        """Return the same options with other identifiers of shares."""
+        return Options(
+            self.seed,
+            self.now,
+            self.profile,
+            self.features,
+            self.gates,
+            self.budgets,
+            self.preemption,
+            new_share_id,
+            self.recorder,
+        )

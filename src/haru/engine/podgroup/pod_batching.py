@@ -109,7 +109,7 @@ class PodBatch:
             views = gather(self._overlay.snapshot.devices, view, features)
             known = self._node_devices[node.name] = (
                 NodeDevices(views, view, features),
-                all(view.confined for view in views),
+                not [view for view in views if not view.confined],
             )
         devices, local = known
         return candidate.answer.results(devices, self._options.new_share_id), local

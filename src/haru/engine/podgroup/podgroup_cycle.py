@@ -43,7 +43,7 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
     are skipped. One pod without `group` is a group of one.
     """
     numbers = itertools.count(1)
-    trial_options = replace(options, new_share_id=lambda: f"trial-{next(numbers)}")
+    trial_options = options.with_share_ids(lambda: f"trial-{next(numbers)}")
     return with_share_ids(_decide_with_trial_share_ids(snapshot, pods, group, trial_options), options.new_share_id)
 
 

@@ -34,9 +34,9 @@ from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Placed:
-    """Hold a pod's tentative placement: the node, the new allocations, and the allocated claims that it joins.
+    """Hold a pod's tentative placement: the node, the new allocations, and the allocated claims. Never changed.
 
     `extended_claim` is the claim for its extended resources on that node, new or existing; `claimed` are the node
     resources that its devices take (KEP-5517).

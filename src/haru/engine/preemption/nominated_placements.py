@@ -75,6 +75,9 @@ def with_nominated_pods(
     Nominated placements count in the pass after the victims are gone. The reserved places of the head of the queue may
     wait for other pods too, whose end makes a third pass.
     """
+    index = snapshot.pod_index
+    if not (index.nominations or index.nominated or index.terminating or snapshot.reservation):
+        return snapshot
     kept = [
         placement for placement in nominated_placements(snapshot) if _must_respect(snapshot, placement, pods, groups)
     ]

@@ -191,6 +191,8 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
     """The keys that have another value in one of two maps; cheap if both were made from copies of one map."""
     if now is before:
         return set()
+    if type(now) is FrozenMap and type(before) is FrozenMap:
+        return now.difference(before) if before._size else set(now)
     if isinstance(now, FrozenMap) and not isinstance(before, Patched) and not before:
         return set(now)
     keys: set[str] = set()

@@ -86,9 +86,9 @@ ABSENT = NodeSpec("", {}, {}, (), False, {})
 """The spec of a node that does not exist."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NodeInfo:
-    """A node and its pods. `present` is false if pods are bound to a node that does not exist (any more)."""
+    """A node and its pods; never changed. `present` is false if pods are bound to a node that does not exist."""
 
     name: str
     spec: NodeSpec

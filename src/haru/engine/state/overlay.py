@@ -15,7 +15,7 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.node_info import ABSENT, NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
@@ -226,7 +226,12 @@ def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[st
     """Yield the nodes of these names (None: all) on the overlay; None for those that do not exist."""
     if names is None:
         return overlay.present_nodes()
-    return ((name, present_node(overlay, name)) for name in sorted(names))
+    touched, nodes = overlay._nodes, overlay.snapshot.nodes
+    found: list[tuple[str, NodeInfo | None]] = []
+    for name in sorted(names):
+        node = touched.get(name) or nodes.get(name)
+        found.append((name, None if node is None or node.spec is ABSENT else node))
+    return found
 
 
 def present_node(overlay: Overlay, name: str) -> NodeInfo | None:

@@ -17,9 +17,9 @@ from haru.kube.meta import Obj, controller_uid_of
 MAX_RESERVED_FOR = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ClaimUse:
-    """Hold a claim that a pod uses, and the entry of `reservedFor` for this use.
+    """Hold a claim that a pod uses, and the entry of `reservedFor` for this use. Never changed.
 
     `made_for` names the extended resources that a claim is to serve which does not exist yet (KEP-5004).
     """
@@ -52,8 +52,9 @@ def resolve_claims(
 ) -> tuple[ClaimUse, ...] | Reason:
     """Return the claims that a pod uses, in the order of its spec, or why one cannot be used."""
     uses: dict[str, ClaimUse] = {}
+    shares = workload_claims and group is not None and (group.get("spec") or {}).get("resourceClaims")
     for entry in pod.claims:
-        shared = _group_claim(entry, group) if workload_claims else None
+        shared = _group_claim(entry, group) if shares else None
         found = _named(pod, entry)
         if isinstance(found, Reason):
             return found

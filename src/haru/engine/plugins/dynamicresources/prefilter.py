@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from haru.engine.dra.node_mappings import counts_against_node
 from haru.engine.framework.interfaces import PASS, FilterFailure, refuse
 from haru.engine.framework.options import Options
@@ -32,7 +34,7 @@ _CLASSES_EXIST = "last claim whose classes exist"
 _MAX_PODS = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class DeviceDemand:
     """Hold a pod's claims: all `uses`, those to allocate (`pending`), and the allocations of the others (`fixed`).
 
@@ -51,7 +53,7 @@ class DeviceDemand:
     def asked(self) -> tuple[str, ...]:
         """Return the specs of the claims to allocate, as text."""
         if not self._asked:
-            self._asked.append(tuple([json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending]))
+            self._asked.append(tuple([_text(use.claim.get("spec")) for use in self.pending]))
         return self._asked[0]
 
     def read_as(self, other: DeviceDemand) -> None:
@@ -95,6 +97,13 @@ class DeviceDemand:
         if self.extended.refuses(node) or not _reaches(existing.allocation, node):
             return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": existing.path}),)
         return PASS
+
+
+def _text(spec: Any) -> str:
+    try:
+        return orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError:  # no JSON: somebody made the object up
+        return json.dumps(spec, sort_keys=True)
 
 
 def _reaches(allocation: Obj, node: NodeInfo) -> bool:
@@ -195,7 +204,7 @@ def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
     in_flight = use.path in overlay.snapshot.claim_index.in_flight and not use.is_reserved
-    if in_flight or _is_reassigned_later(overlay, use):
+    if in_flight or (overlay.snapshot.next_pass is not None and _is_reassigned_later(overlay, use)):
         message = f"resource claim {use.path} is in the process of being allocated"
         return Reason("ClaimInFlight", message, {"claim": use.path})
     if allocation is None:
@@ -213,8 +222,6 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
 
 def _is_reassigned_later(overlay: Overlay, use: ClaimUse) -> bool:
     """Tell whether pending evictions will free the claim or allocate it for other pods."""
-    if overlay.snapshot.next_pass is None:
-        return False
     later = (moment.claims.get(use.path) for moment in overlay.snapshot.passes[1:])
     return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
 
