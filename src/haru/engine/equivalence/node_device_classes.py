@@ -177,9 +177,10 @@ class SelectorFootprint:
 
     def is_blind(self, node_device_class: NodeDeviceClass) -> bool:
         """Return whether the claims cannot tell nodes of this device class apart, device by device."""
-        return all(map(self._is_blind, node_device_class.models))
+        return all(map(self.is_blind_to, node_device_class.models))
 
-    def _is_blind(self, model: TableSchema) -> bool:
+    def is_blind_to(self, model: TableSchema) -> bool:
+        """Return whether the claims cannot tell tables of this schema apart, device by device."""
         found = self._known.get(model)
         if found is None:
             if len(self._known) >= _MAX_KNOWN:

@@ -7,6 +7,7 @@ Source: our own; KEP-5732 tries every domain without comparing its capacity firs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -14,12 +15,14 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.candidates import candidates_of
 from haru.engine.dra.model.claims import SubRequest
 from haru.engine.dra.model.model import Features, NodeView
+from haru.engine.dra.pools.device_table import TableSchema
 from haru.engine.dra.pools.inventory import DeviceSnapshot
-from haru.engine.dra.pools.pools import Pool
+from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.selectors.compiled_selectors import compiled_selector_of
+from haru.engine.equivalence.node_device_classes import SelectorFootprint
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.cow_map import differing, values_of
+from haru.engine.state.node_info import InternedId, NodeInfo
 
 PODS = "pods"
 BOUNDLESS = 1 << 40
@@ -37,16 +40,16 @@ class ResourceTotals:
         self.used: dict[str, int] = {}
         self.capacity: dict[str, int] = {}
 
-    def add(self, node: NodeInfo, sign: int) -> None:
-        """Add a node (sign 1) or subtract it (-1)."""
+    def add(self, node: NodeInfo, count: int) -> None:
+        """Add so many nodes with equal amounts, or subtract them if `count` is negative."""
         free, used, capacity = self.free, self.used, self.capacity
         for resource, amount in free_on(node).items():
-            free[resource] = free.get(resource, 0) + sign * amount
+            free[resource] = free.get(resource, 0) + count * amount
         for resource, amount in node.allocatable.items():
-            capacity[resource] = capacity.get(resource, 0) + sign * amount
+            capacity[resource] = capacity.get(resource, 0) + count * amount
         cpu, memory = node.scoring_requested
         for resource, amount in {**node.requested, "cpu": cpu, "memory": memory}.items():
-            used[resource] = used.get(resource, 0) + sign * amount
+            used[resource] = used.get(resource, 0) + count * amount
 
 
 def free_on(node: NodeInfo) -> dict[str, int]:
@@ -94,28 +97,38 @@ class DomainTotals:
         return self._known[name]
 
     def _catch_up(self, nodes: Mapping[str, NodeInfo]) -> None:
-        for name in differing(nodes, self._nodes):
-            self._replace(name, nodes.get(name))
+        changed = list(differing(nodes, self._nodes))
+        counts: dict[tuple[str, InternedId, InternedId], int] = {}
+        samples: dict[tuple[str, InternedId, InternedId], NodeInfo] = {}
+        for name, node in zip(changed, values_of(nodes, changed), strict=True):
+            before = self._known.pop(name, None)
+            after = node if node is not None and node.present and self.label in node.labels else None
+            source = before.labels[self.label] if before is not None else None
+            target = after.labels[self.label] if after is not None else None
+            if source != target:
+                self._move(name, source, target)
+            if before is not None and source is not None:
+                key = source, before.spec.kind, before.load
+                counts[key], samples[key] = counts.get(key, 0) - 1, before
+            if after is not None and target is not None:
+                self._known[name] = after
+                key = target, after.spec.kind, after.load
+                counts[key], samples[key] = counts.get(key, 0) + 1, after
         self._nodes = nodes
+        # Nodes of one kind with one load have equal amounts: what most of them have is added once.
+        for key, count in counts.items():
+            if count:
+                self.domains[key[0]].add(samples[key], count)
+        for value in {value for value, _, _ in counts if not self.domains[value].nodes}:
+            del self.domains[value]
 
-    def _replace(self, name: str, node: NodeInfo | None) -> None:
-        before = self._known.pop(name, None)
-        after = node if node is not None and node.present and self.label in node.labels else None
-        source = before.labels[self.label] if before is not None else None
-        target = after.labels[self.label] if after is not None else None
-        if before is not None and source is not None:
-            self.domains[source].add(before, -1)
-        if after is not None and target is not None:
-            self._known[name] = after
-            self.domains.setdefault(target, ResourceTotals()).add(after, 1)
-        if source != target:
-            self.version += 1
-            if source is not None:
-                self.domains[source].nodes.discard(name)
-                if not self.domains[source].nodes:
-                    del self.domains[source]
-            if target is not None:
-                self.domains[target].nodes.add(name)
+    def _move(self, name: str, source: str | None, target: str | None) -> None:
+        """Take a node out of one domain and into another."""
+        self.version += 1
+        if source is not None:
+            self.domains[source].nodes.discard(name)
+        if target is not None:
+            self.domains.setdefault(target, ResourceTotals()).nodes.add(name)
 
 
 class Count(NamedTuple):
@@ -143,6 +156,9 @@ class DeviceTotals:
         self._features = features
         self._seen: tuple[DeviceSnapshot, AllocatedState] | None = None
         self._pools: dict[str, tuple[str, Count]] = {}
+        self._footprint = SelectorFootprint([ask.selection], ())
+        self._selected: dict[TableSchema, int] = {}
+        """The devices that are selected, as bits, of tables of a schema that the selectors cannot tell apart."""
         self._on: dict[str, Count] = {}
         self._network_attached = 0
         self._domains: dict[str, Count] = {}
@@ -187,8 +203,9 @@ class DeviceTotals:
         if moved:
             self._version = domain_totals.version
             self._domains = {}
-            for node, count in self._on.items():
-                self._add(domain_totals.value_of(node), count)
+            equal = Counter((domain_totals.value_of(node), count) for node, count in self._on.items())
+            for (value, count), nodes in equal.items():
+                self._add(value, Count(count.free * nodes, count.total * nodes))
 
     def _replace(
         self, name: str, pool: Pool | None, allocated: AllocatedState, domain_totals: DomainTotals | None
@@ -215,7 +232,14 @@ class DeviceTotals:
 
     def _count_pool(self, pool: Pool, allocated: AllocatedState) -> tuple[str, Count]:
         """Return the one node that sees a pool ("" if there are several), and the counts of its devices."""
-        taken = allocated.use(pool.key).devices
+        use = allocated.use(pool.key)
+        if len(pool.slices) == 1 and (owner := pool.slices[0].placement.node_name):
+            selected = self._selected_of(pool, owner)
+            if selected is not None:
+                own, bits = selected
+                taken_bits = own.occupation(use)[0] if use.devices else 0
+                return owner, Count((bits & ~taken_bits).bit_count(), bits.bit_count())
+        taken = use.devices
         nodes = {item.placement.node_name for item in pool.slices}
         if len(nodes) != 1 or "" in nodes:
             verdict = compiled_selector_of(self._ask.selection, pool.tables.cache).verdict
@@ -233,6 +257,23 @@ class DeviceTotals:
         found = [view.devices[index] for index in candidates_of(view.table, self._ask, self._features)]
         free = sum(self._weight(d.shape.shareable) for d in found if d.name not in taken)
         return node, Count(free, len(found))
+
+    def _selected_of(self, pool: Pool, node: str) -> tuple[PoolView, int] | None:
+        """Return the pool as its node sees it, with the bits of the devices that are selected.
+
+        None where more than the schema of its devices decides.
+        """
+        view = None if self._ask.wanted or pool.slices[0].counter_sets else pool.sole_view(node)
+        if view is None or view.status != "ok" or not view.table.plain or not view.devices:
+            return None
+        schema = view.table.model
+        if schema is None or not self._footprint.is_blind_to(schema):
+            return None
+        bits = self._selected.get(schema)
+        if bits is None:
+            column = self._ask.selection.column(view)
+            bits = self._selected[schema] = sum(1 << i for i, verdict in enumerate(column) if verdict is not False)
+        return view, bits
 
     def _weight(self, shareable: bool) -> int:
         return BOUNDLESS if shareable and self._features.ConsumableCapacity else 1

@@ -126,11 +126,17 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
     """A member capacity for members that can be counted; None where nodes' answers may depend on each other."""
     overlay, options = Overlay(base), info.options
     known: list[tuple[int, PodInfo, DeviceDemand]] = []
+    last: PodInfo | None = None
     for number, pod in enumerate(info.members):
         demand = device_demand_of(overlay, pod, info.group, options)
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
-        if isinstance(demand, Reason) or demand.fixed or depends_on_others(overlay, pod) or late_claims(base, pod):
+        if isinstance(demand, Reason) or demand.fixed or late_claims(base, pod):
             return None
+        # Rules between pods see no more of a pod than its shape and its labels.
+        if last is None or pod.shape != last.shape or pod.labels != last.labels:
+            if depends_on_others(overlay, pod):
+                return None
+            last = pod
         if demand.extended is not None and demand.extended.existing is not None:
             return None
         known.append((number, pod, demand))

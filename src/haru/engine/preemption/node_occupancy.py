@@ -8,8 +8,9 @@ Source: our own; KEP-4381 for when a claim is free.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from haru.engine.dra.allocated_state import PoolUse
 from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
@@ -18,6 +19,9 @@ from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.reserved_for import PODS
+from haru.kube.meta import Obj
 
 _TOPIC = "node occupancies"
 
@@ -39,6 +43,7 @@ class NodeOccupancy:
         "shared",
         "simple",
         "taken",
+        "uses",
         "views",
     )
 
@@ -46,6 +51,8 @@ class NodeOccupancy:
         self.info = info
         self.views: tuple[PoolView, ...] = ()
         """The pools that only this node sees."""
+        self.uses: tuple[PoolUse, ...] = ()
+        """What is taken of each of these pools."""
         self.node_device_class: NodeDeviceClass | None = None
         """The class of nodes with equal simple devices, if the node is in one."""
         self.devices = 0
@@ -127,17 +134,17 @@ class NodeOccupancies:
 
     def _bits_by_claim(self, occupancy: NodeOccupancy) -> dict[str, int]:
         """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
-        assert self._base is not None
         bits_by_claim: dict[str, int] = {}
-        offset = 0
-        for view in occupancy.views:
+        first = 1
+        for view, use in zip(occupancy.views, occupancy.uses, strict=True):
             places = view.table.places
-            for device, holders in self._base.allocated.use(view.key).devices.items():
-                occupancy.plain &= len(holders) == 1
-                bit = 1 << (offset + places[device]) if device in places else 0
+            for device, holders in use.devices.items():
+                bit = first << places[device] if device in places else 0
                 for holder in holders:
                     bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
-            offset += len(view.devices)
+                if len(holders) != 1:
+                    occupancy.plain = False
+            first <<= len(view.devices)
         return bits_by_claim
 
     def _build(self, name: str) -> NodeOccupancy:
@@ -146,19 +153,16 @@ class NodeOccupancies:
         occupancy = NodeOccupancy(base.nodes[name])
         classified = classified_nodes_of(base.classified_nodes, name)
         occupancy.node_device_class = classified.node_device_class if classified is not None else None
-        own_views: list[PoolView] = []
-        offset = 0
-        for view in base.devices.views(NodeView(name, occupancy.info.labels), self._partitionable):
-            occupancy.simple &= view.status == "ok"
-            if view.confined:
-                use = base.allocated.use(view.key)
-                occupancy.simple &= not (use.shares or use.states)
-                occupancy.taken |= view.occupation(use)[0] << offset
-                offset += len(view.devices)
-                occupancy.shared |= view.table.shareable
-                own_views.append(view)
-        occupancy.views = tuple(own_views)
-        occupancy.devices = (1 << offset) - 1
+        views = base.devices.views(NodeView(name, occupancy.info.labels), self._partitionable)
+        if classified is not None and len(views) == len(classified.uses):
+            # Nodes that have a class are simple: it says all but who holds the devices.
+            occupancy.views, occupancy.uses = tuple(views), classified.uses
+            occupancy.devices, occupancy.taken = (
+                classified.node_device_class.devices,
+                classified.node_device_class.taken,
+            )
+        else:
+            _look_at(occupancy, base, views)
         return occupancy
 
     def _record_claim(self, occupancy: NodeOccupancy, claim: str, bits: int) -> bool:
@@ -167,15 +171,47 @@ class NodeOccupancies:
         Otherwise it may change when other pods come or go, though node and claim stay the same.
         """
         assert self._base is not None
-        users = claim_users(self._base, claim)
-        if users is None:
-            return False
-        (user,) = users if len(users) == 1 else ("",)
-        if user in occupancy.info.pods:
-            occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
-        else:
-            occupancy.plain = False
-        return _used_by_pods_only(self._base.claims.get(claim))
+        base = self._base
+        obj = base.claims.get(claim)
+        user = _sole_user(claim, obj, occupancy.info.pods)
+        if user is None:
+            users = claim_users(base, claim)
+            if users is None:
+                return False
+            (user,) = users if len(users) == 1 else ("",)
+            if user not in occupancy.info.pods:
+                occupancy.plain = False
+                return _used_by_pods_only(obj)
+            if not _used_by_pods_only(obj):
+                occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
+                return False
+        occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
+        return True
+
+
+def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]) -> None:
+    """Find which devices a node has in these pools, and which of them are taken."""
+    offset = 0
+    occupancy.simple = all(view.status == "ok" for view in views)
+    occupancy.views = tuple([view for view in views if view.confined])
+    occupancy.uses = tuple([base.allocated.use(view.key) for view in occupancy.views])
+    for view, use in zip(occupancy.views, occupancy.uses, strict=True):
+        occupancy.simple &= not (use.shares or use.states)
+        occupancy.taken |= view.occupation(use)[0] << offset
+        offset += len(view.devices)
+        occupancy.shared |= view.table.shareable
+    occupancy.devices = (1 << offset) - 1
+
+
+def _sole_user(path: str, claim: Obj | None, pods: Mapping[str, PodInfo]) -> str | None:
+    """Return the one of a node's pods for which alone a claim is reserved, as most claims are; None for any other."""
+    status = claim.get("status") if claim is not None else None
+    entries: Sequence[Obj] = status.get("reservedFor") or () if status else ()
+    if len(entries) != 1 or entries[0].get("resource") != PODS:
+        return None
+    user, uid = f"{path.partition('/')[0]}/{entries[0].get('name')}", entries[0].get("uid")
+    pod = pods.get(user)
+    return None if pod is None or (uid and uid != pod.key.uid) else user
 
 
 def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:

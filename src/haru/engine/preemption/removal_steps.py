@@ -12,6 +12,7 @@ from typing import NamedTuple
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
 from haru.engine.preemption.disruption_units import DisruptionUnit
 from haru.engine.preemption.node_occupancy import NodeOccupancy
+from haru.engine.state.pod_info import PodInfo
 
 
 class Step(NamedTuple):
@@ -27,7 +28,7 @@ class RemovalSteps:
     `units` are the node's units, the most important first.
     """
 
-    __slots__ = ("_count", "_found", "_free", "_left", "_taken", "occupancy", "units")
+    __slots__ = ("_count", "_found", "_free", "_left", "_removed", "_taken", "occupancy", "units")
 
     def __init__(self, occupancy: NodeOccupancy, units: Sequence[DisruptionUnit], count: int) -> None:
         self.occupancy = occupancy
@@ -37,6 +38,8 @@ class RemovalSteps:
         self._count = count
         self._taken = occupancy.taken
         self._free: list[int] | None = None
+        self._removed: list[PodInfo] = []
+        """Removed pods of which `_free` does not know yet."""
 
     def step(self, index: int, counter: SingleClassCapacity) -> Step | None:
         """Return a step by its index; None if there are not as many. Raises as `SingleClassCapacity.count` does."""
@@ -50,19 +53,27 @@ class RemovalSteps:
 
     def _next(self, counter: SingleClassCapacity) -> Step | None:
         left, taken, occupancy = self._left, self._taken, self.occupancy
-        free = (counter.free_of(occupancy.info) if self._free is None else self._free).copy()
+        name, frees, devices = occupancy.info.name, occupancy.frees, occupancy.devices
+        least = 0 if occupancy.shared else counter.least
+        free, removed = self._free, self._removed.copy()
         while left:
             left -= 1
             unit = self.units[left]
             for node, path, pod in unit.pods_by_node:
-                if node == occupancy.info.name:
-                    taken &= ~occupancy.frees.get(path, 0)
-                    counter.add(free, pod)
+                if node == name:
+                    taken &= ~frees.get(path, 0)
+                    removed.append(pod)
+            count = 0
             # Usually too few devices are free, of any kind, which is cheap to see.
-            count = 0 if counter.lacks_devices(occupancy, taken) else counter.count(occupancy, taken, free)
+            if (devices & ~taken).bit_count() >= least:
+                free = counter.free_of(occupancy.info) if free is None else free.copy()
+                for pod in removed:
+                    counter.add(free, pod)
+                removed = []
+                count = counter.count(occupancy, taken, free)
             if count != self._count:
                 # Nothing is noted before the count is known: counting may raise an error.
-                self._left, self._taken, self._free, self._count = left, taken, free, count
+                self._left, self._taken, self._free, self._removed, self._count = left, taken, free, removed, count
                 return Step(unit, count)
         self._left = 0
         return None
