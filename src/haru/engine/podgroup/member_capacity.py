@@ -38,6 +38,10 @@ class MemberCapacity(MultiClassPacking):
         self.classes = classes
         self._combinations_by_state: dict[tuple[str, tuple[int, ...]], tuple[Vector, ...]] = {}
         self._committed_counts: dict[str, int] = {}
+        self._barren: set[str] = set()
+        """Nodes that take no member of any class, until they change for good."""
+        self._tentative: Collection[str] | None = None
+        """While classes are packed: the nodes that may change back."""
         self._dry_run: EvictionDryRun | None = None
         self._uncertain = False
 
@@ -46,11 +50,13 @@ class MemberCapacity(MultiClassPacking):
         self._dry_run = dry_run
         self._combinations_by_state = {}
         self._committed_counts = {}
+        self._barren = set()
 
     def keep(self, nodes: Iterable[str]) -> None:
         """Drop the committed counts of nodes that changed for good."""
         for name in nodes:
             self._committed_counts.pop(name, None)
+            self._barren.discard(name)
 
     def max_members(self, nodes: Sequence[str], enough: int, tentative: Collection[str]) -> int:
         """Count the members that fit on some nodes, up to `enough`; changes of `touched` nodes are tentative.
@@ -62,7 +68,10 @@ class MemberCapacity(MultiClassPacking):
         self._current_overlay = Overlay(self._dry_run.snapshot())
         self.use_overlay(self._current_overlay, budget)
         try:
-            found = self._sum(nodes, enough, tentative) if self._single_class else sum(self.best(enough, nodes).vector)
+            if self._single_class:
+                found = self._sum(nodes, enough, tentative)
+            else:
+                found = self._best_sum(nodes, enough, tentative)
         except OutOfBudgetError:
             raise UnansweredError(gave_up(self._options.budgets.placement_budget, enough)) from None
         except AllocationError as error:
@@ -101,7 +110,18 @@ class MemberCapacity(MultiClassPacking):
             # A node without removals is as in the base: its devices are visible from no other node.
             self._overlay = self._current_overlay if key[1] else self._base_overlay
             found = self._combinations_by_state[key] = super().combinations(name)
+        if not found and self._tentative is not None and name not in self._tentative:
+            self._barren.add(name)
         return found
+
+    def _best_sum(self, nodes: Sequence[str], enough: int, tentative: Collection[str]) -> int:
+        """Pack members of several classes; most nodes take none, and are passed over until they change for good."""
+        self._tentative = tentative
+        try:
+            worth = (name for name in nodes if name not in self._barren or name in tentative)
+            return sum(self.best(enough, worth).vector)
+        finally:
+            self._tentative = None
 
     def _sum(self, nodes: Sequence[str], enough: int, tentative: Collection[str]) -> int:
         total, left = 0, []

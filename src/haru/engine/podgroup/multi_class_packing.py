@@ -9,7 +9,7 @@ Source: our own; KEP-4671 promises a placement for homogeneous groups only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -89,15 +89,16 @@ class MultiClassPacking:
         self._overlay = overlay
         self._budget = budget
 
-    def best(self, enough: int, nodes: Sequence[str] | None = None) -> PackedSum:
+    def best(self, enough: int, nodes: Iterable[str] | None = None) -> PackedSum:
         """Return the sum with the most members (earlier members first); stop early once `enough` are placed."""
         zero = tuple(0 for _ in self._classes)
         sums = [PackedSum(zero, ())]
         limits = tuple(len(c.members) for c in self._classes)
         for name in self._nodes if nodes is None else nodes:
             additions = self.combinations(name)
-            if additions:
-                sums = self._combined(sums, name, additions, limits)
+            if not additions:
+                continue
+            sums = self._combined(sums, name, additions, limits)
             if any(sum(s.vector) >= enough for s in sums):
                 break
         return min(sums, key=lambda s: (-sum(s.vector), self._member_numbers(s.vector)))
