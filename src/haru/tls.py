@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
 from pathlib import Path
+
+
+class ResumingContext(ssl.SSLContext):
+    """A client's context whose connections resume a session with their server, once one is known.
+
+    A handshake without signature and certificates costs both sides half; a component opens dozens of connections.
+    """
+
+    def __init__(self, protocol: int) -> None:
+        self._sessions: dict[str | None, ssl.SSLSession] = {}
+
+    def remember(self, connection: ssl.SSLObject) -> None:
+        """Have later connections to the same name resume the session of one whose server has answered."""
+        session = connection.session
+        if session is not None and session.has_ticket:
+            self._sessions[connection.server_hostname] = session
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Wrap a connection, which resumes the session that is known."""
+        name = server_hostname.decode() if isinstance(server_hostname, bytes) else server_hostname
+        known = session or self._sessions.get(name)
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, known)
 
 
 def client_context(
@@ -16,7 +46,13 @@ def client_context(
     extensions of RFC 5280, as in Go: what works with kube-apiserver works here. `certificate` and its key are PEM.
     Raises ssl.SSLError.
     """
-    context = ssl.create_default_context(cadata=authorities or None)
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authorities:
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context.load_default_certs()
+    if log := os.environ.get("SSLKEYLOGFILE"):
+        context.keylog_filename = log
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if insecure:

@@ -340,6 +340,44 @@ async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
     await runner.cleanup()
 
 
+@pytest.mark.parametrize("verified", [True, False])
+async def test_later_connections_resume_the_session_of_the_first(tmp_path: Path, verified: bool):
+    ca = certificate("ca", ca=True)
+    ca_pem, _ = pem(ca)
+    for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
+        (tmp_path / name).write_bytes(data)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca_pem.decode())
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    resumed: list[tuple[bool, str]] = []
+    together = asyncio.Barrier(3)
+
+    async def handle(request: web.Request) -> web.Response:
+        secured = request.transport.get_extra_info("ssl_object")
+        resumed.append((secured.session_reused, secured.getpeercert()["subject"][0][0][1]))
+        if request.path.endswith("/together"):
+            await together.wait()  # so that each has a connection of its own
+        return web.json_response({})
+
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_route("*", "/{tail:.*}", handle)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    trust = {"ca_pem": ca_pem} if verified else {"insecure": True}
+    async with ApiClient.http(url, cert=pem(certificate("me", ca)), **trust) as client:
+        await client.get(PODS, "a", "ns")
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(client.get(PODS, "together", "ns") for _ in range(3)))
+    # The first connection carries one of the three as well; nobody is taken for another one.
+    assert sorted(resumed) == [(False, "me"), (False, "me"), (True, "me"), (True, "me")]
+    async with ApiClient.http(url, cert=pem(certificate("other", ca)), **trust) as client:
+        await client.get(PODS, "a", "ns")
+    assert resumed[-1] == (False, "other")
+    await runner.cleanup()
+
+
 class WatchTransport:
     """Answers a watch with these lines."""
 

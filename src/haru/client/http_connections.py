@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from haru.client.transport import Request
+from haru.tls import ResumingContext
 
 if TYPE_CHECKING:
     import httptools
@@ -164,6 +165,8 @@ class HttpConnection(asyncio.Protocol):
         self.reusable = True
         """Whether another request may be sent once the exchange is done."""
         self.free_since = 0.0
+        self.is_known = False
+        """Whether it has carried an exchange."""
         self._exchange: Exchange | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -179,6 +182,11 @@ class HttpConnection(asyncio.Protocol):
         assert self._transport is not None
         self._exchange, self._parser = exchange, httptools.HttpResponseParser(self)
         self._transport.write(data)
+
+    @property
+    def secured(self) -> ssl.SSLObject | None:
+        """The TLS of the connection, if it has any."""
+        return self._transport.get_extra_info("ssl_object") if self._transport is not None else None
 
     def close(self) -> None:
         """Close the connection, whatever is under way on it."""
@@ -333,6 +341,10 @@ class HttpConnections:
         if not connection.reusable:
             connection.close()
             return
+        if not connection.is_known:
+            connection.is_known = True
+            if isinstance(self._tls, ResumingContext) and (secured := connection.secured) is not None:
+                self._tls.remember(secured)
         now = connection.free_since = asyncio.get_running_loop().time()
         # The one that is free for the longest is the first.
         while self._free and self._free[0].free_since < now - _KEEPALIVE_SECONDS:
