@@ -10,7 +10,8 @@ import pytest
 from api_caller import Caller
 
 from haru.apiserver import background
-from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
+from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control, revised
+from haru.kube.flow_control_defaults import flow_control_objects
 
 FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 SCHEMAS, LEVELS = f"{FLOW}/flowschemas", f"{FLOW}/prioritylevelconfigurations"
@@ -88,8 +89,6 @@ EDITS: dict[str, tuple[str, dict[str, str], bool, str]] = {
         False,
         "false",
     ),
-    "mandatory": ("catch-all", {}, True, "true"),
-    "mandatory, though a user wants it": ("catch-all", {AUTOUPDATE: "false"}, True, "true"),
 }
 
 
@@ -107,6 +106,29 @@ async def test_changed_default_flow_schema_gets_its_spec_back_if_it_is_the_serve
     assert found["metadata"]["annotations"] == {AUTOUPDATE: annotation}
     await ensure_flow_control(api.app.components.loopback)
     assert (await api.get(path))["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+
+
+MORE: Any = {"matchingPrecedence": 2, "limited": {"nominalConcurrencyShares": 6, "limitResponse": {"type": "Reject"}}}
+
+
+@pytest.mark.parametrize("path", [f"{kinds}/{name}" for kinds in (SCHEMAS, LEVELS) for name in ("exempt", "catch-all")])
+async def test_mandatory_object_cannot_be_changed_and_gets_its_annotation_back(api: Caller, path: str) -> None:
+    obj = await api.get(path)
+    spec, obj["spec"] = obj["spec"], {**obj["spec"], "rules": [], "type": "Limited", **MORE}
+    refused = await api("PUT", path, obj)
+    assert refused.status == 422 and "must equal the fixed value" in refused.json["message"]
+    obj["spec"], obj["metadata"]["annotations"] = spec, {AUTOUPDATE: "false"}
+    assert (await api("PUT", path, obj)).status == 200
+    await ensure_flow_control(api.app.components.loopback)
+    assert (await api.get(path))["metadata"]["annotations"] == {AUTOUPDATE: "true"}
+
+
+async def test_mandatory_spec_of_an_older_version_is_replaced() -> None:
+    (wanted,) = (
+        obj for obj in flow_control_objects() if (obj["kind"], obj["metadata"]["name"]) == ("FlowSchema", "catch-all")
+    )
+    stored = {**wanted, "spec": {**wanted["spec"], "rules": []}, "metadata": {"name": "catch-all", "generation": 7}}
+    assert revised(stored, wanted)["spec"] == wanted["spec"]
 
 
 async def test_exempt_level_keeps_its_shares(api: Caller) -> None:

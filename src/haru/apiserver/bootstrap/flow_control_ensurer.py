@@ -7,9 +7,9 @@ default of this version, is deleted. Source: the ensurer of API Priority and Fai
 
 from __future__ import annotations
 
-from haru.apiserver.bootstrap.flow_control import AUTOUPDATE, MANAGER, MANDATORY, flow_control_objects
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import suppress_status
+from haru.kube.flow_control_defaults import AUTOUPDATE, MANAGER, MANDATORY, flow_control_objects
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.flow_control_defaults import mandatory_spec
 from haru.kube.meta import Obj
 from haru.kube.validation.common import items, label_name, part, subdomain
 
@@ -40,6 +41,9 @@ def validate_flow_schema(schema: Obj) -> list[FieldError]:
     found += subdomain(field, level) if level else [required(field, "must reference a priority level")]
     for index, rule in enumerate(items(spec, "rules")):
         found += _rule(f"spec.rules[{index}]", rule)
+    fixed = mandatory_spec("FlowSchema", name or "")
+    if fixed is not None and spec != fixed:
+        found.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
     return found + _conditions(schema)
 
 
@@ -181,6 +185,10 @@ def validate_priority_level(level: Obj) -> list[FieldError]:
             found.append(required("spec.limited", "must not be empty when type is Limited"))
         else:
             found += _limited("spec.limited", limited)
+    fixed = mandatory_spec("PriorityLevelConfiguration", name or "")
+    if fixed is not None and {**spec, "exempt": None} != {**fixed, "exempt": None}:
+        but = " except the 'spec.exempt' field" if name == "exempt" else ""
+        found.append(invalid("spec", spec, f"spec of '{name}'{but} must equal the fixed value"))
     return found + _conditions(level)
 
 

@@ -7,6 +7,7 @@ Source: the mandatory and the suggested configuration of API Priority and Fairne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from haru.kube.meta import Obj
@@ -95,6 +96,16 @@ def flow_control_objects() -> Iterator[Obj]:
         if flows:
             spec["distinguisherMethod"] = {"type": flows}
         yield _object("FlowSchema", name, {**spec, "rules": [{"subjects": subjects, **rule}]})
+
+
+@cache
+def mandatory_spec(kind: str, name: str) -> Obj | None:
+    """The spec that a schema or level of this name has in every cluster; None for those that may be changed."""
+    if name not in MANDATORY:
+        return None
+    specs = {(obj["kind"], obj["metadata"]["name"]): obj["spec"] for obj in flow_control_objects()}
+    found: Obj = specs[kind, name]
+    return found
 
 
 def _limited(level: _Level) -> Obj:
