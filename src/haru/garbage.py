@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from typing import Final
 
-_PORTION: Final = 5_000
+_PORTION: Final = 10_000
 """So many objects more than before begin a collection; what replaces others is young, too, but is not counted."""
-_DUE: Final = 1_000
+_DUE: Final = 500
 """Collections of the middle generation, of two portions each, from which on an idle moment is used for the oldest."""
 _OVERDUE: Final = 10 * _DUE
 _LOOK_SECONDS: Final = 2.0
