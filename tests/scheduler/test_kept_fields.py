@@ -270,4 +270,6 @@ def _bytes(kind: str, nodes: int) -> int:
 )
 def test_memory_of_an_object_is_bounded(kind: str, per_node: int, most: int) -> None:
     small, large = 10, 30
-    assert (_bytes(kind, large) - _bytes(kind, small)) / ((large - small) * per_node) < most
+    # The least of three: Python's table of interned texts is made anew now and then, as large as earlier tests need it.
+    least = {nodes: min(_bytes(kind, nodes) for _ in range(3)) for nodes in (small, large)}
+    assert (least[large] - least[small]) / ((large - small) * per_node) < most
