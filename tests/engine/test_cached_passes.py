@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from engine_objects import options
+from engine_objects import allocation, device_class, member_with_claim, node, options, pod_group, resource_slice
 from test_cached_answers import History
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.equivalence.decision_cache import DecisionCache, NoCache
+from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.podgroup import decide
 from haru.engine.preemption.nominated_placements import with_nominated_pods
-from haru.engine.state.decision import Decision, PodKey
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import ClaimAllocation, Decision, PodKey
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pending_reservations import Nomination
 
@@ -78,7 +81,51 @@ def test_decisions_beside_kept_places_equal_those_without_a_cache(block: int) ->
     assert sum(passes_of(seed) for seed in range(10 * block, 10 * block + 10)) > 20
 
 
+def test_node_with_a_kept_place_loses_a_device_that_was_taken_by_way_of_another_node() -> None:
+    """Of this history, the eleventh decision."""
+    passes_of(595)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(10))
 def test_decisions_beside_kept_places_equal_those_without_a_cache_in_long_runs(block: int) -> None:
     assert sum(passes_of(seed) for seed in range(100 * block, 100 * block + 100)) > 200
+
+
+def filtered_beside_kept_places(members: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a node is filtered for a gang of so many, while places on 20 of 40 nodes are kept for another one."""
+    names = [f"n{number:02}" for number in range(40)]
+    cluster = SchedulerCache.of([device_class(), *map(node, names), *(resource_slice(name, 4) for name in names)])
+    kept = []
+    for number, name in enumerate(names[:20]):
+        waiting, claim = member_with_claim(f"kept-{number}", "first")
+        cluster.apply(claim)
+        cluster.apply(waiting)
+        key = PodKey("default", waiting["metadata"]["name"], waiting["metadata"]["uid"])
+        named = claim["metadata"]["name"], claim["metadata"]["uid"]
+        place = ClaimAllocation("default", *named, allocation(name, "gpu-0"), {})
+        kept.append(Nomination(key, name, 5, (place,)))
+    cluster.nominate(kept)
+    work = [obj for number in range(members) for obj in member_with_claim(f"own-{number}", "gang")]
+    group = pod_group("gang", members)
+    for obj in [group, *work]:
+        cluster.apply(obj)
+    calls: list[str] = []
+    filter_node = FilterResultCache.filter_node
+
+    def counted(self: FilterResultCache, *arguments: Any) -> None:
+        calls.append(arguments[-1].name)
+        filter_node(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FilterResultCache, "filter_node", counted)
+        decision = decide(
+            cluster.snapshot(), [obj for obj in work if obj["kind"] == "Pod"], group=group, options=options()
+        )
+    assert decision.status == "scheduled"
+    return len(calls)
+
+
+def test_nodes_with_kept_places_are_not_filtered_again_for_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (filtered_beside_kept_places(members, monkeypatch) for members in (2, 12))
+    assert few >= 20 and many - few <= 3 * 10

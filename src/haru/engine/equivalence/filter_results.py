@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
 from haru.engine.dra.errors import AllocationError, GaveUp
@@ -67,6 +67,7 @@ class FilterResultCache:
         self._alone = alone or frozenset[str]()
         """Nodes of whose devices others are taken in a later pass: each allocates for itself, in this attempt."""
         self._differing = overlay.differing | self._alone
+        self._attempt = object()
         self._shares = cache.shares_results and alone is not None
         key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
         self._cache = cache.get_or_compute("feasibility", key, cache.scope, _MAX_PROFILES)
@@ -79,6 +80,12 @@ class FilterResultCache:
         self._device_failures: dict[int, tuple[DoesNotFit, Sequence[FilterFailure]]]
         self._device_failures = self._cache.get_or_compute("device failures", None, dict)
         self._recorder = options.recorder
+
+    @cached_property
+    def _has_local_devices(self) -> bool:
+        """Whether no device is seen by several nodes."""
+        pools = self._overlay.snapshot.devices.pools.values()
+        return all(item.placement.node_name for pool in pools for item in pool.slices)
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
         """Return which nodes take a pod now. Raises AllocationError if the attempt must be aborted."""
@@ -235,9 +242,13 @@ class FilterResultCache:
         if changed is None or by_rules is None:
             feasibility.forget_all()
         else:
-            names = changed | by_rules | differing | feasibility.differing_nodes
+            names = changed | by_rules
+            if feasibility.refreshed_in is not self._attempt or not self._has_local_devices:
+                # Passes stay what they are during an attempt: their nodes change as others do. But a node that
+                # allocates for itself is not told of devices that were taken by way of another one.
+                names |= differing | feasibility.differing_nodes
             stale = sorted(names if self._all_nodes else names & self._allowed)
-        feasibility.differing_nodes = differing
+        feasibility.differing_nodes, feasibility.refreshed_in = differing, self._attempt
         if stale or feasibility.prefilter.spreads_by_key:
             feasibility.summary = None
         if stale is self._overlay.snapshot.node_names:

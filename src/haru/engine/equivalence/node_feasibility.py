@@ -185,6 +185,8 @@ class NodeFeasibility:
     cursor: ChangeCursor = field(default_factory=ChangeCursor)
     later_passes: tuple[PreFilterState, ...] = ()
     differing_nodes: frozenset[str] = frozenset()
+    refreshed_in: object = None
+    """The attempt that refreshed it last."""
     devices_position: int = -1
     summary: FilterSummary | None = None
     candidates: dict[str, FeasibleNode] = field(default_factory=dict)
