@@ -5,7 +5,7 @@ cluster shares one loop that may be hundreds of steps: a commit wakes everybody 
 from outside would wait for all of them each time that it waits for anything. Here steps wait in two queues. A few
 milliseconds of each are run by turns, and sockets are looked at after each turn.
 
-Whether a step is done for a client, is told by its context: see `haru.event_loop.for_a_client`.
+Whether a step is done for a client, is told by its context: see `haru.event_loop.is_for_a_client`.
 """
 
 from __future__ import annotations

@@ -80,12 +80,15 @@ def run(options: argparse.Namespace) -> int:
     # What is read lives until the end: looking for garbage among it doubles the time of an answer.
     postpone_collection()
     from haru.cli.progress import working
-    from haru.explain.object_names import parse_listed, parse_place
+    from haru.explain.object_names import parse_listed, parse_place, parse_subject
 
     about = _about(options)
     options.wide = options.wide or options.output == "wide"
     is_list = not about or parse_listed(about) is not None
-    if is_list or parse_place(about) is not None or (options.output == "text" and not options.wide):
+    is_subject = not is_list and parse_place(about) is None
+    if is_subject:
+        parse_subject(about)  # a mistake is told before a cluster is asked
+    if not is_subject or (options.output == "text" and not options.wide):
         if _resident_text(options, about):
             return 0
     elif (told := _resident_answer(options, about)) is not None:
