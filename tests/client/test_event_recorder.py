@@ -102,6 +102,41 @@ def test_event_outside_event_loop_is_dropped(api):
     assert recorder.dropped == 1
 
 
+def pod(number: int) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"p{number}", "namespace": "ns", "uid": f"u{number}"},
+    }
+
+
+async def test_no_event_of_burst_is_lost(api, recorder):
+    for number in range(3_000):
+        recorder.event(pod(number), "Normal", "Scheduled", "bound")
+    await recorder.flush(60)
+    assert (len(events(api)), recorder.dropped) == (3_000, 0)
+
+
+async def test_event_that_is_written_late_says_when_it_happened(api):
+    times = iter(datetime(2026, 1, 1, second=second, tzinfo=UTC) for second in range(60))
+    recorder = EventRecorder(ApiClient.in_process(api), "tests", now=lambda: next(times))
+    for number in range(3):
+        recorder.event(pod(number), "Normal", "Scheduled", "bound")
+    await recorder.close()
+    assert [e["firstTimestamp"][-3:] for e in events(api)] == ["00Z", "01Z", "02Z"]
+    assert [e["eventTime"][17:19] for e in events(api)] == ["00", "01", "02"]
+
+
+async def test_dropped_events_are_logged_once(api, recorder, monkeypatch, caplog):
+    monkeypatch.setattr("haru.client.events._QUEUE", 2)
+    recorder = EventRecorder(ApiClient.in_process(api), "tests")
+    for number in range(5):
+        recorder.event(pod(number), "Normal", "Scheduled", "bound")
+    await recorder.close()
+    assert recorder.dropped == 3
+    assert [record.message for record in caplog.records] == ["2 events wait to be written: more are dropped"]
+
+
 async def test_many_similar_events_are_combined(api, recorder):
     for number in range(15):
         recorder.event(POD, "Warning", "Failed", f"attempt {number}")

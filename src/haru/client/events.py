@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 
-_QUEUE = 1000
+# client-go has 1,000, but writes as many at once as there are; here one is written after the other.
+_QUEUE = 20_000
 _REMEMBERED = 4096
 _SIMILAR = 10
 _SIMILAR_SECONDS = 600.0
@@ -106,10 +107,11 @@ class EventRecorder:
         self._instance = instance or f"{component}-{socket.gethostname()}"
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
-        self._queue: asyncio.Queue[Obj] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[tuple[Obj, datetime]] = asyncio.Queue(_QUEUE)
         self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
+        self._has_told = False
         self.dropped = 0
 
     def event(
@@ -151,15 +153,19 @@ class EventRecorder:
         """The message to write, or None for one too many."""
         owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
         admitted = self._correlator.admit(owner, type, reason, message, self._monotonic())
-        if admitted is None or self._queue.full():
-            self.dropped += 1
-            return None
-        return admitted
+        if admitted is not None and not self._queue.full():
+            self._has_told = False
+            return admitted
+        self.dropped += 1
+        if admitted is not None and not self._has_told:
+            self._has_told = True
+            _log.warning("%d events wait to be written: more are dropped", self._queue.maxsize)
+        return None
 
     def _enqueue(self, event: Obj) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"events {self._component}")
-        self._queue.put_nowait(event)
+        self._queue.put_nowait((event, self._now()))
 
     async def flush(self, timeout: float = 5.0) -> None:
         """Wait until what was told so far is written, at most `timeout` seconds."""
@@ -181,9 +187,9 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            event = await self._queue.get()
+            event, at = await self._queue.get()
             try:
-                await self._write(event)
+                await self._write(event, at)
             except (StatusError, OSError) as error:
                 self.dropped += 1
                 _log.debug("event %s was not written: %s", event["reason"], error)
@@ -193,14 +199,14 @@ class EventRecorder:
             finally:
                 self._queue.task_done()
 
-    async def _write(self, event: Obj) -> None:
+    async def _write(self, event: Obj, at: datetime) -> None:
         about = event["involvedObject"]
         namespace = about.get("namespace") or "default"
         message = event["message"]
         same = "" if message.startswith("(combined") else message  # folded events differ in their text only
         subject = "/".join(str(about.get(part, "")) for part in ("kind", "name", "uid", "fieldPath"))
         key = (namespace, subject, event["type"], event["reason"], same)
-        now = format_time(self._now())
+        now = format_time(at)
         known = self._written.get(key)
         if known is not None:
             patch = {"count": known.count + 1, "lastTimestamp": now, "message": message}
@@ -213,11 +219,11 @@ class EventRecorder:
                 known.count += 1
                 return
         self._number += 1
-        stamp = f"{int(self._now().timestamp() * 1e6) + self._number:x}"
+        stamp = f"{int(at.timestamp() * 1e6) + self._number:x}"
         name = f"{about.get('name', '')[:220]}.{stamp}"
         body = {**event, "metadata": {"name": name, "namespace": namespace}}
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
-        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(self._now())}
+        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(at)}
         await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
         self._written[key] = _Written(name, 1, now)
 
