@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.client.http_connections import Exchange, HttpConnections
+from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request, Response, Stream
 from haru.tls import client_context
 
@@ -48,34 +48,45 @@ class HttpTransport:
         """Send and read the whole answer within `timeout` seconds."""
         if self._through_proxy is not None:
             return await self._through_proxy.send(request, timeout)
-        exchange, connections = Exchange(request, whole=True), self._connections
-        data = connections.encoded(request)
-        due = asyncio.get_running_loop().time() + timeout
-        connection = connections.take_free() or await connections.take(timeout)
-        self._deadlines.add(exchange, due)
-        connection.start(data, exchange)
+        exchange = Exchange(request, whole=True)
+        connection = await self._begin(exchange, timeout)
         try:
             body = await exchange.body()
         finally:
-            self._deadlines.drop(exchange)
-            if not exchange.done:
-                # What was not read to its end cannot carry another request.
-                connection.close()
-            connections.give_back(connection)
+            self._end(exchange, connection)
         return Response(exchange.status, exchange.headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
-        """Send and read the body as it comes."""
+        """Send and read the body as it comes; only its head has to come within `timeout` seconds."""
         if self._through_proxy is not None:
             async with self._through_proxy.stream(request, timeout) as stream:
                 yield stream
             return
         exchange = Exchange(request, whole=False)
-        async with _Carried(self._connections, exchange, timeout) as timer:
+        connection = await self._begin(exchange, timeout)
+        try:
             await exchange.head()
-            timer.cancel()
+            self._deadlines.drop(exchange)
             yield Stream(exchange.status, exchange.headers, exchange.chunks())
+        finally:
+            self._end(exchange, connection)
+
+    async def _begin(self, exchange: Exchange, timeout: float) -> HttpConnection:
+        """Send an exchange's request; it fails after `timeout` seconds, unless its deadline is dropped."""
+        data = self._connections.encoded(exchange.request)
+        due = asyncio.get_running_loop().time() + timeout
+        connection = self._connections.take_free() or await self._connections.take(timeout)
+        self._deadlines.add(exchange, due)
+        connection.start(data, exchange)
+        return connection
+
+    def _end(self, exchange: Exchange, connection: HttpConnection) -> None:
+        self._deadlines.drop(exchange)
+        if not exchange.done:
+            # What was not read to its end cannot carry another request.
+            connection.close()
+        self._connections.give_back(connection)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -115,34 +126,6 @@ class _Deadlines:
             exchange.finish(TimeoutError())
         if self._due:
             self._set(min(self._due.values()))
-
-
-class _Carried:
-    """Sends an exchange's request on entering, and gives the connection back, which is closed unless it is done.
-
-    The exchange fails after `timeout` seconds, unless the timer is cancelled.
-    """
-
-    __slots__ = ("_connection", "_connections", "_exchange", "_timeout", "_timer")
-
-    def __init__(self, connections: HttpConnections, exchange: Exchange, timeout: float) -> None:
-        self._connections, self._exchange, self._timeout = connections, exchange, timeout
-
-    async def __aenter__(self) -> asyncio.TimerHandle:
-        data = self._connections.encoded(self._exchange.request)
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._timeout
-        self._connection = await self._connections.take(self._timeout)
-        self._timer = loop.call_at(due, self._exchange.finish, TimeoutError())
-        self._connection.start(data, self._exchange)
-        return self._timer
-
-    async def __aexit__(self, *_: object) -> None:
-        self._timer.cancel()
-        if not self._exchange.done:
-            # What was not read to its end cannot carry another request.
-            self._connection.close()
-        self._connections.give_back(self._connection)
 
 
 class ProxiedTransport:
