@@ -279,6 +279,20 @@ async def test_requests_and_watches_work_over_a_socket(api):
 # -- TLS --------------------------------------------------------------------------------------------------------------
 
 
+@asynccontextmanager
+async def served(handle, tls: ssl.SSLContext):
+    """The URL of a server that answers every request so."""
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_route("*", "/{tail:.*}", handle)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    try:
+        yield f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    finally:
+        await runner.cleanup()
+
+
 def certificate(name: str, issuer=None, *, ca: bool = False):
     """(certificate, key) for `name`, both as objects, signed by `issuer` or by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -322,22 +336,16 @@ async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
         subject = request.transport.get_extra_info("peercert")["subject"]
         return web.json_response({"who": subject[0][0][1]})
 
-    runner = web.AppRunner(web.Application())
-    runner.app.router.add_route("*", "/{tail:.*}", handle)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-    mine = pem(certificate("me", ca))
-    async with ApiClient.http(url, ca_pem=ca_pem, cert=mine) as client:
-        assert await client.get(PODS, "a", "ns") == {"who": "me"}
-    async with ApiClient.http(url, insecure=True, cert=mine) as client:
-        assert await client.get(PODS, "a", "ns") == {"who": "me"}
-    for options in ({"ca_pem": stranger_pem, "cert": mine}, {"ca_pem": ca_pem}):
-        async with ApiClient.http(url, sleep=lambda _: asyncio.sleep(0), **options) as client:
-            with pytest.raises(OSError):
-                await client.get(PODS, "a", "ns")
-    await runner.cleanup()
+    async with served(handle, tls) as url:
+        mine = pem(certificate("me", ca))
+        async with ApiClient.http(url, ca_pem=ca_pem, cert=mine) as client:
+            assert await client.get(PODS, "a", "ns") == {"who": "me"}
+        async with ApiClient.http(url, insecure=True, cert=mine) as client:
+            assert await client.get(PODS, "a", "ns") == {"who": "me"}
+        for options in ({"ca_pem": stranger_pem, "cert": mine}, {"ca_pem": ca_pem}):
+            async with ApiClient.http(url, sleep=lambda _: asyncio.sleep(0), **options) as client:
+                with pytest.raises(OSError):
+                    await client.get(PODS, "a", "ns")
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -359,23 +367,17 @@ async def test_later_connections_resume_the_session_of_the_first(tmp_path: Path,
             await together.wait()  # so that each has a connection of its own
         return web.json_response({})
 
-    runner = web.AppRunner(web.Application())
-    runner.app.router.add_route("*", "/{tail:.*}", handle)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-    trust = {"ca_pem": ca_pem} if verified else {"insecure": True}
-    async with ApiClient.http(url, cert=pem(certificate("me", ca)), **trust) as client:
-        await client.get(PODS, "a", "ns")
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(client.get(PODS, "together", "ns") for _ in range(3)))
-    # The first connection carries one of the three as well; nobody is taken for another one.
-    assert sorted(resumed) == [(False, "me"), (False, "me"), (True, "me"), (True, "me")]
-    async with ApiClient.http(url, cert=pem(certificate("other", ca)), **trust) as client:
-        await client.get(PODS, "a", "ns")
-    assert resumed[-1] == (False, "other")
-    await runner.cleanup()
+    async with served(handle, tls) as url:
+        trust = {"ca_pem": ca_pem} if verified else {"insecure": True}
+        async with ApiClient.http(url, cert=pem(certificate("me", ca)), **trust) as client:
+            await client.get(PODS, "a", "ns")
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(client.get(PODS, "together", "ns") for _ in range(3)))
+        # The first connection carries one of the three as well; nobody is taken for another one.
+        assert sorted(resumed) == [(False, "me"), (False, "me"), (True, "me"), (True, "me")]
+        async with ApiClient.http(url, cert=pem(certificate("other", ca)), **trust) as client:
+            await client.get(PODS, "a", "ns")
+        assert resumed[-1] == (False, "other")
 
 
 class WatchTransport:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import orjson
@@ -228,43 +228,37 @@ class Feeds:
         looks: Viewer,
     ) -> None:
         """Serve one connection until its client goes, or may see something else. Raises TooManyViewers before it."""
+        with self._counted():
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            viewer = _Viewer(send, (scope.get("extensions") or {}).get(WRITE))
+            feed = self._feeds.get(key)
+            if feed is None:
+                feed = self._feeds[key] = Feed(self._watch, make, lambda: self._ended(key))
+            gone = asyncio.ensure_future(_disconnected(receive))
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            try:
+                await feed.add(viewer)
+                async with self._checked(looks) as changed:
+                    ends: tuple[asyncio.Future[Any], ...] = (gone, stopping, changed)
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if changed.done() and not (gone.done() or stopping.done()):
+                    await feed.tell_changed(viewer)
+            finally:
+                await cancelled(gone, stopping)
+                await feed.remove(viewer)
+                with suppress(OSError):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         if self._connections >= MOST_VIEWERS:
             raise TooManyViewers
         self._connections += 1
         try:
-            await self._serve(key, make, scope, receive, send, looks)
+            yield
         finally:
             self._connections -= 1
-
-    async def _serve(
-        self,
-        key: Hashable,
-        make: Make,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Send,
-        looks: Viewer,
-    ) -> None:
-        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        viewer = _Viewer(send, (scope.get("extensions") or {}).get(WRITE))
-        feed = self._feeds.get(key)
-        if feed is None:
-            feed = self._feeds[key] = Feed(self._watch, make, lambda: self._ended(key))
-        gone = asyncio.ensure_future(_disconnected(receive))
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        try:
-            await feed.add(viewer)
-            async with self._checked(looks) as changed:
-                ends: tuple[asyncio.Future[Any], ...] = (gone, stopping, changed)
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if changed.done() and not (gone.done() or stopping.done()):
-                await feed.tell_changed(viewer)
-        finally:
-            await cancelled(gone, stopping)
-            await feed.remove(viewer)
-            with suppress(OSError):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager
     async def _checked(self, viewer: Viewer) -> AsyncIterator[asyncio.Future[None]]:

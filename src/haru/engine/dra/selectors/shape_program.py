@@ -130,6 +130,7 @@ def _driver(frame: Frame) -> str:
     return driver
 
 
+# What `_Entry.of` does is written out where it is done for every device that is looked at.
 def _attribute(entry: _Entry) -> Run:
     domain, id, full = entry.domain, entry.id, entry.full
 
