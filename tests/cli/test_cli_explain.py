@@ -293,7 +293,7 @@ def test_scheduler_with_a_lease_counts_as_running(up: Up, capsys: pytest.Capture
 def test_engine_is_not_imported_by_who_asks_the_resident_answer() -> None:
     """It takes most of the time of a command that has nothing to compute."""
     code = (
-        "import sys, haru.cli.explain, haru.api.explain_client, haru.api.connecting, haru.cli.terminal; "
+        "import sys, haru.cli.explain, haru.api.explain_client, haru.api.connection, haru.cli.terminal; "
         "from haru.explain.object_names import parse_subject; parse_subject('job/training'); "
         "print([name for name in sys.modules if name.startswith(('haru.engine', 'haru.cel', 'haru.explain.render'))])"
     )

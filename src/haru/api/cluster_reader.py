@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from haru.api.connecting import connect, told_as_cluster_error
+from haru.api.connection import connect, told_as_cluster_error
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
 from haru.client.server_version import AS_WRITTEN, ServerVersion

@@ -110,7 +110,7 @@ class Snapshot:
         `namespace` is that of what names none (without it that of the context). Raises ClusterError.
         """
         from haru.api.cluster_reader import fetch, finished
-        from haru.api.connecting import connect
+        from haru.api.connection import connect
 
         async def ask() -> Fetched:
             async with connect(Path(kubeconfig) if kubeconfig else None, context, "haru-python") as client:

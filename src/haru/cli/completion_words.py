@@ -107,7 +107,7 @@ def _objects(typed: str, line: argparse.Namespace) -> list[str]:
 
 
 def _contexts(line: argparse.Namespace) -> list[str]:
-    from haru.api.connecting import find_kubeconfig
+    from haru.api.connection import find_kubeconfig
     from haru.kube.yaml import load
 
     found: list[str] = []
@@ -175,7 +175,7 @@ async def _items(client: ApiClient, path: str, fields: str = "", *, whole: bool 
 
 
 def _asked(line: argparse.Namespace, ask: Callable[[ApiClient], Awaitable[list[str]]]) -> list[str]:
-    from haru.api.connecting import connect
+    from haru.api.connection import connect
 
     async def answer() -> list[str]:
         async with connect(_file(line), getattr(line, "context", None), "haru-completion") as client:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MODULES = (
     "httptools",
-    "haru.api.connecting",
+    "haru.api.connection",
     "haru.client.leader_election",
     "haru.secure_serving.component",
     "haru.secure_serving.listener",

@@ -44,20 +44,20 @@ def add_answer_arguments(parser: argparse.ArgumentParser, *, cases: bool = False
 
 def told_as_usage(client: ApiClient) -> AbstractContextManager[None]:
     """What a server refuses, and that it cannot be reached, become ClusterErrors."""
-    from haru.api.connecting import told_as_cluster_error
+    from haru.api.connection import told_as_cluster_error
 
     return told_as_cluster_error(client)
 
 
 def connect(options: argparse.Namespace, user_agent: str) -> ApiClient:
     """A client for the cluster that the flags name; raises ClusterError if it cannot be made."""
-    from haru.api import connecting
+    from haru.api import connection
 
-    return connecting.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")
+    return connection.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")
 
 
 def connect_to(kubeconfig: Path, user_agent: str, flag: str) -> ApiClient:
     """A client for the cluster of one file, which `flag` names; raises ClusterError if it cannot be made."""
-    from haru.api import connecting
+    from haru.api import connection
 
-    return connecting.connect(kubeconfig, None, user_agent, flag)
+    return connection.connect(kubeconfig, None, user_agent, flag)

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _history(options: argparse.Namespace) -> Path | None:
     """The history of usage that is named or kept, or that of the `haru up` whose cluster this is."""
-    from haru.api.connecting import usage_file
+    from haru.api.connection import usage_file
     from haru.errors import ClusterError
 
     named: Path | None = options.history or options.usage_history

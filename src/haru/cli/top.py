@@ -128,7 +128,7 @@ def _over(options: argparse.Namespace, chosen: Filter) -> Usage:
     from haru.accounting.history import HistoryError, read
     from haru.accounting.ledger import total
     from haru.accounting.report import usage_over
-    from haru.api.connecting import usage_file
+    from haru.api.connection import usage_file
 
     path = options.history or usage_file(options.kubeconfig, options.context, "--kubeconfig")
     until = int(time.time() * 1000)
