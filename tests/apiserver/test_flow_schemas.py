@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from api_caller import Caller
 
 from haru.apiserver import background
 from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control, revised
-from haru.kube.flow_control_defaults import flow_control_objects
+from haru.kube.flow_control_defaults import flow_control_objects, mandatory_spec
 
 FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 SCHEMAS, LEVELS = f"{FLOW}/flowschemas", f"{FLOW}/prioritylevelconfigurations"
@@ -121,6 +122,13 @@ async def test_mandatory_object_cannot_be_changed_and_gets_its_annotation_back(a
     assert (await api("PUT", path, obj)).status == 200
     await ensure_flow_control(api.app.components.loopback)
     assert (await api.get(path))["metadata"]["annotations"] == {AUTOUPDATE: "true"}
+
+
+def test_nothing_is_kept_of_names_that_are_validated() -> None:
+    name = "-".join(("a", "name", "of", "a", "user"))
+    before = sys.getrefcount(name)
+    assert mandatory_spec("FlowSchema", name) is None
+    assert sys.getrefcount(name) == before
 
 
 async def test_mandatory_spec_of_an_older_version_is_replaced() -> None:

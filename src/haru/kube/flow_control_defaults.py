@@ -6,7 +6,7 @@ Source: the mandatory and the suggested configuration of API Priority and Fairne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -98,14 +98,15 @@ def flow_control_objects() -> Iterator[Obj]:
         yield _object("FlowSchema", name, {**spec, "rules": [{"subjects": subjects, **rule}]})
 
 
-@cache
 def mandatory_spec(kind: str, name: str) -> Obj | None:
     """The spec that a schema or level of this name has in every cluster; None for those that may be changed."""
-    if name not in MANDATORY:
-        return None
-    specs = {(obj["kind"], obj["metadata"]["name"]): obj["spec"] for obj in flow_control_objects()}
-    found: Obj = specs[kind, name]
-    return found
+    return _mandatory_specs()[kind, name] if name in MANDATORY else None
+
+
+@cache
+def _mandatory_specs() -> Mapping[tuple[str, str], Obj]:
+    found = ((obj["kind"], obj["metadata"]["name"], obj["spec"]) for obj in flow_control_objects())
+    return {(kind, name): spec for kind, name, spec in found if name in MANDATORY}
 
 
 def _limited(level: _Level) -> Obj:

@@ -19,7 +19,7 @@ from haru.apiserver.registry.services import SERVICE_NETWORK
 from haru.kube.errors import suppress_status
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, get_condition, is_being_deleted, set_condition
 from haru.kube.names import format_time
 
 _CIDRS = known_kind("networking.k8s.io/v1", "ServiceCIDR")
@@ -56,16 +56,21 @@ async def _ensure_service_addresses(loopback: Loopback) -> None:
     """The addresses of Services, as an object that says that they can be given out."""
     if loopback.objects.served.find(_CIDRS.group, _CIDRS.plural) is None:
         return
+    spec = {"cidrs": [str(SERVICE_NETWORK)]}
     wanted: Obj = {"apiVersion": _CIDRS.api_version, "kind": _CIDRS.kind, "metadata": {"name": "kubernetes"}}
-    if not await loopback.ensure({**wanted, "spec": {"cidrs": [str(SERVICE_NETWORK)]}}):
-        return
+    await loopback.ensure({**wanted, "spec": spec})
     ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"}
-    stamp = format_time(loopback.objects.clock())
+    now = format_time(loopback.objects.clock())
 
     async def make(live: Obj) -> Obj:
-        return {**live, "status": {"conditions": [{**ready, "lastTransitionTime": stamp}]}}
+        # Also at a later start: the one that created it may have been cut off before it wrote this.
+        status, is_told = live.get("status") or {}, get_condition(live, "Ready") is not None
+        if is_told or live["spec"] != spec or is_being_deleted(live):
+            return live
+        return {**live, "status": {**status, "conditions": set_condition(status.get("conditions") or (), ready, now)}}
 
-    await loopback.update(wanted, make, "status")
+    with suppress_status(404):
+        await loopback.update(wanted, make, "status")
 
 
 async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
