@@ -204,6 +204,8 @@ class ClusterWatch:
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._synced: asyncio.Future[None] | None = None
+        self._is_over = False
+        """Whether the watches that run are about to end: who comes now waits for the next ones."""
         self.changes = ChangeCounter()
         self._objects = self._no_objects()
 
@@ -220,7 +222,10 @@ class ClusterWatch:
             if self._ending is not None:
                 self._ending.cancel()
                 self._ending = None
+            while self._task is not None and self._is_over:
+                await self.ended()
             if self._task is None:
+                self._is_over = False
                 self._synced = asyncio.get_running_loop().create_future()
                 work = self._watch(self._synced)
                 self._task = asyncio.create_task(work, name=f"{self._name} watches", context=in_background())
@@ -250,6 +255,7 @@ class ClusterWatch:
 
     def _end(self) -> None:
         if not self._viewers and self._task is not None:
+            self._is_over = True
             self._task.cancel()
 
     async def _watch(self, synced: asyncio.Future[None]) -> None:
@@ -309,6 +315,7 @@ class ClusterWatch:
         working = asyncio.create_task(work)
         try:
             await asyncio.wait({working, task}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_over = task.done()
             await (working if working.done() else task)
         finally:
             await cancelled(working)

@@ -159,6 +159,26 @@ async def test_unreachable_api_raises_error_and_next_viewer_retries() -> None:
     await watch.stop()
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_viewer_who_comes_while_the_watches_end_sees_the_cluster(turns: int) -> None:
+    client = ApiClient.in_process(FakeApi())
+    await made(client, node("a"))
+    watch = ClusterWatch(client, linger=0.0)
+    async with watch.viewing():
+        pass
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with watch.viewing():
+        for _ in range(20):  # the first watches have ended by then
+            await asyncio.sleep(0)
+        view = watch.view()
+        assert view.snapshot.node_names == ("a",)
+        await made(client, node("b"))
+        await asyncio.wait_for(watch.changes.newer_than(view.version), 10)
+        assert watch.view().snapshot.node_names == ("a", "b")
+    await watch.stop()
+
+
 async def test_waiting_viewer_gets_error_when_stopped() -> None:
     api = FakeApi()
     watch = ClusterWatch(ApiClient.in_process(api))
