@@ -196,7 +196,7 @@ MAY_GROW = {
     "/timeline": ("claim and node, which have bars", 6000),
     "/workload/default/pod/running-1": ("event of the cluster, among which its own are looked for", 60),
     "/whatif": ("PodGroup and node, of which three hundred are proposed", 200),
-    "/node/node-1": ("pod and event of the cluster, among which a reservation and its own are looked for", 200),
+    "/node/node-1": ("event of the cluster, among which its own are looked for", 60),
 }
 """What a page's cost may grow with, and by how many steps for one of them; that of all others is flat."""
 

@@ -20,6 +20,7 @@ from haru.engine.state import PodInfo, consumer_key, differing
 from haru.explain.card_counts import CardCounts, Word
 from haru.explain.cards import PoolLayout, layout_of
 from haru.explain.happenings import Happening, faults_of_cards, faults_of_node
+from haru.explain.pending_pods import pending_pods
 from haru.kube.meta import Obj
 
 
@@ -41,7 +42,6 @@ class ChangedCards:
         self._states: dict[str, list[CardState]] = {}
         self._of_node: dict[str, dict[str, None]] = {}
         self._with_rest: set[str] = set()
-        self._pending: dict[str, PodInfo] = {}
         self._reserved_groups: dict[str, Obj] = {}
         self._reserved: set[DeviceId] = set()
         self._waiting: list[WaitingWorkload] = []
@@ -69,9 +69,8 @@ class ChangedCards:
         pools |= self._of_holders(snapshot, [*pods, *_pods_on(snapshot, nodes)])
         pools.update(pool for name in nodes for pool in self._of_node.get(name, ()))
         self._note_reserved_groups(snapshot)
-        heads = [*self._reserved_groups.values(), *(pod.obj for pod in self._pending.values())]
-        pending = [pod for pod in self._pending.values() if not pod.deleting]
-        look = CardLook(snapshot, self._options, pending, heads)
+        heads = [*self._reserved_groups.values(), *(pod.obj for pod in pending_pods(snapshot).values())]
+        look = CardLook(snapshot, self._options, heads)
         pools.update(f"{device.driver}/{device.pool}" for device in self._reserved ^ look.reserved)
         # Where nothing is free nobody asks what waiting work could use.
         pools |= self._of_waiting(list(look.waiting) if self._with_rest else [])
@@ -95,10 +94,6 @@ class ChangedCards:
         for path in differing(snapshot.pods, before):
             pod = snapshot.pods.get(path)
             changed += [known for known in (pod, before.get(path)) if known is not None]
-            if pod is None or pod.node or pod.terminal:
-                self._pending.pop(path, None)
-            else:
-                self._pending[path] = pod
         return changed
 
     def _note_reserved_groups(self, snapshot: Snapshot) -> None:

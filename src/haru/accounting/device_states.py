@@ -8,7 +8,7 @@ without a report it is unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -102,18 +102,17 @@ def card_states(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayo
 
 
 class CardLook:
-    """Finds the states of cards in one snapshot. `pending` are its pods that wait for nodes, if known."""
+    """Finds the states of cards in one snapshot."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         options: Options,
-        pending: Sequence[PodInfo] | None = None,
         reserved_for: Iterable[Obj] | None = None,
     ) -> None:
         """`reserved_for`: objects one of which places may be kept for; by default all that wait."""
         self._snapshot = snapshot
-        self._waiting = WaitingWorkloads(snapshot, options, pending)
+        self._waiting = WaitingWorkloads(snapshot, options)
         self._holders = _Holders(snapshot)
         self._partition = CardPartition(snapshot, options, reserved_for)
 

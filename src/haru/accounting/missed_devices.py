@@ -36,6 +36,7 @@ from haru.explain.diagnosis import (
     unusable,
     with_generated_claims,
 )
+from haru.explain.pending_pods import waiting_pods
 from haru.kube.meta import get_condition
 
 WaitState = Literal["Starting", "GangWaiting", "Gated", "Quota", "Fragmented", "NodeUnusable", "Tainted", "Stranded"]
@@ -74,10 +75,9 @@ class MissedUse:
 class WaitingWorkloads:
     """The work that waits for devices, the most urgent first; evaluated only as far as it is read."""
 
-    def __init__(self, snapshot: Snapshot, options: Options, pending: Sequence[PodInfo] | None = None) -> None:
-        """`pending` are the snapshot's pods that wait for nodes, if known."""
+    def __init__(self, snapshot: Snapshot, options: Options) -> None:
         self._known: list[WaitingWorkload] = []
-        self._more = _waiting_workloads(snapshot, options, pending_pods(snapshot) if pending is None else pending)
+        self._more = _waiting_workloads(snapshot, options)
 
     def __iter__(self) -> Iterator[WaitingWorkload]:
         yield from self._known
@@ -95,17 +95,10 @@ def missed_use(units: Iterable[WaitingWorkload], pool: str, devices: Sequence[De
     return None
 
 
-def pending_pods(snapshot: Snapshot) -> list[PodInfo]:
-    """The pods that wait for nodes."""
-    return [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
-
-
-def _waiting_workloads(snapshot: Snapshot, options: Options, pending: Sequence[PodInfo]) -> Iterator[WaitingWorkload]:
+def _waiting_workloads(snapshot: Snapshot, options: Options) -> Iterator[WaitingWorkload]:
     seen: set[object] = set()
-    snapshot, refused = _without_quotas(snapshot, pending)
-    if snapshot.objects("ResourceQuota"):
-        pending = pending_pods(snapshot)
-    for members in _pods_by_workload(pending):
+    snapshot, refused = _without_quotas(snapshot, waiting_pods(snapshot))
+    for members in _pods_by_workload(waiting_pods(snapshot)):
         ungated = _without_gates(snapshot, members)
         work = WorkloadUnit(tuple(pod.key.path for pod in members), members[0].group)
         states: dict[tuple[str, str], WaitState] = {}

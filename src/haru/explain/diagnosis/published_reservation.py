@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from haru.engine import Options, Snapshot, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
 from haru.engine.state import GroupKey, namespaced_name
+from haru.explain.pending_pods import pending_pods
 from haru.kube.meta import Obj
 
 
@@ -25,7 +26,7 @@ def published_reservation(
 
 
 def _objects(snapshot: Snapshot) -> list[Obj]:
-    return [*snapshot.pod_groups.values(), *(p.obj for p in snapshot.pods.values() if not (p.node or p.terminal))]
+    return [*snapshot.pod_groups.values(), *(pod.obj for _, pod in sorted(pending_pods(snapshot).items()))]
 
 
 def _reservation(snapshot: Snapshot, holder: Obj, options: Options) -> BackfillReservation | None:

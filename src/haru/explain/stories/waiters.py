@@ -24,6 +24,7 @@ from haru.explain.diagnosis.requests import MemberKind, asked, member_kinds
 from haru.explain.diagnosis.schedulers import unknown_scheduler
 from haru.explain.diagnosis.verdict import distinct, why
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
+from haru.explain.pending_pods import waiting_pods
 from haru.explain.render.wording import asked_text
 from haru.explain.stories.inventory import views_of
 from haru.explain.stories.values import Wanting
@@ -60,9 +61,8 @@ class Waiter:
 
 def waiters(snapshot: Snapshot) -> list[Waiter]:
     """What waits, by group or each pod by itself: by priority, then age, then name."""
-    pending = [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
     found: dict[GroupKey | str, list[PodInfo]] = {}
-    for pod in sorted(pending, key=_order):
+    for pod in sorted(waiting_pods(snapshot), key=_order):
         found.setdefault(pod.group or pod.key.path, []).append(pod)
     return [
         Waiter(

@@ -1,0 +1,44 @@
+"""The pods that wait for a node: for one snapshot after another, only those that differ are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from haru.engine import Snapshot
+from haru.engine.state import PodInfo, differing
+
+
+def pending_pods(snapshot: Snapshot) -> Mapping[str, PodInfo]:
+    """Return the pods without a node that have not ended, by path; also those that are being deleted."""
+    return snapshot.decision_cache.get_or_compute("pending pods", None, _PendingPods).of(snapshot.pods)
+
+
+def waiting_pods(snapshot: Snapshot) -> list[PodInfo]:
+    """Return the pending pods that are to be scheduled: those that are not being deleted."""
+    return [pod for pod in pending_pods(snapshot).values() if not pod.deleting]
+
+
+class _PendingPods:
+    def __init__(self) -> None:
+        # One value: pages are made on other threads than explanations.
+        self._known: tuple[Mapping[str, PodInfo], Mapping[str, PodInfo]] = ({}, {})
+
+    def of(self, pods: Mapping[str, PodInfo]) -> Mapping[str, PodInfo]:
+        """Go on to other pods; return those of them that are pending."""
+        before, pending = self._known
+        changed = differing(pods, before)
+        if any(_is_pending(now.get(path)) for path in changed for now in (before, pods)):
+            found = dict(pending)
+            for path in changed:
+                pod = pods.get(path)
+                if pod is not None and _is_pending(pod):
+                    found[path] = pod
+                else:
+                    found.pop(path, None)
+            pending = found
+        self._known = pods, pending
+        return pending
+
+
+def _is_pending(pod: PodInfo | None) -> bool:
+    return pod is not None and not (pod.node or pod.terminal)
