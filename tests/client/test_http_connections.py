@@ -119,6 +119,37 @@ def test_connection_that_the_server_will_close_carries_no_other_request() -> Non
     assert not connection.reusable
 
 
+def test_headers_of_an_answer_that_comes_whole_can_be_read() -> None:
+    connection, exchange, _ = _connection(whole=True)
+    connection.data_received(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After:  2 \r\nContent-Length: 2\r\n\r\n{}")
+    assert exchange.done and exchange.status == 429
+    assert exchange.headers["retry-after"] == "2"
+    assert dict(exchange.headers) == {"retry-after": "2", "content-length": "2"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n",
+        b"HTTP/1.1 2x0 OK\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+def test_answer_that_contradicts_itself_is_a_connection_error(answer: bytes) -> None:
+    connection, exchange, transport = _connection(whole=True)
+    connection.data_received(answer)
+    with pytest.raises(ConnectionError, match="the answer is not HTTP"):
+        asyncio.run(exchange.body())
+    assert transport.aborted
+
+
+def test_answer_without_a_body_whatever_its_length_says_is_complete() -> None:
+    connection, exchange, _ = _connection(whole=True)
+    connection.data_received(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
+    assert exchange.done and exchange.status == 204
+    assert connection.reusable
+
+
 def test_bytes_that_nobody_asked_for_close_the_connection() -> None:
     connection, _, transport = _connection(whole=True)
     connection.data_received(WITH_LENGTH)

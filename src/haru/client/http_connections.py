@@ -1,7 +1,7 @@
 """HTTP/1.1 connections to one server: each carries one exchange at a time and is kept for the next.
 
 A component sends four requests for each pod that it handles, so what a request costs counts: a request is one write of
-head and body, httptools parses the answer, and nothing else runs in between.
+head and body. An answer that comes in one piece and says its length is taken as it is; httptools parses all others.
 Source: RFC 9112.
 """
 
@@ -27,6 +27,9 @@ _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
 _DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
+_LENGTH: Final = b"\r\ncontent-length: "
+_NOT_AS_IT_IS: Final = (b"\r\ntransfer-encoding:", b"\r\nconnection:", b"\r\n ", b"\r\n\t")
+"""In the head of an answer that only a parser understands."""
 _MOST_HEADERS: Final = 100
 _LONGEST_ADDRESS: Final = 100
 
@@ -44,13 +47,15 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_decoded", "_raw")
 
-    def __init__(self, raw: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]] | bytes = ()) -> None:
+        """`raw`: names with their values, or the whole head with its status line."""
         self._raw = raw
         self._decoded: dict[str, str] | None = None
 
     def _all(self) -> dict[str, str]:
         if self._decoded is None:
-            self._decoded = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._raw}
+            pairs = _pairs(self._raw) if isinstance(self._raw, bytes) else self._raw
+            self._decoded = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
         return self._decoded
 
     def __getitem__(self, name: str) -> str:
@@ -63,20 +68,29 @@ class Headers(Mapping[str, str]):
         return len(self._all())
 
 
+_NONE: Final = Headers()
+
+
+def _pairs(head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        yield name, value.strip()
+
+
 class Exchange:
     """The answer to one request, as it comes. `whole`: its reader waits for all of it, not for each chunk."""
 
-    __slots__ = ("_buffered", "_chunks", "_waiter", "_whole", "done", "error", "headers", "paused", "request", "status")
+    __slots__ = ("_buffered", "_chunks", "_waiter", "done", "error", "headers", "paused", "request", "status", "whole")
 
     def __init__(self, request: Request, whole: bool) -> None:
         self.request = request
         self.status = 0
-        self.headers = Headers()
+        self.headers: Mapping[str, str] = _NONE
         self.done = False
         self.error: BaseException | None = None
         self.paused: Callable[[], None] | None = None
         """Has the connection read on, if it does not because much is unread."""
-        self._whole = whole
+        self.whole = whole
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -86,13 +100,19 @@ class Exchange:
     def begin(self, status: int, headers: Headers) -> None:
         """Take the head of the answer."""
         self.status, self.headers = status, headers
-        if not self._whole:
+        if not self.whole:
             self._wake()
+
+    def complete(self, status: int, headers: Headers, body: bytes) -> None:
+        """Take a whole answer."""
+        self.status, self.headers = status, headers
+        self._chunks.append(body)
+        self.finish()
 
     def add(self, data: bytes) -> bool:
         """Take a part of the body; return whether more is unread than should be."""
         self._chunks.append(data)
-        if self._whole:
+        if self.whole:
             return False
         self._buffered += len(data)
         self._wake()
@@ -177,10 +197,8 @@ class HttpConnection(asyncio.Protocol):
 
     def start(self, data: bytes, exchange: Exchange) -> None:
         """Send a request; the answer goes to `exchange`."""
-        import httptools
-
         assert self._transport is not None
-        self._exchange, self._parser = exchange, httptools.HttpResponseParser(self)
+        self._exchange, self._parser = exchange, None
         self._transport.write(data)
 
     @property
@@ -201,17 +219,38 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """Parse a part of an answer."""
+        """Take an answer, or parse a part of one."""
+        exchange = self._exchange
+        if exchange is None:
+            self.close()  # nobody asked
+            return
+        if self._parser is None and exchange.whole and self._take_whole(exchange, data):
+            return
         import httptools
 
         if self._parser is None:
-            self.close()  # nobody asked
-            return
+            self._parser = httptools.HttpResponseParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(f"the answer is not HTTP: {error}")
             self.close()
+
+    def _take_whole(self, exchange: Exchange, data: bytes) -> bool:
+        """Take an answer that has come whole; return whether it is one that takes no parser."""
+        end = data.find(b"\r\n\r\n")
+        head = data[: end + 2].lower()
+        start = head.find(_LENGTH)
+        if start < 0 or not head.startswith(b"http/1.1 ") or head.find(_LENGTH, start + 1) > 0:
+            return False
+        status, length = head[9:12], head[start + len(_LENGTH) : head.find(b"\r\n", start + 2)]
+        if not (status.isdigit() and length.isdigit()) or len(data) - end - 4 != int(length):
+            return False
+        if status[:1] == b"1" or status in (b"204", b"304") or any(text in head for text in _NOT_AS_IT_IS):
+            return False
+        self._exchange, self._delimited = None, True
+        exchange.complete(int(status), Headers(data[:end]), data[end + 4 :])
+        return True
 
     def eof_received(self) -> None:
         """Let the transport close."""
