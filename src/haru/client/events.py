@@ -43,13 +43,16 @@ _MAX_MESSAGE = 1024
 @dataclass(slots=True)
 class _Similar:
     began: float
-    messages: set[str] = field(default_factory=set)
+    messages: set[str]
 
 
 @dataclass(slots=True)
-class _Bucket:
+class _Told:
+    """What was told of an object: how many more events it may have, and the messages by type and reason."""
+
     tokens: float
     at: float
+    similar: dict[tuple[str, str], _Similar] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -63,27 +66,26 @@ class Correlator:
     """Decides whether an event is written, and under which message (no clock of its own)."""
 
     def __init__(self) -> None:
-        self._similar: LRUCache[tuple[str, ...], _Similar] = LRUCache(_REMEMBERED)
-        self._buckets: LRUCache[str, _Bucket] = LRUCache(_REMEMBERED)
+        self._objects: LRUCache[str, _Told] = LRUCache(_REMEMBERED)
 
     def admit(self, uid: str, type: str, reason: str, message: str, now: float) -> str | None:
         """The message to write, or None for an object that causes too many events."""
-        group = (uid, type, reason)
-        similar = self._similar.get(group)
+        told = self._objects.get(uid)
+        if told is None:
+            told = self._objects[uid] = _Told(_BURST, now)
+        similar = told.similar.get((type, reason))
         if similar is None or now - similar.began > _SIMILAR_SECONDS:
-            similar = _Similar(now)
-        similar.messages.add(message)
-        self._similar[group] = similar
+            similar = told.similar[type, reason] = _Similar(now, {message})
+        else:
+            similar.messages.add(message)
         if len(similar.messages) > _SIMILAR:
             similar.messages = set(sorted(similar.messages)[: _SIMILAR + 1])
             message = f"(combined from similar events): {message}"
-        bucket = self._buckets.get(uid) or _Bucket(_BURST, now)
-        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.at) * _REFILL_PER_SECOND)
-        bucket.at = now
-        self._buckets[uid] = bucket
-        if bucket.tokens < 1:
+        told.tokens = min(_BURST, told.tokens + (now - told.at) * _REFILL_PER_SECOND)
+        told.at = now
+        if told.tokens < 1:
             return None
-        bucket.tokens -= 1
+        told.tokens -= 1
         return message
 
 
@@ -108,7 +110,7 @@ class EventRecorder:
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
         self._queue: asyncio.Queue[tuple[Obj, datetime]] = asyncio.Queue(_QUEUE)
-        self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(_REMEMBERED)
+        self._written: LRUCache[tuple[str | None, ...], _Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self._has_told = False
@@ -204,8 +206,8 @@ class EventRecorder:
         namespace = about.get("namespace") or "default"
         message = event["message"]
         same = "" if message.startswith("(combined") else message  # folded events differ in their text only
-        subject = "/".join(str(about.get(part, "")) for part in ("kind", "name", "uid", "fieldPath"))
-        key = (namespace, subject, event["type"], event["reason"], same)
+        subject = about.get("kind"), about.get("name"), about.get("uid"), about.get("fieldPath")
+        key = (namespace, *subject, event["type"], event["reason"], same)
         now = format_time(at)
         known = self._written.get(key)
         if known is not None:
