@@ -151,5 +151,7 @@ def put(cluster: SchedulerCache, members: Iterable[MemberDecision]) -> None:
         for given in member.allocations:
             claim = cluster.snapshot().claims[given.path]
             status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
-            cluster.assume_claim({**claim, "status": status}, written=True)
+            # What the API has taken has another version than what the cache was shown, or it is nothing new.
+            metadata = {**claim["metadata"], "resourceVersion": str(int(claim["metadata"]["resourceVersion"]) + 1)}
+            cluster.assume_claim({**claim, "metadata": metadata, "status": status}, written=True)
         cluster.assume_pod(member.pod, member.node or "")

@@ -28,6 +28,42 @@ def test_queue_orders_by_priority_then_age() -> None:
     assert queue.pop(10.0) is None
 
 
+def test_equal_pods_are_popped_together_and_those_put_back_are_next() -> None:
+    keys = [("pod", "ns", name) for name in "abcde"]
+    queue = queue_with(*[(key, 3) for key in keys], (("pod", "ns", "low"), 0), (GANG, 3))
+    queue.take_out(keys[1], "b")
+    units = queue.pop_with_equals(10.0, 3)
+    assert [unit.key[2] for unit in units] == ["a", "c", "d"]
+    for unit in units[1:]:
+        queue.put_back(unit)
+    assert [unit.attempts for unit in units] == [1, 0, 0]
+    assert queue.pending()["active"] == 5
+    # Neither a gang nor a pod of another priority goes with them.
+    assert [unit.key[2] for unit in queue.pop_with_equals(11.0, 9)] == ["c", "d", "e"]
+    assert [unit.key[2] for unit in queue.pop_with_equals(12.0, 9)] == ["gang"]
+    assert [unit.key[2] for unit in queue.pop_with_equals(13.0, 9)] == ["low"]
+    assert queue.pop_with_equals(14.0, 9) == []
+
+
+def test_pod_that_was_tried_is_popped_alone() -> None:
+    queue = queue_with((A, 0), (B, 0))
+    for unit in queue.pop_with_equals(1.0, 2):
+        queue.fail(unit, 1.0)
+    queue.release(queue.put(C, "c", 0, 2.0), 2.0)
+    assert [unit.key for unit in queue.pop_with_equals(10.0, 3)] == [A]
+    assert [unit.key for unit in queue.pop_with_equals(10.0, 3)] == [B]
+    assert [unit.key for unit in queue.pop_with_equals(10.0, 3)] == [C]
+
+
+def test_unit_that_is_gone_is_not_put_back() -> None:
+    queue = queue_with((A, 0), (B, 0))
+    units = queue.pop_with_equals(1.0, 2)
+    queue.take_out(B, "b")
+    queue.put_back(units[1])
+    assert B not in queue
+    assert queue.pop(2.0) is None
+
+
 def test_group_is_queued_by_its_highest_priority_pod() -> None:
     queue = queue_with((A, 5))
     queue.put(GANG, "low", 0, 0.0)

@@ -53,6 +53,23 @@ def test_rejected_and_bound_pods_have_conditions_and_events() -> None:
     play(scenario)
 
 
+def test_pods_of_a_burst_are_bound_but_for_the_one_that_fits_nowhere() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=4)
+        names = [f"p{number}" for number in range(30)]
+        await bench.kill()
+        for name in names:
+            await bench.pod(name, cpu="5" if name == "p9" else "100m")
+        await bench.start_scheduler()
+        await bench.eventually_bound(*(name for name in names if name != "p9"))
+        told = await bench.condition(PODS, "p9", "PodScheduled")
+        assert told["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert bench.metric('scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"}') == 29
+        assert bench.metric('scheduler_pod_scheduling_attempts_bucket{le="1"}') == 29
+
+    play(scenario)
+
+
 def test_assumed_pod_blocks_its_resources_before_binding_response() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)

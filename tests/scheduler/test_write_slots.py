@@ -86,7 +86,8 @@ def test_deciding_waits_while_many_decisions_wait_to_be_written() -> None:
         await asyncio.sleep(0.5)
         began = asyncio.get_running_loop().time()
         await slots.wait_for_room()
-        assert 0.4 < asyncio.get_running_loop().time() - began < 0.6
+        # Until about half of them are written: one at a time is more work than several together.
+        assert 1.4 < asyncio.get_running_loop().time() - began < 1.6
         await asyncio.gather(*tasks)
 
     virtual_time.run(scenario())

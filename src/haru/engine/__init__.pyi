@@ -4,6 +4,7 @@ from .framework.options import Options as Options
 from .framework.profile import Profile as Profile
 from .podgroup.gang_pre_enqueue import pre_enqueue as pre_enqueue
 from .podgroup.podgroup_cycle import decide as decide
+from .podgroup.podgroup_cycle import decide_in_turn as decide_in_turn
 from .scheduling_round import RoundResult as RoundResult
 from .scheduling_round import run_round as run_round
 from .state.cache import SchedulerCache as SchedulerCache

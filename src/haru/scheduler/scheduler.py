@@ -156,20 +156,18 @@ class Scheduler:
     async def _run_cycles(self) -> None:
         publisher = self._cycle.publisher
         while True:
-            now = self._config.monotonic()
-            unit = self.queue.pop(now)
-            if unit is not None:
+            if self._cycle.run_next():
                 if publisher is not None:
                     publisher.cycle_ran()
-                self._cycle.run(unit)
                 # Let watch events and the API server in between two decisions.
                 await asyncio.sleep(0)
                 await self._cycle.binder.slots.wait_for_room()
                 continue
             self._state.woken.clear()
             due = self.queue.next_wake()
+            seconds = None if due is None else max(due - self._config.monotonic(), 0.0)
             try:
-                async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
+                async with asyncio.timeout(seconds):
                     await self._state.woken.wait()
             except TimeoutError:
                 continue

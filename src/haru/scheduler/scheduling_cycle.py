@@ -16,7 +16,7 @@ from functools import partial
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.engine import Decision, Options, Snapshot, decide
+from haru.engine import Decision, Options, Snapshot, decide, decide_in_turn
 from haru.engine.framework import MetricsRecorder
 from haru.engine.journal import DecisionInput, share_ids
 from haru.engine.podgroup import members_needed, required_members
@@ -43,6 +43,7 @@ from haru.scheduler.status.conditions import NominationChange
 from haru.scheduler.status.explanation_publisher import ExplanationPublisher
 from haru.scheduler.status.status_writer import StatusWriter, path_of
 
+_MOST_TOGETHER = 16
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +69,21 @@ class Decider:
         decision = decide(snapshot, pods, group=group, options=replace(options, new_share_id=lambda: next(ids)))
         self._log.decided(DecisionInput(pods, group, options, share), decision)
         return decision
+
+    def decide_in_turn(self, snapshot: Snapshot, pods: Sequence[Obj], recorder: MetricsRecorder) -> list[Decision]:
+        """Decide single pods of one profile as far as that can be done on one snapshot; there is no log."""
+        self._decisions += 1
+        options = replace(self.options(pods, self._decisions), recorder=recorder)
+        try:
+            return decide_in_turn(snapshot, pods, options=options)
+        except Exception:
+            _log.exception("deciding %d pods together failed", len(pods))
+            return []
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether each decision has to be made alone: a log has them one by one."""
+        return self._log is not None
 
     def options(self, pods: Iterable[Obj], number: int = 0) -> Options:
         """Return the options for the n-th decision about these pods, by the profile of their schedulerName."""
@@ -116,6 +132,8 @@ class SchedulingCycle:
         self._deallocator = Deallocator(state, self.binder, self)
         self.head = HeadOfQueue(state.cluster, state.queue, config, self)
         evictor = Evictor(client, recorder, state.objects, times)
+        self._together = 1
+        """How many pods may be decided on one snapshot: as long as all find places, twice as many each time."""
         failed = partial(self.handlers.may_help, queueing_hints.POD_GONE)
         self.preemption = PreemptionExecutor(state, evictor, self.status, failed)
 
@@ -177,13 +195,47 @@ class SchedulingCycle:
 
     # -- the cycle ----------------------------------------------------------------------------------------------------
 
+    def run_next(self) -> bool:
+        """Decide what is next in the queue, several pods if need be, and carry it out; return whether there is any."""
+        most = min(self._together, self.binder.slots.room)
+        units = self._state.queue.pop_with_equals(self._state.config.monotonic(), most)
+        if len(units) > 1:
+            self._run_in_turn(units)
+        elif units:
+            self.run(units[0])
+        return bool(units)
+
+    def _run_in_turn(self, units: Sequence[QueuedUnit]) -> None:
+        """Decide single pods on one snapshot; those from the first that must be decided alone go back to the queue."""
+        snapshot, started = self._state.cluster.snapshot(), self._state.config.monotonic()
+        waiting: list[tuple[QueuedUnit, Obj]] = []
+        for unit in units:
+            if pods := self._members(unit, snapshot.pods):
+                waiting.append((unit, pods[0]))
+            else:
+                self._nothing_to_decide(unit)
+        recorder = self._state.metrics.recorder()
+        decisions = self.decider.decide_in_turn(snapshot, [pod for _, pod in waiting], recorder) if waiting else []
+        if decisions:
+            self._state.metrics.decided(recorder, profile_of(waiting[0][1]))
+        seconds = (self._state.config.monotonic() - started) / len(units)
+        for (unit, pod), decision in zip(waiting, decisions, strict=False):
+            self._state.metrics.observe("scheduling_algorithm_duration_seconds", seconds)
+            self._carry_out(unit, decision, {decision.members[0].pod.path: pod}, started)
+        for unit, _ in waiting[len(decisions) :]:
+            self._state.queue.put_back(unit)
+            self._together = 1
+
+    def _nothing_to_decide(self, unit: QueuedUnit) -> None:
+        self._state.queue.done(unit)
+        self._check_again(unit)
+
     def run(self, unit: QueuedUnit) -> None:
         """Decide one unit and carry the decision out."""
         snapshot = self._state.cluster.snapshot()
         pods = self._members(unit, snapshot.pods)
         if not pods:
-            self._state.queue.done(unit)
-            self._check_again(unit)
+            self._nothing_to_decide(unit)
             return
         started, recorder = self._state.config.monotonic(), self._state.metrics.recorder()
         try:
@@ -251,8 +303,9 @@ class SchedulingCycle:
         if placed:
             self.head.placed(unit)
         if not left:
-            self._state.queue.done(unit)
-            self._check_again(unit)
+            self._nothing_to_decide(unit)
+            if not self.decider.one_at_a_time:
+                self._together = min(2 * self._together, _MOST_TOGETHER)
         elif decision.status == "error" or any(m.status == "error" for m in left):
             self._state.queue.fail(unit, now)
         else:
@@ -308,16 +361,17 @@ class SchedulingCycle:
             self._state.queue.retry_at(unit, self._state.config.monotonic() + max(decision.again_at - self._now(), 0.0))
 
     def _start_binding(self, unit: QueuedUnit, placed: tuple[MemberDecision, ...], started: float) -> None:
-        group = group_object(self._state.cluster.snapshot(), unit)
-        minimum = required_members(group, gang_scheduling=self._gang_scheduling(group))
+        known = self._state.cluster.now
         key = GroupKey(unit.key[1], unit.key[2]) if unit.is_group else None
-        pod = self._state.cluster.snapshot().pods.get(placed[0].pod.path)
+        group = known.pod_group(key) if key is not None else None
+        minimum = required_members(group, gang_scheduling=self._gang_scheduling(group))
+        pod = known.pods.get(placed[0].pod.path)
         first_active = started if unit.first_active is None else unit.first_active
         profile = pod.scheduler_name if pod is not None else ""
         attempt = Attempt(profile, started, first_active, unit.attempts, unit.flushed)
         binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors, attempt=attempt)
         if any(member.volumes for member in placed):
-            pods = [self._state.cluster.snapshot().pods[member.pod.path].obj for member in placed]
+            pods = [known.pods[member.pod.path].obj for member in placed]
             binding_task.bind_timeout = float(self.decider.options(pods).profile.bind_timeout)
         began = self._state.config.monotonic()
         self.binding_cycle.assume(binding_task)

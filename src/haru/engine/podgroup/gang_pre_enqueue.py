@@ -45,13 +45,18 @@ def gangs_off(snapshot: ClusterView, key: GroupKey, gate: str) -> Reason | None:
 
 
 def pre_enqueue(
-    snapshot: ClusterView, pod: Obj, *, gang_scheduling: bool = True, workload_claims: bool = True, gate_off: str = ""
+    snapshot: ClusterView,
+    pod: Obj | PodInfo,
+    *,
+    gang_scheduling: bool = True,
+    workload_claims: bool = True,
+    gate_off: str = "",
 ) -> Reason | None:
     """Return why a pod must not enter the active queue yet, or None.
 
     `gate_off` is the disabled gang feature gate, if members of groups have to wait for it.
     """
-    info = PodInfo.of(pod)
+    info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
     if info.gated:
         gates = [gate.get("name", "") for gate in info.spec.get("schedulingGates") or ()]
         return Reason("Gated", GATED, {"gates": gates})

@@ -23,7 +23,7 @@ from haru.engine.podgroup.filter_node import make_filter_plan
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
-from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
+from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
@@ -77,6 +77,30 @@ def _decide_with_trial_share_ids(
         reserved = reserved_now(snapshot, reservation)
         with_nominated = with_nominated_pods(reserved, members, groups=groups, now=options.now)
     return _post_filter(with_nominated, decision, info)
+
+
+def decide_in_turn(snapshot: Snapshot, pods: Sequence[Obj], *, options: Options) -> list[Decision]:
+    """Decide single pods one after the other, each in the state that the ones before it leave.
+
+    The list ends before the first pod that has to be decided alone: one without a place, one that shares a claim or
+    has volumes, any while places are kept for somebody.
+    """
+    index, members = snapshot.pod_index, members_of(snapshot, pods)
+    kept = index.nominations or index.nominated or index.terminating or snapshot.reservation
+    if kept or [pod.obj for pod in members] != list(pods) or _scheduler_mismatch(members) is not None:
+        return []
+    numbers = itertools.count(1)
+    trial_options = options.with_share_ids(lambda: f"trial-{next(numbers)}")
+    placer, decisions = PodPlacer(Overlay(snapshot), None, trial_options, snapshot.node_names), list[Decision]()
+    for pod in members:
+        if pod.volume_claims:
+            break
+        outcome = placer.place(pod)
+        if not isinstance(outcome, Placed) or outcome.joined or outcome.extended_claim or outcome.claimed:
+            break
+        decision = DecisionBuilder(None, (pod,), snapshot.version).scheduled((outcome,))
+        decisions.append(with_share_ids(decision, options.new_share_id))
+    return decisions
 
 
 def _post_filter(snapshot: Snapshot, refused: Decision, info: PodGroupInfo) -> Decision:

@@ -127,11 +127,13 @@ class BindingCycle:
 
     def assume(self, binding_task: BindingTask) -> None:
         """Counts the members as placed and their claims as allocated from now on."""
-        snapshot = self._cluster.snapshot()
-        group = snapshot.pod_group(binding_task.group) if binding_task.group is not None else None
+        known = self._cluster.now
+        group = known.pod_group(binding_task.group) if binding_task.group is not None else None
+        volumes = any(member.volumes for member in binding_task.members)
+        volumes_to_assume = assumed_objects(self._cluster.snapshot(), binding_task.members) if volumes else ()
         nominated = set()
         for member in binding_task.members:
-            info = snapshot.pods.get(member.pod.path)
+            info = known.pods.get(member.pod.path)
             if info is not None and info.nominated_node == member.node:
                 nominated.add(member.pod)
             self._cluster.assume_pod(member.pod, member.node or "", member.claimed, member.joined)
@@ -143,12 +145,12 @@ class BindingCycle:
             self._silence(member.pod.path)
         if len(self._under_way) > self._most_under_way:
             self._forget_arrived()
-        for volume in assumed_objects(snapshot, binding_task.members):
+        for volume in volumes_to_assume:
             self._cluster.assume_volume(volume)
         binding_task.nominated_before = frozenset(nominated)
         new = claims_to_create(binding_task.members)
         for path, write in claim_writes(binding_task.members).items():
-            claim = snapshot.claims.get(path)
+            claim = known.claims.get(path)
             if path in new:
                 pod, body = new[path]
                 # A pod of the same name, made anew, may have such a claim under way as well.

@@ -35,9 +35,15 @@ class WriteSlots:
         """Count the writes of the running task, and of those that it starts, as one decision, later than any before."""
         _decision.set(next(self._decisions))
 
+    @property
+    def room(self) -> int:
+        """How many decisions may be made before too many have writes that wait for a place; at least one."""
+        return max(1, self._most_decisions - len(self._waiting))
+
     async def wait_for_room(self) -> None:
-        """Wait until few decisions have writes that wait for a place."""
-        await self._room.wait()
+        """Wait until there is room for several decisions, once there was none."""
+        if not self._room.is_set():
+            await self._room.wait()
 
     async def __aenter__(self) -> None:
         if self._free:
@@ -72,7 +78,7 @@ class WriteSlots:
         self._waiting[decision] += more
         if not self._waiting[decision]:
             del self._waiting[decision]
-        if len(self._waiting) < self._most_decisions:
-            self._room.set()
-        else:
+        if len(self._waiting) >= self._most_decisions:
             self._room.clear()
+        elif len(self._waiting) <= self._most_decisions // 2:
+            self._room.set()

@@ -153,7 +153,7 @@ class PreEnqueue:
         foreign = info.group is not None and is_foreign_group(info.group.name)
         reason = pre_enqueue(
             snapshot,
-            info.obj,
+            info,
             gang_scheduling=self._config.gang_scheduling or foreign,
             workload_claims=self._config.workload_claims,
             gate_off="" if foreign else self.gate_off,

@@ -108,15 +108,17 @@ class _Places:
         """How many pods are in each place."""
         self.tried: list[Rank] = []
         """The ranks of the units that were tried in vain, sorted."""
-        self._known: dict[tuple[str, str, str], tuple[QueueStage, int, Rank]] = {}
+        self._known: dict[tuple[str, str, str], tuple[QueueStage, int, Rank | None]] = {}
 
     def see(self, unit: QueuedUnit) -> None:
-        """Note where a unit is, with which pods and rank."""
-        self.forget(unit.key)
-        place, rank = unit.place, unit.rank
-        self._known[unit.key] = place, len(unit.pods), rank
-        self.pods[place] += len(unit.pods)
-        if place in _TRIED:
+        """Note where a unit is, with how many pods, and its rank if it was tried."""
+        key, place, pods = unit.key, unit.place, len(unit.pods)
+        if key in self._known:
+            self.forget(key)
+        rank = unit.rank if place in _TRIED else None
+        self._known[key] = place, pods, rank
+        self.pods[place] += pods
+        if rank is not None:
             insort(self.tried, rank)
 
     def forget(self, key: tuple[str, str, str]) -> None:
@@ -126,7 +128,7 @@ class _Places:
             return
         place, pods, rank = known
         self.pods[place] -= pods
-        if place in _TRIED:
+        if rank is not None:
             del self.tried[bisect_left(self.tried, rank)]
 
 
@@ -236,6 +238,35 @@ class SchedulingQueue:
             unit.any_event = False
             return unit
         return None
+
+    def pop_with_equals(self, now: float, most: int) -> list[QueuedUnit]:
+        """The next unit to decide, and those right behind it, if all are single pods that nobody has tried yet.
+
+        They have one priority, so that none is kept from its turn by another one.
+        """
+        first = self.pop(now)
+        if first is None:
+            return []
+        units = [first]
+        while len(units) < most and self._is_followed(first) and (unit := self.pop(now)) is not None:
+            units.append(unit)
+        return units
+
+    def _is_followed(self, first: QueuedUnit) -> bool:
+        """Whether the next unit may be decided together with one that was popped."""
+        while self._active and self._active[0][2] != self._active[0][3].ticket:
+            heapq.heappop(self._active)
+        if not self._active or first.attempts > 1 or first.errors or first.is_group:
+            return False
+        priority, _, _, unit = self._active[0]
+        return priority == -first.priority and not (unit.attempts or unit.errors or unit.is_group)
+
+    def put_back(self, unit: QueuedUnit) -> None:
+        """A unit that was popped was not tried after all: it is the next one again."""
+        self._in_flight.pop(unit.key, None)
+        if self._still_there(unit):
+            unit.attempts -= 1
+            self._push_active(unit)
 
     def done(self, unit: QueuedUnit) -> None:
         """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
