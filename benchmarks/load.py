@@ -18,9 +18,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import orjson
+
 from benchmarks.cluster import kind
 from benchmarks.processes import Meter, Used
-from haru.client.api import ApiClient
+from haru.client.api import ApiClient, path_of
+from haru.client.transport import LineSplitter
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -200,6 +203,9 @@ def pod(name: str, *, claim: str = "", from_template: bool = False, gang: str = 
     return {"metadata": {"name": name}, "spec": spec}
 
 
+_ERROR, _DELETED, _NODE_NAME = b'{"type":"ERROR"', b'{"type":"DELETED"', b'"nodeName":"'
+_NAME = re.compile(rb'\{"type":"\w+","object":\{"kind":"Pod","apiVersion":"v1","metadata":\{"name":"([^"\\]+)"').match
+_JSON = {"content-type": "application/json"}
 _COUNTER = re.compile(r"apiserver_request_total\{(.*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -226,13 +232,30 @@ class Bindings:
     async def follow(self, client: ApiClient, namespace: str, since: str, count: int) -> None:
         """Watch until so many pods are bound; go on where a watch ends."""
         while len(self.bound) < count:
-            async with aclosing(client.watch(POD, namespace, resource_version=since)) as stream:
-                async for type_, seen in stream:
-                    name, since = seen["metadata"].get("name", ""), seen["metadata"]["resourceVersion"]
-                    if type_ in ("ADDED", "MODIFIED") and seen["spec"].get("nodeName") and name != self._ignored:
-                        self.bound.setdefault(name, time.perf_counter())
-                    if len(self.bound) >= count:
-                        return
+            query = [("watch", "true"), ("resourceVersion", since), ("timeoutSeconds", "300")]
+            splitter, last = LineSplitter(), b""
+            async with aclosing(client.stream_raw(path_of(POD, namespace), query)) as stream:
+                async for chunk in stream:
+                    for last in splitter.feed(chunk):
+                        if self._shows_bound(last) and len(self.bound) >= count:
+                            return
+            since = _version_in(last) or since
+
+    def _shows_bound(self, line: bytes) -> bool:
+        """Take in an event: only the name of a bound pod is read of it, as the time for it is not the scheduler's."""
+        if line.startswith(_ERROR):
+            raise StatusError.from_status(orjson.loads(line)["object"])
+        if _NODE_NAME not in line or line.startswith(_DELETED):
+            return False
+        found = _NAME(line)
+        name = found[1].decode() if found is not None else orjson.loads(line)["object"]["metadata"]["name"]
+        if name != self._ignored:
+            self.bound.setdefault(name, time.perf_counter())
+        return True
+
+
+def _version_in(line: bytes) -> str:
+    return str(orjson.loads(line)["object"]["metadata"]["resourceVersion"]) if line else ""
 
 
 async def bound(client: ApiClient, count: int, since: str, namespace: str = "default") -> None:
@@ -331,12 +354,15 @@ async def _timed(
     schedulers: Sequence[str],
     limit: float,
 ) -> Measured:
-    bindings, created = Bindings(FIRST), dict[str, float]()
+    bindings, created, path = Bindings(FIRST), dict[str, float](), path_of(POD, namespace)
 
     async def create(number: int) -> None:
         body = _pod_of(load, number, schedulers[number % len(schedulers)])
+        data = orjson.dumps({"apiVersion": "v1", "kind": "Pod", **body})
         created[body["metadata"]["name"]] = time.perf_counter()
-        await client.create(POD, body, namespace)
+        status, _, answer = await client.raw("POST", path, headers=_JSON, body=data)
+        if status >= 300:
+            raise StatusError.from_status(orjson.loads(answer))
 
     requests, meter = await _requests(client), Meter(processes)
     follow = asyncio.create_task(bindings.follow(client, namespace, since, load.pods))
