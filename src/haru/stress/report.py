@@ -155,7 +155,7 @@ def _verdict(broken: Sequence[Obj]) -> str:
 
 def _facts_of(report: Obj) -> list[str]:
     works = report["works"]
-    left = f", {len(works['notScheduled'])} were never scheduled" if works["notScheduled"] else ""
+    left = f", {len(works['notScheduled'])} never" if works["notScheduled"] else ""
     preempted = f", {works['preempted']} preempted" if works["preempted"] else ""
     return [
         f"seed {report['seed']}, scheduler {report['scheduler']}, {report['server']}, {report['nodes']} nodes",
