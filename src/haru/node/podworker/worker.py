@@ -380,6 +380,7 @@ class PodWorker:
     async def _sync_deleted(self, pod: Obj | None, seen: SeenPod) -> float | None:
         """Remove everything of a deleted pod, then the pod itself."""
         self._state.is_over = True
+        self._prober.end_restarts()
         if not await self._kill_all(pod, seen):
             if pod is not None and not self._state.is_gone:
                 await self._write_status(pod, seen)

@@ -1,6 +1,7 @@
 """Asking a container: by a command in it, over HTTP, TCP or gRPC. For probes and for lifecycle hooks.
 
-Source: v1 ProbeHandler and LifecycleHandler as documented; a host that is not named is the pod's address.
+Source: v1 ProbeHandler and LifecycleHandler as documented; a host that is not named is the pod's address. Redirects are
+followed on the same host, as by the kubelet.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urljoin, urlsplit
 
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_OUTPUT = 10 * 1024
 _HEALTH = "/grpc.health.v1.Health/Check"
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MOST_REQUESTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Answer:
 
     well: bool
     text: str = ""
+    result: Literal["", "warning", "unknown"] = ""
+    """`warning`: a success to look at. `unknown`: it could not be run, which says nothing of the container."""
 
 
 class HandlerRunner:
@@ -61,7 +67,7 @@ class HandlerRunner:
         where = handler.get(kind) or {}
         port = target_port(container, where.get("port", 0)) if kind else None
         if port is None:
-            return Answer(False, f"couldn't find port: {where.get('port')!r}")
+            return Answer(False, f"couldn't find port: {where.get('port')!r}", "unknown")
         host = where.get("host") or address
         try:
             async with asyncio.timeout(seconds):
@@ -79,7 +85,7 @@ class HandlerRunner:
         except CriError as error:
             if error.code == "DEADLINE_EXCEEDED":
                 return Answer(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
-            return Answer(False, error.details)
+            return Answer(False, error.details, "unknown")
         text = (answer.stdout + answer.stderr)[:MOST_OUTPUT].decode(errors="replace")
         return Answer(answer.exit_code == 0, text)
 
@@ -95,13 +101,33 @@ class HandlerRunner:
         headers = {"User-Agent": "kube-probe/1.36", "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in where.get("httpHeaders") or ()}
         try:
-            # A probe asks whether somebody answers; who it is, is not checked.
-            async with self._session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer:
-                body = (await answer.content.read(MOST_OUTPUT)).decode(errors="replace")
+            return await self._get(url, headers)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Answer(False, f'Get "{url}": {error}')
-        well = 200 <= answer.status < 400
-        return Answer(well, body if well else f"HTTP probe failed with statuscode: {answer.status}")
+
+    async def _get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        assert self._session is not None
+        asked = url
+        for _ in range(_MOST_REQUESTS):
+            # A probe asks whether somebody answers; who it is, is not checked.
+            async with self._session.get(
+                asked, headers=headers, ssl=False, allow_redirects=False, skip_auto_headers=("Accept-Encoding",)
+            ) as answer:
+                body = (await answer.content.read(MOST_OUTPUT)).decode(errors="replace")
+            place = answer.headers.get("location", "") if answer.status in _REDIRECTS else ""
+            following = urljoin(asked, place)
+            if not place or urlsplit(following).hostname != urlsplit(url).hostname:
+                return _judged(answer.status, body)
+            asked = following
+        return Answer(False, f'Get "{asked}": stopped after {_MOST_REQUESTS} redirects')
+
+
+def _judged(status: int, body: str) -> Answer:
+    if not 200 <= status < 400:
+        return Answer(False, f"HTTP probe failed with statuscode: {status}")
+    if status >= 300:
+        return Answer(True, f"Probe terminated redirects, Response body: {body}", "warning")
+    return Answer(True, body)
 
 
 async def _tcp(host: str, port: int) -> Answer:

@@ -1,24 +1,29 @@
 """Probes of the running containers of one pod: a task for each, and what they found.
 
 A container that already ran when the agent started has the results that the pod's status tells of until its probes have
-decided anew: a restart of the agent makes nothing unready.
+decided anew: a restart of the agent makes nothing unready. What could not be asked is asked three times,
+and then counts for nothing, as in the kubelet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from haru.client.events import EventRecorder
 from haru.kube.meta import Obj
 from haru.node.podworker.observed import SeenContainer
 from haru.node.podworker.plan import ProbeResults
 from haru.node.probes.metrics import probed
-from haru.node.probes.probe_exec import HandlerRunner
+from haru.node.probes.probe_exec import Answer, HandlerRunner
 from haru.node.probes.schedule import FIELDS, ProbeName, ProbeState
+
+_ATTEMPTS: Final = 3
+_log = logging.getLogger(__name__)
 
 
 class Prober:
@@ -60,6 +65,13 @@ class Prober:
             for task in self._tasks.pop(id_, ()):
                 task.cancel()
 
+    def end_restarts(self) -> None:
+        """Go on with readiness alone: the pod is being deleted, and no container of it is restarted any more."""
+        for id_, tasks in self._tasks.items():
+            for name, task in zip(self._streaks[id_], tasks, strict=True):
+                if name != "readiness":
+                    task.cancel()
+
     def close(self) -> None:
         """All end."""
         self.keep_only(set())
@@ -77,17 +89,38 @@ class Prober:
                 if not self._is_due(seen.id, streak):
                     await asyncio.sleep(0.1)
                     continue
-                answer = await self._handler_runner.run(streak.probe, container, seen.id, address, streak.timeout)
-                counts.count(counted, answer.well)
-                if not answer.well:
-                    text = f"{streak.name.capitalize()} probe failed: {answer.text}"
-                    self._recorder.event(pod, "Warning", "Unhealthy", text)
-                if streak.heard(answer.well):
-                    self._changed()
+                answer = await self._ask(container, seen, address, streak)
+                self._tell(pod, streak, answer)
+                if answer.result != "unknown":
+                    counts.count(counted, answer.well)
+                    if streak.heard(answer.well):
+                        self._changed()
                 if not streak.is_final:
                     await asyncio.sleep(streak.period)
         finally:
             counts.forget(counted)
+
+    async def _ask(self, container: Mapping[str, Any], seen: SeenContainer, address: str, streak: ProbeState) -> Answer:
+        answer = Answer(False, "", "unknown")
+        for _ in range(_ATTEMPTS):
+            try:
+                answer = await self._handler_runner.run(streak.probe, container, seen.id, address, streak.timeout)
+            except Exception as error:
+                _log.exception("container %s: the %s probe could not be made", seen.name, streak.name)
+                answer = Answer(False, str(error), "unknown")
+            if answer.result != "unknown":
+                break
+        return answer
+
+    def _tell(self, pod: Obj, streak: ProbeState, answer: Answer) -> None:
+        name = f"{streak.name.capitalize()} probe"
+        if answer.result == "unknown":
+            text = f"{name} errored and resulted in unknown state: {answer.text}"
+            self._recorder.event(pod, "Warning", "Unhealthy", text)
+        elif answer.result == "warning":
+            self._recorder.event(pod, "Warning", "ProbeWarning", f"{name} warning: {answer.text}")
+        elif not answer.well:
+            self._recorder.event(pod, "Warning", "Unhealthy", f"{name} failed: {answer.text}")
 
     def _is_due(self, id_: str, streak: ProbeState) -> bool:
         startup = self._streaks.get(id_, {}).get("startup")
