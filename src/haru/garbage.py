@@ -16,8 +16,9 @@ from typing import Final
 
 _PORTION: Final = 10_000
 """So many objects more than before begin a collection; what replaces others is young, too, but is not counted."""
-_DUE: Final = 500
-"""Collections of the middle generation, of two portions each, from which on an idle moment is used for the oldest."""
+_DUE: Final = 1000
+"""Collections of a portion from which on an idle moment is used for the oldest generation."""
+_NO_MIDDLE: Final = -1
 _OVERDUE: Final = 10 * _DUE
 _LOOK_SECONDS: Final = 2.0
 _IDLE_BELOW: Final = 0.3
@@ -32,7 +33,8 @@ def postpone_collection() -> None:
 def resume_collection() -> None:
     """Exempt what lives now from collection, collect the young in portions, and the rest when the loop is idle."""
     gc.freeze()
-    gc.set_threshold(_PORTION, 0, _OVERDUE)
+    # What outlives one collection is old: with a middle generation half of it would be looked at once more.
+    gc.set_threshold(_PORTION, _NO_MIDDLE, _OVERDUE)
     gc.enable()
     with suppress(RuntimeError):  # no loop runs
         _IdleMoments(asyncio.get_running_loop()).look()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+import time
 from pathlib import Path
+from typing import Final
+
+_RENEWED_SECONDS: Final = 60.0
 
 
 class ResumingContext(ssl.SSLContext):
@@ -16,12 +20,17 @@ class ResumingContext(ssl.SSLContext):
 
     def __init__(self, protocol: int) -> None:
         self._sessions: dict[str | None, ssl.SSLSession] = {}
+        self._known_since: dict[str | None, float] = {}
 
     def remember(self, connection: ssl.SSLObject) -> None:
         """Have later connections to the same name resume the session of one whose server has answered."""
+        name = connection.server_hostname
+        # To copy a session costs as much as a request.
+        if time.monotonic() - self._known_since.get(name, -_RENEWED_SECONDS) < _RENEWED_SECONDS:
+            return
         session = connection.session
         if session is not None and session.has_ticket:
-            self._sessions[connection.server_hostname] = session
+            self._sessions[name], self._known_since[name] = session, time.monotonic()
 
     def wrap_bio(
         self,

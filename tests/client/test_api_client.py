@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 
+import orjson
 import pytest
 from aiohttp import web
 from cryptography import x509
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.client.api import ApiClient, path_of
+from haru.client.transforms import without_managed_fields
 from haru.client.transport import LineSplitter, Stream
 from haru.kube import kinds
 from haru.kube.errors import StatusError
@@ -435,3 +437,26 @@ def test_lines_are_put_together_however_they_are_cut(lines: list[str], cuts: lis
     splitter = LineSplitter()
     found = [line for a, b in pairwise(bounds) for line in splitter.feed(data[a:b])]
     assert found == [line.encode() for line in lines if line]
+
+
+MANAGED = [{"manager": "kubelet", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {'k:{"name":"a"}': {".": {}}}}}]
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"manager": st.text(), "fieldsV1": st.dictionaries(st.text(), st.just({}))})),
+    st.text(),
+    st.sampled_from(["spec", "status", "data"]),
+)
+def test_managed_fields_of_an_event_are_all_that_is_cut_out(managed: list[dict], text: str, after: str) -> None:
+    metadata = {"name": "a", "annotations": {"x": text, "y": ',"managedFields":[]},"spec":'}}
+    event = {"type": "ADDED", "object": {"metadata": {**metadata, "managedFields": managed}, after: {"z": text}}}
+    cut = orjson.loads(without_managed_fields(orjson.dumps(event)))
+    assert cut in (event, {"type": "ADDED", "object": {"metadata": metadata, after: {"z": text}}})
+
+
+async def test_watch_without_managed_fields_yields_the_object_without_them() -> None:
+    obj = {"metadata": {"name": "a", "resourceVersion": "7", "managedFields": MANAGED}, "spec": {"x": [1]}}
+    for asked, found in ((True, MANAGED), (False, None)):
+        client = ApiClient(WatchTransport(orjson.dumps({"type": "ADDED", "object": obj}) + b"\n"))
+        async with aclosing(client.watch(PODS, managed_fields=asked)) as events:
+            assert [seen["metadata"].get("managedFields") async for _, seen in events] == [found]

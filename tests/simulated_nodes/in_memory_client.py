@@ -97,7 +97,7 @@ class InMemoryClient(ApiClient):
     async def pages(self, kind: Kind, *selection: Any, shared: bool = False) -> AsyncGenerator[tuple[Obj, bool], None]:
         yield await self.list(kind, *selection), True
 
-    async def watch(self, kind: Kind, namespace: str = "", resource_version: str = "", label_selector: str = "", field_selector: str = "", bookmarks: bool = True, timeout_seconds: int = 0, opened: Any = lambda: None, shared: bool = False, is_known: Any = None) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override] # fmt: skip # noqa: E501
+    async def watch(self, kind: Kind, namespace: str = "", resource_version: str = "", label_selector: str = "", field_selector: str = "", bookmarks: bool = True, timeout_seconds: int = 0, opened: Any = lambda: None, shared: bool = False, is_known: Any = None, managed_fields: bool = True) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override] # fmt: skip # noqa: E501
         selector = parse_field_selector(field_selector)
         labels = parse_label_selector(label_selector)
         opened()

@@ -23,7 +23,7 @@ from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
-from haru.client.transforms import SharedObjects
+from haru.client.transforms import SharedObjects, without_managed_fields
 from haru.client.transport import LineSplitter, Request, Response, Transport, before, failure
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -303,6 +303,7 @@ class ApiClient(RequestSender):
         opened: Callable[[], None] = lambda: None,
         shared: bool = False,
         is_known: Callable[[str, str], bool] = lambda name, version: False,
+        managed_fields: bool = True,
     ) -> AsyncGenerator[tuple[str, Obj], None]:
         """Events `(type, object)` from after `resource_version` until the server ends the watch.
 
@@ -311,6 +312,7 @@ class ApiClient(RequestSender):
         leaving it early (`contextlib.aclosing`), so that the connection is given back at once. `shared`: the caller
         changes no object, and takes those that others in this process have. `is_known` is asked by name and
         resourceVersion whether an object that was modified is known already: its event is neither decoded nor yielded.
+        Without `managed_fields` objects may lack them: the caller drops them.
         """
         seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
         query = [("watch", "true"), ("timeoutSeconds", str(seconds))]
@@ -338,7 +340,7 @@ class ApiClient(RequestSender):
                     for line in splitter.feed(chunk):
                         if (found := _MODIFIED(line)) is not None and is_known(found[1].decode(), found[2].decode()):
                             continue
-                        event = orjson.loads(line)
+                        event = orjson.loads(line if managed_fields else without_managed_fields(line))
                         if event["type"] == "ERROR":
                             raise StatusError.from_status(event["object"])
                         yield event["type"], self._read(kind, event["object"])

@@ -302,6 +302,7 @@ class Informer:
             opened=self._resume,
             shared=True,
             is_known=self._is_own_write,
+            managed_fields=False,
         )
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False

@@ -12,6 +12,8 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
 T = TypeVar("T")
+_MANAGED_FIELDS: Final = b',"managedFields":['
+_BEFORE_SPEC: Final = b']},"spec":'
 _STRIPPED_AT_LEAST: Final = 256
 
 
@@ -41,6 +43,19 @@ class SharedObjects:
             self._before, self._last = self._last, {}
         self._last[id(obj)] = obj, stripped
         return stripped
+
+
+def without_managed_fields(line: bytes) -> bytes:
+    """The JSON of a watch event without `metadata.managedFields`, which need not be decoded to be dropped.
+
+    As kube-apiserver writes it: they are the last in the metadata, before the spec, and have no list of their own.
+    Anything else is returned as it is.
+    """
+    start = line.find(_MANAGED_FIELDS)
+    end = line.find(_BEFORE_SPEC, start)
+    if start < 0 or end < 0 or line.find(b"]", start) != end:
+        return line
+    return line[:start] + line[end + 1 :]
 
 
 def strip_managed_fields(obj: Obj) -> Obj:

@@ -123,6 +123,9 @@ class GangTranslator:
     def apply(self, obj: Obj) -> Translated:
         """Translate an object that is new or has changed."""
         if obj["kind"] == "Pod":
+            metadata = obj["metadata"]
+            if not metadata.get("labels") and not metadata.get("annotations") and _path(obj) not in self._pods:
+                return Translated((self.seen(obj),))  # it says nothing of a gang of others, and never did
             touched, again = self._put_all(_path(obj), obj)
             return self._with_groups(touched, (self.seen(obj), *again))
         kind = foreign_kind(obj)

@@ -26,6 +26,11 @@ class SchedulerMetrics:
         self._histograms = {
             m.name: HistogramOf(m.name, m.help, m.labels, m.buckets) for m in METRICS if m.kind == "histogram"
         }
+        # By the names that callers use.
+        self._counted = {
+            name.removeprefix("scheduler_").removesuffix("_total"): c for name, c in self._counters.items()
+        }
+        self._observed = {name.removeprefix("scheduler_"): found for name, found in self._histograms.items()}
         self._points = self._histograms["scheduler_framework_extension_point_duration_seconds"]
         self._decisions = 0
         self.coexistence = CoexistenceMetrics()
@@ -41,11 +46,11 @@ class SchedulerMetrics:
 
     def count(self, name: str, *values: str, amount: int = 1) -> None:
         """Add to the counter `scheduler_NAME_total`."""
-        self._counters[f"scheduler_{name}_total"].add(*values, amount=amount)
+        self._counted[name].add(*values, amount=amount)
 
     def observe(self, name: str, value: float, *values: str) -> None:
         """Add an observation to the histogram `scheduler_NAME`."""
-        self._histograms[f"scheduler_{name}"].observe(value, *values)
+        self._observed[name].observe(value, *values)
 
     def read(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
         """Have the gauge `scheduler_NAME` read its values."""

@@ -106,7 +106,9 @@ def extended_resource_claim_owner(claim: Mapping[str, Any]) -> str:
 
 def extended_resource_claim_owners(claim: Mapping[str, Any] | None) -> frozenset[str]:
     """The UID of the pod that a claim was made for because of its extended resources, if it was."""
-    owner = extended_resource_claim_owner(claim) if claim is not None else ""
+    if claim is None or not claim["metadata"].get("annotations"):
+        return frozenset()
+    owner = extended_resource_claim_owner(claim)
     return frozenset((owner,)) if owner else frozenset()
 
 

@@ -253,8 +253,8 @@ class CowMap(MutableMapping[str, V]):
 
     def pop(self, key: str, default: Any = _RAISE) -> Any:
         """Remove a key; its value, or the default. To find none is common, so nothing is raised for it inside."""
-        index = crc32(key.encode()) & _MASK
-        value = self._buckets[index].get(key, _RAISE)
+        index = crc32(key.encode()) & _MASK if self._size else 0
+        value = self._buckets[index].get(key, _RAISE) if self._size else _RAISE
         if value is not _RAISE:
             del self._writable(index)[key]
             self._size -= 1

@@ -43,6 +43,7 @@ _OF_STATUS: Final = frozenset({"hostIPs", "podIPs"})
 _WITHOUT_STORAGE: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "projected", "secret"})
 _CONDITIONS: Final = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers"})
 _UNIQUE: Final = frozenset({"labels", "resourceClaimStatuses", "resourceClaims"})
+_OF_ONE_POD: Final = ("nodeName", "hostname", "resourceClaims")
 
 
 class KeptFields:
@@ -50,6 +51,8 @@ class KeptFields:
 
     def __init__(self) -> None:
         self._shared = SharedParts(interned)
+        self._specs = SharedParts(self._parts)
+        """Specs of pods but for what is different in each: those of a Job are one."""
 
     @property
     def transforms(self) -> Mapping[str, Callable[[Obj], Obj]]:
@@ -60,12 +63,13 @@ class KeptFields:
         """Return a pod without what no decision and no explanation of a waiting pod reads."""
         metadata = self._parts(obj["metadata"])
         spec = dict(obj.get("spec") or {})
+        own = self._parts({name: spec.pop(name) for name in _OF_ONE_POD if name in spec})
         for name in _CONTAINER_LISTS:
             if name in spec:
                 spec[name] = [_without(item, _OF_CONTAINER) for item in spec[name] or ()]
         if "volumes" in spec:
             spec["volumes"] = [item for item in spec["volumes"] or () if _WITHOUT_STORAGE.isdisjoint(item)]
-        kept = {**obj, "metadata": metadata, "spec": self._parts(spec)}
+        kept = {**obj, "metadata": metadata, "spec": {**self._specs.part(spec), **own}}
         if "status" in obj:
             kept["status"] = self._parts(_status(obj["status"] or {}))
         return kept

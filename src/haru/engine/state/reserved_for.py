@@ -33,7 +33,8 @@ def consumer_keys(claim: Obj | None) -> frozenset[str]:
         return frozenset()
     namespace = claim["metadata"].get("namespace") or "default"
     entries = status.get("reservedFor") or ()
-    return frozenset(consumer_key(entry.get("resource") or "", namespace, entry.get("name") or "") for entry in entries)
+    keys = [consumer_key(entry.get("resource") or "", namespace, entry.get("name") or "") for entry in entries]
+    return frozenset(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class ReservedFor:
         entries = status.get("reservedFor") or ()
         if not status.get("allocation") or not entries:
             return False
-        return all(self._is_gone(entry, claim) for entry in entries)
+        return not [entry for entry in entries if not self._is_gone(entry, claim)]
 
     def members(self, group: str, claim: str) -> frozenset[str]:
         """The members of a group that have places and use a claim."""

@@ -159,7 +159,7 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     moved = (_node(lived), _room(lived)) != (_node(living), _room(living))
     if _room(living) and (moved or _labels(old) != _labels(living)):
         helped |= POD_PLACED
-    if old is not None and _room(living) and _sizes(old) != _sizes(living):
+    if old is not None and _room(living) and _may_be_resized(old, living) and _sizes(old) != _sizes(living):
         helped |= plugins_for(ClusterEvent.POD_SCALE)
     if old is not None and living["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
         helped |= plugins_for(ClusterEvent.POD_TERMINATING)  # it is not counted any more
@@ -189,6 +189,21 @@ def _labels(obj: Obj | None) -> Mapping[str, str]:
 
 def _selector(obj: Obj | None) -> Any:
     return ((obj or {}).get("spec") or {}).get("selector")
+
+
+_SIZED = ("containers", "initContainers", "resources", "overhead")
+_SIZED_STATUS = ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources")
+
+
+def _may_be_resized(old: Obj, new: Obj) -> bool:
+    """Whether anything differs that `_sizes` are made of; most changes are about something else."""
+    spec, other = old.get("spec") or {}, new.get("spec") or {}
+    status, later = old.get("status") or {}, new.get("status") or {}
+    changed = [name for name in _SIZED if spec.get(name) != other.get(name)]
+    if changed or [name for name in _SIZED_STATUS if status.get(name) != later.get(name)]:
+        return True
+    conditions = [*(status.get("conditions") or ()), *(later.get("conditions") or ())]
+    return "PodResizePending" in [condition.get("type") for condition in conditions]
 
 
 def _sizes(pod: Obj) -> list[Any]:
