@@ -1,3 +1,4 @@
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -135,6 +136,31 @@ async def test_dropped_events_are_logged_once(api, recorder, monkeypatch, caplog
     await recorder.close()
     assert recorder.dropped == 3
     assert [record.message for record in caplog.records] == ["2 events wait to be written: more are dropped"]
+
+
+async def test_events_dropped_while_some_wait_are_logged_once(api, monkeypatch, caplog):
+    monkeypatch.setattr("haru.client.events._QUEUE", 3)
+    recorder, may = EventRecorder(ApiClient.in_process(api), "tests"), asyncio.Semaphore(0)
+
+    async def write(event, at):
+        await may.acquire()
+
+    monkeypatch.setattr(recorder, "_write", write)
+    for number in range(20):
+        recorder.event(pod(number), "Normal", "Scheduled", "bound")
+        if number > 3 and number % 2:
+            may.release()  # one is written, and there is room for another
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    assert recorder.dropped > 5
+    assert len(caplog.records) == 1
+    for _ in range(20):
+        may.release()
+    await recorder.flush()
+    for number in range(20, 30):
+        recorder.event(pod(number), "Normal", "Scheduled", "bound")
+    assert len(caplog.records) == 2
+    await recorder.close()
 
 
 async def test_many_similar_events_are_combined(api, recorder):

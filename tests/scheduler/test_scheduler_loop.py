@@ -53,6 +53,22 @@ def test_rejected_and_bound_pods_have_conditions_and_events() -> None:
     play(scenario)
 
 
+def test_scheduler_that_ends_writes_its_events_and_leaves_nothing_running() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        before = asyncio.all_tasks()
+        await bench.pod("p")
+        await bench.eventually_bound("p")
+        await bench.kill()
+        assert {
+            task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith("events")
+        } == set()
+        assert [e["reason"] for e in (await bench.api.list(EVENTS, NS))["items"]] == ["Scheduled"]
+        await bench.start_scheduler()
+
+    play(scenario)
+
+
 def test_pods_of_a_burst_are_bound_but_for_the_one_that_fits_nowhere() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=4)

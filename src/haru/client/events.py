@@ -114,6 +114,7 @@ class EventRecorder:
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self._has_told = False
+        """That events are dropped, since the queue was empty."""
         self.dropped = 0
 
     def event(
@@ -156,7 +157,6 @@ class EventRecorder:
         owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
         admitted = self._correlator.admit(owner, type, reason, message, self._monotonic())
         if admitted is not None and not self._queue.full():
-            self._has_told = False
             return admitted
         self.dropped += 1
         if admitted is not None and not self._has_told:
@@ -200,6 +200,7 @@ class EventRecorder:
                 _log.exception("event %s was not written", event["reason"])
             finally:
                 self._queue.task_done()
+                self._has_told = self._has_told and not self._queue.empty()
 
     async def _write(self, event: Obj, at: datetime) -> None:
         about = event["involvedObject"]

@@ -86,12 +86,15 @@ _FLUSH_SECONDS = 30.0
 
 
 class Scheduler:
-    """A live scheduler over one API client. `run` keeps going until cancelled, and leaves nothing running then."""
+    """A live scheduler over one API client.
+
+    `run` keeps going until cancelled; then it closes the recorder and leaves nothing running.
+    """
 
     def __init__(
         self, client: ApiClient, config: SchedulerConfig, recorder: EventRecorder, log: DecisionLog | None = None
     ) -> None:
-        self._client = client
+        self._client, self._recorder = client, recorder
         self._given = config
         config = self._config = config.with_foreign_groups()
         decoded = client.shared.common(DecodedObjects) if client.shared is not None else None
@@ -146,6 +149,7 @@ class Scheduler:
         finally:
             # A scheduler that is no leader any more must not go on binding.
             await cancelled(*(self._state.tasks.running | self._cycle.status.tasks))
+            await self._recorder.close()
 
     def _log_server(self, missing: Sequence[str]) -> None:
         version = self._client.version
