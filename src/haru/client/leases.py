@@ -86,10 +86,6 @@ class LeaderElector:
         """Who held the Lease when it was last read."""
         return str(((self._observed or {}).get("spec") or {}).get("holderIdentity") or "")
 
-    def is_leader(self) -> bool:
-        """We held the Lease when it was last read, and our last renewal still counts."""
-        return self.leader == self.identity and self._clock.monotonic() - self._observed_at < self._times.lease
-
     @property
     def lease_path(self) -> str:
         """The Lease's namespace and name."""

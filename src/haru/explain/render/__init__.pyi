@@ -2,7 +2,6 @@ from .from_json import from_json as from_json
 from .json import to_json as to_json
 from .redaction import named_namespaces as named_namespaces
 from .redaction import redacted as redacted
-from .redaction import redacted_text as redacted_text
 from .short import answer_lines as answer_lines
 from .short import shortage as shortage
 from .short import shortage_json as shortage_json

@@ -90,11 +90,6 @@ def redacted(told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> E
     )
 
 
-def redacted_text(text: str, told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> str:
-    """Return a sentence about an explained object without the names of hidden namespaces."""
-    return HiddenWords.of(told, snapshot, shown, (text,)).hidden(text)
-
-
 def _namespace(change: Obj) -> str:
     target = change.get("object") or change.get("target") or {}
     metadata = target.get("metadata") or {}
@@ -184,10 +179,10 @@ class HiddenWords:
     forced: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(told: Explanation, snapshot: Snapshot, shown: Collection[str], more: Iterable[str] = ()) -> HiddenWords:
-        """Return the hidden names of an explanation, and of more sentences about it."""
+    def of(told: Explanation, snapshot: Snapshot, shown: Collection[str]) -> HiddenWords:
+        """Return the hidden names of an explanation."""
         reasons = [*told.reasons, *(reason for group in told.nodes for reason in group.reasons)]
-        return HiddenWords.among(reasons, chain(more, _texts(told, shown)), _public(told), snapshot, shown)
+        return HiddenWords.among(reasons, _texts(told, shown), _public(told), snapshot, shown)
 
     @staticmethod
     def among(
