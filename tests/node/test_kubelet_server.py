@@ -178,6 +178,8 @@ async def test_paths_answer_with_expected_status_and_content(tmp_path: Path) -> 
         assert '<a href="pods/">pods/</a>' in (await get("/logs/"))[1]
         assert (await get("/logs/?query=kubelet"))[0] == 403
         assert await get("/run/default/web/main?cmd=ls%20-l", method="POST") == (200, "ls -l")
+        # Who may only get may run nothing.
+        assert (await get("/run/default/web/main?cmd=ls%20-l"))[0] == 405
         assert await get("/checkpoint/default/web/main", method="POST") == (200, '{"items":["/checkpoints/one.tar"]}')
         assert (await get("/checkpoint/default/web/main"))[0] == 405
         assert await get("/exec/default/web/none?output=1") == (404, 'container "none" not found in pod\n')

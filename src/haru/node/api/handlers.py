@@ -78,7 +78,7 @@ class Handlers:
             "exec": (both, self._streaming.exec),
             "attach": (both, self._streaming.attach),
             "portForward": (both, self._streaming.port_forward),
-            "run": (both, self._streaming.run),
+            "run": (_POST, self._streaming.run),
         }
         if self._options.system_logs:
             found["logs"] = (_GET, self._logs)
