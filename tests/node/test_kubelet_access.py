@@ -41,7 +41,7 @@ PATHS = {
     "/healthz/syncloop": ("healthz", "proxy"),
     "/healthzfoo": ("proxy",),
     "/configz": ("configz", "proxy"),
-    "/statusz": ("statusz", "proxy"),
+    "/statusz": ("statusz",),
     "/stats": ("stats",),
     "/stats/summary": ("stats",),
     "/statsx": ("proxy",),
@@ -61,7 +61,7 @@ PATHS = {
     "/portForward/ns/pod": ("proxy",),
     "/containerLogs/ns/pod/container": ("proxy",),
     "/debug/pprof/heap": ("proxy",),
-    "/flagz": ("proxy",),
+    "/flagz": ("configz",),
     "/spec/": ("proxy",),
     "/": ("proxy",),
 }

@@ -8,14 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_ALONE = (("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/checkpoint", "checkpoint"))
-"""Before the finer rights came, these had rights of their own: there is no way to them by `proxy`."""
+_ALONE = (
+    ("/stats", "stats"),
+    ("/metrics", "metrics"),
+    ("/logs", "log"),
+    ("/checkpoint", "checkpoint"),
+    ("/statusz", "statusz"),
+    ("/flagz", "configz"),
+)
+"""These never needed `proxy` alone: there is no way to them by it."""
 _BEFORE_PROXY = (
     ("/pods", "pods"),
     ("/runningpods", "pods"),
     ("/healthz", "healthz"),
     ("/configz", "configz"),
-    ("/statusz", "statusz"),
 )
 PROXY = "proxy"
 
