@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,7 +24,6 @@ from haru.kube.names import parse_time
 
 _REREAD_SECONDS = 60.0
 _PROGRAM_SECONDS = 60.0
-_EARLY = timedelta(seconds=30)
 
 
 class TokenSource(Protocol):
@@ -85,30 +85,47 @@ class Program:
     cluster: Mapping[str, Any] | None = None
 
 
-class ProgramToken:
-    """The token that a program prints."""
+class ExpiringToken(ABC):
+    """A token that somebody gives: it is asked for anew before it expires, and where the server refuses it."""
 
-    def __init__(self, program: Program, now: Callable[[], datetime] = utc_now) -> None:
-        self._program = program
+    early = timedelta(seconds=30)
+    """So long before it expires."""
+
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self._now = now
         self._token = ""
         self._expires: datetime | None = None
         self._lock = asyncio.Lock()
 
+    @abstractmethod
+    async def ask(self) -> tuple[str, str]:
+        """Get a token, and when it expires; an empty text if it does not."""
+
     async def value(self) -> str:
         """The token to send now."""
         async with self._lock:
-            if not self._token or (self._expires is not None and self._now() >= self._expires - _EARLY):
-                status = _status_of(self._program, await self._run())
-                self._token = status["token"]
-                expires = status.get("expirationTimestamp")
-                self._expires = parse_time(expires) if expires else None
+            if not self._token or (self._expires is not None and self._now() >= self._expires - self.early):
+                token, expires = await self.ask()
+                self._token, self._expires = token, parse_time(expires) if expires else None
             return self._token
 
     def refused(self) -> bool:
-        """Run the program again."""
+        """Ask for another one."""
         again, self._token = bool(self._token), ""
         return again
+
+
+class ProgramToken(ExpiringToken):
+    """The token that a program prints."""
+
+    def __init__(self, program: Program, now: Callable[[], datetime] = utc_now) -> None:
+        super().__init__(now)
+        self._program = program
+
+    async def ask(self) -> tuple[str, str]:
+        """Run the program. Raises CredentialError."""
+        status = _status_of(self._program, await self._run())
+        return status["token"], status.get("expirationTimestamp") or ""
 
     async def _run(self) -> bytes:
         program = self._program

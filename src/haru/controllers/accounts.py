@@ -7,15 +7,15 @@ Source: kube-controller-manager `--use-service-account-credentials`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from haru.client.api import ApiClient
+from haru.client.credentials import ExpiringToken
 from haru.clock import utc_now
 from haru.controllers.objects import SERVICE_ACCOUNTS
 from haru.kube.errors import StatusError
-from haru.kube.names import parse_time
+from haru.kube.meta import Obj
 
 NAMESPACE = "kube-system"
 # Names that 1.36 gave the accounts before the controllers had theirs.
@@ -39,7 +39,6 @@ _OLDER: Mapping[str, str] = {
     "serviceaccount-controller": "service-account-controller",
 }
 _SECONDS = 3600
-_EARLY = timedelta(seconds=_SECONDS // 5)
 
 
 def account_of(controller: str) -> str:
@@ -57,48 +56,33 @@ def account_clients(client: ApiClient) -> Callable[[str], ApiClient]:
     return lambda controller: client.with_token(AccountToken(client, account_of(controller)))
 
 
-class AccountToken:
-    """The token of a ServiceAccount, asked for anew well before it expires; the account is made if it is missing."""
+class AccountToken(ExpiringToken):
+    """The token of a ServiceAccount; the account is made if it is missing."""
+
+    early = timedelta(seconds=_SECONDS // 5)
 
     def __init__(self, client: ApiClient, account: str, now: Callable[[], datetime] = utc_now) -> None:
-        self._client = client
-        self._account = account
-        self._now = now
-        self._token = ""
-        self._expires: datetime | None = None
-        self._lock = asyncio.Lock()
+        super().__init__(now)
+        self._client, self._account = client, account
 
-    async def value(self) -> str:
-        """The token to send now."""
-        async with self._lock:
-            if not self._token or self._expires is None or self._now() >= self._expires - _EARLY:
-                await self._ask()
-            return self._token
-
-    def refused(self) -> bool:
-        """Ask for another one."""
-        again, self._token = bool(self._token), ""
-        return again
-
-    async def _ask(self) -> None:
+    async def ask(self) -> tuple[str, str]:
+        """Ask the server for one. Raises StatusError."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": _SECONDS},
         }
-        for attempt in (0, 1):
-            try:
-                answer = await self._client.create_subresource(
-                    SERVICE_ACCOUNTS, self._account, "token", request, NAMESPACE
-                )
-            except StatusError as error:
-                if error.code != 404 or attempt:
-                    raise
-                await self._create()
-            else:
-                self._token = answer["status"]["token"]
-                self._expires = parse_time(answer["status"]["expirationTimestamp"])
-                return
+        try:
+            answer = await self._request(request)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await self._create()
+            answer = await self._request(request)
+        return answer["status"]["token"], answer["status"]["expirationTimestamp"]
+
+    async def _request(self, request: Obj) -> Obj:
+        return await self._client.create_subresource(SERVICE_ACCOUNTS, self._account, "token", request, NAMESPACE)
 
     async def _create(self) -> None:
         account = {

@@ -17,7 +17,7 @@ from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid,
 from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, same
 from haru.kube.validation.metadata import validate_fixed_name
-from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors
+from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors, review_versions
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -200,28 +200,13 @@ def _conversion(conversion: Obj, before: Obj | None) -> Iterator[FieldError]:
             yield from client_config_errors(path, config)
         known = ((before or {}).get("webhook") or {}).get("conversionReviewVersions") or []
         knows = not known or any(version in REVIEW_VERSIONS for version in known)
-        yield from _review_versions(versions, needs_known=knows)
+        yield from review_versions("spec.conversion.conversionReviewVersions", versions, needs_known=knows)
         return
     why = "should not be set when strategy is not set to Webhook"
     if config is not None:
         yield forbidden(path, why)
     if versions:
         yield forbidden("spec.conversion.conversionReviewVersions", why)
-
-
-def _review_versions(versions: Sequence[str], *, needs_known: bool) -> Iterator[FieldError]:
-    path = "spec.conversion.conversionReviewVersions"
-    if not versions:
-        yield required(path)
-        return
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
-            yield invalid(f"{path}[{index}]", version, "duplicate version")
-            continue
-        for problem in names.is_dns1035_label(version):
-            yield invalid(f"{path}[{index}]", version, problem)
-    if needs_known and not any(version in REVIEW_VERSIONS for version in versions):
-        yield invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
 def _subresources(version: Obj, path: str) -> Iterator[FieldError]:
