@@ -219,7 +219,7 @@ class _Builder:
         return f"meta l4proto {port.protocol} dnat to {address}:{endpoint.port}"
 
     def _endpoint(self, port: ServicePort, endpoint: Endpoint) -> tuple[str, str]:
-        """The chain of an endpoint with session affinity, and the set of its clients."""
+        """The chain of an endpoint with session affinity, and the set of its clients: one each, as in kube-proxy."""
         place = (port.name, port.protocol, endpoint.address, str(endpoint.port))
         name, clients = f"endpoint-{_short(*place)}", f"affinity-{_short(*place, str(port.affinity_seconds))}"
         kind, timeout = _address_type(self.family), f"{port.affinity_seconds}s"
