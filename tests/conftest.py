@@ -7,6 +7,7 @@ are left out otherwise: that is a choice, not a skip.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -30,6 +31,22 @@ OLDEST_KUBECTL = (1, 27)
 settings.register_profile("day", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("night", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("night" if NIGHTLY else "day")
+
+
+_PORTION = 10_000
+"""Objects more than before that begin a garbage collection, as in a running Haru (haru.garbage)."""
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while modules are imported and tests are made: all of that stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what stays from collections, which would look at millions of objects: a test pays for what it makes."""
+    gc.freeze()
+    gc.set_threshold(_PORTION, 10, 10)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
