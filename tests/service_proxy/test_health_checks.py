@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import aiohttp
+import pytest
 
 from haru.service_proxy.health_checks import HealthChecks
 from haru.service_proxy.services import HealthCheck, Place, health_check
@@ -49,12 +50,50 @@ async def test_answer_is_200_while_the_node_has_endpoints_and_503_without() -> N
         await checks.update({"n/t": HealthCheck(port, 1), "n/s": HealthCheck(other, 1)})
         assert (await ask(port))[2]["service"]["name"] == "t" and (await ask(other))[0] == 200
         await checks.update({"n/t": None})
-        try:
-            await ask(port)
-        except aiohttp.ClientConnectionError:
-            pass
-        else:
-            raise AssertionError("it still answers")
+        await assert_closed(port)
     finally:
         checks.close()
         await asyncio.sleep(0)
+
+
+async def assert_closed(port: int) -> None:
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await ask(port)
+
+
+async def test_node_whose_proxy_is_behind_gets_no_traffic() -> None:
+    well, port = [True], free_port()
+    checks = HealthChecks(lambda: well[0])
+    await checks.update({"n/s": HealthCheck(port, 2)})
+    try:
+        assert (await ask(port))[0] == 200
+        well[0] = False
+        status, weight, told = await ask(port)
+        assert (status, weight, told["serviceProxyHealthy"], told["localEndpoints"]) == (503, "2", False, 2)
+    finally:
+        checks.close()
+
+
+async def test_port_that_was_taken_is_tried_again_with_the_next_changes() -> None:
+    checks, port = HealthChecks(), free_port()
+    other = await asyncio.start_server(lambda reader, writer: writer.close(), port=port)
+    await checks.update({"n/s": HealthCheck(port, 2)})
+    other.close()
+    await other.wait_closed()
+    try:
+        await assert_closed(port)
+        await checks.update({"n/else": None})
+        assert (await ask(port))[0] == 200
+    finally:
+        checks.close()
+
+
+async def test_service_that_is_not_among_all_is_not_answered_for() -> None:
+    checks, port, other = HealthChecks(), free_port(), free_port()
+    await checks.update({"n/s": HealthCheck(port, 2), "n/t": HealthCheck(other, 1)})
+    try:
+        await checks.update({"n/t": HealthCheck(other, 1)}, whole=True)
+        await assert_closed(port)
+        assert (await ask(other))[0] == 200
+    finally:
+        checks.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from haru.service_proxy import proxy as proxy_module
 from haru.service_proxy.nftables import NftError
 from haru.service_proxy.proxy import ServiceProxy, ServiceProxyOptions
 from haru.service_proxy.table import CHAIN_REST_SECONDS
+from haru_process import free_port
 
 Obj = dict[str, Any]
 SERVICE: Obj = {
@@ -126,3 +128,25 @@ async def test_chain_that_nftables_will_not_delete_costs_no_full_sync(
     nft.refuses = ""
     await proxy.sync()
     assert [line.split(" ")[:2] for line in nft.written] == [["delete", "chain"]]
+
+
+async def test_service_that_went_in_a_sync_that_failed_is_answered_for_no_more(nft: Nft, proxy: ServiceProxy) -> None:
+    port = free_port()
+    served = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port}
+    service = {**SERVICE, "spec": {**SERVICE["spec"], **served}}
+    proxy._tracker.note_service(None, service)
+    await proxy.sync()
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        proxy._tracker.note_service(service, None)
+        nft.refuses = "10.96.0.9"
+        with pytest.raises(NftError):
+            await proxy.sync()
+        nft.refuses = ""
+        proxy._tables.clear()  # as it does before it tries again
+        await proxy.sync()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+    finally:
+        proxy._health_checks.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from haru.service_proxy.services import HealthCheck
@@ -21,29 +21,36 @@ _LONGEST_HEAD = 16_384
 class HealthChecks:
     """One server for each Service that wants one, until they are closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_well: Callable[[], bool] = lambda: True) -> None:
+        """`is_well`: whether the proxy keeps up; no node whose proxy does not gets traffic."""
+        self._is_well = is_well
+        self._wanted: dict[str, HealthCheck] = {}
         self._servers: dict[str, tuple[int, asyncio.Server]] = {}
-        self._endpoints: dict[str, int] = {}
 
-    async def update(self, checks: Mapping[str, HealthCheck | None]) -> None:
-        """Services (NAMESPACE/NAME) want to be answered for like this, or no more."""
+    async def update(self, checks: Mapping[str, HealthCheck | None], *, whole: bool = False) -> None:
+        """Services (NAMESPACE/NAME) want to be answered for like this, or no more; `whole`: and no others."""
+        if whole:
+            self._wanted = {}
         for service, check in checks.items():
-            port, server = self._servers.get(service, (0, None))
-            if server is not None and (check is None or check.port != port):
+            if check is not None:
+                self._wanted[service] = check
+            else:
+                self._wanted.pop(service, None)
+        for service, (port, server) in list(self._servers.items()):
+            if service not in self._wanted or self._wanted[service].port != port:
                 server.close()
                 del self._servers[service]
-            if check is not None:
-                self._endpoints[service] = check.endpoints
-        for service, check in checks.items():
-            if check is not None and service not in self._servers:
-                try:
-                    server = await asyncio.start_server(
-                        partial(self._answer, service), port=check.port, limit=_LONGEST_HEAD
-                    )
-                except OSError as error:
-                    _log.warning("service %s: healthCheckNodePort %d: %s", service, check.port, error)
-                    continue
-                self._servers[service] = check.port, server
+        for service, check in self._wanted.items():
+            if service not in self._servers:
+                await self._open(service, check.port)
+
+    async def _open(self, service: str, port: int) -> None:
+        try:
+            server = await asyncio.start_server(partial(self._answer, service), port=port, limit=_LONGEST_HEAD)
+        except OSError as error:
+            _log.warning("service %s: healthCheckNodePort %d: %s", service, port, error)
+        else:
+            self._servers[service] = port, server
 
     def close(self) -> None:
         """Answer no more."""
@@ -55,7 +62,8 @@ class HealthChecks:
         try:
             async with asyncio.timeout(_SECONDS):
                 await reader.readuntil(b"\r\n\r\n")
-                writer.write(answer(service, self._endpoints[service]))
+                if (check := self._wanted.get(service)) is not None:
+                    writer.write(answer(service, check.endpoints, is_well=self._is_well()))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
@@ -63,17 +71,17 @@ class HealthChecks:
             writer.close()
 
 
-def answer(service: str, endpoints: int) -> bytes:
-    """The answer for a Service with so many ready endpoints here: 200, or 503 for none."""
+def answer(service: str, endpoints: int, *, is_well: bool) -> bytes:
+    """The answer for a Service with so many ready endpoints here: 200, or 503 for none, or if the proxy is not well."""
     namespace, _, name = service.partition("/")
     told = {
         "service": {"namespace": namespace, "name": name},
         "localEndpoints": endpoints,
-        "serviceProxyHealthy": True,
+        "serviceProxyHealthy": is_well,
     }
     body = json.dumps(told).encode()
     lines = [
-        "HTTP/1.1 " + ("200 OK" if endpoints else "503 Service Unavailable"),
+        "HTTP/1.1 " + ("200 OK" if endpoints and is_well else "503 Service Unavailable"),
         "Content-Type: application/json",
         "X-Content-Type-Options: nosniff",
         f"X-Load-Balancing-Endpoint-Weight: {endpoints}",

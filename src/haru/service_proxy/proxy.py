@@ -54,8 +54,8 @@ class ServiceProxy:
         self._nodes = Informer(client, NODES, own)
         self._cidrs = Informer(client, CIDRS)
         self._tracker = ChangeTracker(utc_now())
-        self._health_checks = HealthChecks()
         self.health = ProxyHealth()
+        self._health_checks = HealthChecks(lambda: self.health.is_well)
         self.health.metrics.no_local_endpoints.read = self._no_local_endpoints
         self._place = Place(options.node)
         self._changed = asyncio.Event()
@@ -162,7 +162,7 @@ class ServiceProxy:
         rules = self._tracker.rules(changed, self._place, self._options.rules)
         lines = [line for family, table in self._tables.items() for line in table.update(rules[family], now)]
         await run_nft(lines)
-        await self._after_sync(changed, rules)
+        await self._after_sync(changed, rules, whole=False)
 
     async def _sync_all(self) -> None:
         services = self._tracker.everything()
@@ -174,11 +174,11 @@ class ServiceProxy:
             lines += tables[family].create(rules[family], left)
         await run_nft(lines)
         self._tables, self._keeps_tables = tables, True
-        await self._after_sync(services, rules)
+        await self._after_sync(services, rules, whole=True)
 
-    async def _after_sync(self, services: set[str], rules: Mapping[str, Mapping[str, Rules]]) -> None:
+    async def _after_sync(self, services: set[str], rules: Mapping[str, Mapping[str, Rules]], *, whole: bool) -> None:
         """Follow the new rules with what is no rule: answers to load balancers, flows that have begun."""
-        await self._health_checks.update(self._tracker.health_checks(services, self._place))
+        await self._health_checks.update(self._tracker.health_checks(services, self._place), whole=whole)
         for family, version in FAMILIES.items():
             served = {key: found for one in rules[family].values() for key, found in one.flows.items()}
             if served:
