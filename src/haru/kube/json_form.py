@@ -10,6 +10,8 @@ Source: the JSON tags of the Go API types (`Field.written`, `Field.pointer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from operator import is_
 from typing import Any, Literal, Protocol
 
 from haru.kube.conversion import convert
@@ -73,23 +75,25 @@ def _form(target: MessageType, empties: _Empties) -> _Form:
     def form(obj: Any, known: Any = None, /) -> Any:
         if type(obj) is not dict:
             return obj
-        before = known if type(known) is dict else _NOTHING
         changed: dict[str, Any] = {}
         gone: list[str] = []
-        for name, value in obj.items():
-            if value is None or (not value and name in emptied):
-                zero_of = always.get(name)
-                if zero_of is None:
-                    gone.append(name)
-                elif (zero := zero_of()) is not value:
-                    changed[name] = zero
-            elif (inner := nested.get(name)) is not None:
-                part = before.get(name)
-                if value != part and (found := inner(value, part)) is not value:
-                    changed[name] = found
-        for name, zero_of in always.items():
-            if name not in obj:
-                changed[name] = zero_of()
+        if not all(obj.values()):
+            for name, value in obj.items():
+                if not value and (value is None or name in emptied):
+                    zero_of = always.get(name)
+                    if zero_of is None:
+                        gone.append(name)
+                    elif (zero := zero_of()) is not value:
+                        changed[name] = zero
+        before = known if type(known) is dict else _NOTHING
+        for name in parts.intersection(obj):
+            value, part = obj[name], before.get(name)
+            if value is not part and value != part and (found := nested[name](value, part)) is not value:
+                changed[name] = found
+        if always and not always.keys() <= obj.keys():
+            for name, zero_of in always.items():
+                if name not in obj:
+                    changed[name] = zero_of()
         if not changed and not gone:
             return obj
         whole = {**obj, **changed}
@@ -105,6 +109,7 @@ def _form(target: MessageType, empties: _Empties) -> _Form:
             nested[name] = _schemas(form)
         if field.written:
             always[name] = _zero_of(field, empties)
+    parts = frozenset(nested)
     return form
 
 
@@ -135,8 +140,12 @@ def _within(one: _Form, field: Field) -> _Form:
         def form_items(values: Any, known: Any = None, /) -> Any:
             if type(values) is not list:
                 return values
-            found = [one(value) for value in values]
-            return values if all(map(_is, found, values)) else found
+            if type(known) is list and known:
+                pairs = zip_longest(values, known[: len(values)])
+                found = [value if value == part else one(value, part) for value, part in pairs]
+            else:
+                found = [one(value) for value in values]
+            return values if all(map(is_, found, values)) else found
 
         return form_items
     if field.container == "map":
@@ -145,14 +154,10 @@ def _within(one: _Form, field: Field) -> _Form:
             if type(values) is not dict:
                 return values
             found = {key: one(value) for key, value in values.items()}
-            return values if all(map(_is, found.values(), values.values())) else found
+            return values if all(map(is_, found.values(), values.values())) else found
 
         return form_values
     return one
-
-
-def _is(left: object, right: object) -> bool:
-    return left is right
 
 
 def _schemas(one: _Form) -> _Form:

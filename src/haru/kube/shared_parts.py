@@ -47,9 +47,16 @@ class SharedParts:
     def __len__(self) -> int:
         return len(self._known) + len(self._earlier)
 
-    def members(self, fields: Obj) -> Obj:
-        """Return equal fields whose parts are those of earlier objects where they are equal."""
-        return {name: self._member(name, value) for name, value in fields.items()}
+    def members(self, fields: Obj, before: Obj | None = None) -> Obj:
+        """Return equal fields whose parts are those of earlier objects where they are equal.
+
+        `before` came from here: what it has in common with the fields stays.
+        """
+        known = before or {}
+        return {
+            name: value if value is known.get(name) and value is not None else self._member(name, value)
+            for name, value in fields.items()
+        }
 
     def part(self, value: Any) -> Any:
         """Return the value, or an equal one that others have."""

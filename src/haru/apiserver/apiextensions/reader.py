@@ -182,7 +182,7 @@ async def converted(obj: Obj, to: Kind) -> Obj:
 async def stored_form(obj: Obj, resource: Resource, known: Obj | None = None) -> Obj:
     """An object of a resource as it is to be stored: what the version that it is stored in has by default is there.
 
-    `known` was stored before, in the version of the object.
+    `known` is in the version of the object, as it is written.
     """
     found = await converted(obj, resource.stored)
     reader = reader_of(resource.stored)

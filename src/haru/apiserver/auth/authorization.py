@@ -33,6 +33,7 @@ _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 _REMEMBERED_USERS = 10_000
+_REMEMBERED_DECISIONS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,18 @@ class Rule:
     source: Obj
 
     def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
-        """Whether the rule covers a request for a resource (`pods`, `pods/log`)."""
+        """Whether the rule covers a request for an object of a resource (`pods`, `pods/log`)."""
+        return self.covers(verb, group, resource) and (not self.names or name in self.names)
+
+    def covers(self, verb: str, group: str, resource: str) -> bool:
+        """Whether the rule covers a request for some object of a resource."""
         return (
             (verb in self.verbs or "*" in self.verbs)
             and (group in self.groups or "*" in self.groups)
-            and self._covers(resource)
-            and (not self.names or name in self.names)
+            and self._has(resource)
         )
 
-    def _covers(self, resource: str) -> bool:
+    def _has(self, resource: str) -> bool:
         if resource in self.resources or "*" in self.resources:
             return True
         subresource = resource.partition("/")[2]
@@ -136,6 +140,8 @@ class Authorizer:
         self._followed = StoreReflector(objects, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
         self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
+        self._decided: dict[tuple[object, ...], Decision] = {}
+        """What is allowed, by user and request, where no rule for certain names had to be looked at."""
         self._nodes = NodeAuthorizer(objects)
 
     async def start(self) -> None:
@@ -161,11 +167,26 @@ class Authorizer:
         if refusal is None:
             return Decision(True)
         resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        key = user.name, user.groups, asked.verb, asked.group, resource, asked.namespace
+        known = self._decided.get(key)
+        if known is not None:
+            return known
+        by_name = False
         for bound in self._bound(user, asked.namespace):
             for rule in bound.rules:
-                if rule.allows(asked.verb, asked.group, resource, asked.name):
-                    return Decision(True, bound.why())
+                if not rule.covers(asked.verb, asked.group, resource):
+                    continue
+                by_name = by_name or bool(rule.names)
+                if not rule.names or asked.name in rule.names:
+                    return self._remembered(None if by_name else key, Decision(True, bound.why()))
         return Decision(False, refusal)
+
+    def _remembered(self, key: tuple[object, ...] | None, decision: Decision) -> Decision:
+        if key is not None:
+            if len(self._decided) >= _REMEMBERED_DECISIONS:
+                self._decided.clear()
+            self._decided[key] = decision
+        return decision
 
     def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
         """Whether a user may ask for a path that is no resource."""
@@ -228,6 +249,7 @@ class Authorizer:
     def _compile(self) -> None:
         roles = self._roles()
         self._subjects, self._users = {}, FIFOCache(_REMEMBERED_USERS)
+        self._decided = {}
         for plural in ("clusterrolebindings", "rolebindings"):
             for record in self._followed.of(plural):
                 binding = shared(record)

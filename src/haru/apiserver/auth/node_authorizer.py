@@ -82,6 +82,8 @@ class NodeAuthorizer:
     async def refresh(self, asked: Attributes) -> None:
         """Take in what the judgement of a node's request needs to know."""
         resource = asked.group_resource
+        if resource == "pods" and (asked.subresource or asked.verb not in _READ):
+            return  # judged by the verb alone: pods are written far more often than anything is read because of them
         if resource in _GRAPHED and (asked.name or resource == "serviceaccounts"):
             await self._graph.refresh(resource)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from haru.apiserver.encoding.objects import recent
@@ -62,8 +62,7 @@ class _Followed:
                     self._watch.close()
                     self._watch = None
                 else:
-                    for key, record in {event.key: event.new for event in events}.items():
-                        self._set(key, record)
+                    await self._take_in({event.key: event.new for event in events})
                     return
             await self._read()
 
@@ -74,10 +73,21 @@ class _Followed:
         self._known, self._ends = {}, {}
         page = await self._objects.store.range(resource.prefix(""))
         self._watch = self._objects.store.watch(resource.prefix(""), page.revision)
-        for position, record in enumerate(page.records, 1):
-            self._set(record.key, record)
-            if not position % _CHUNK:
-                await asyncio.sleep(0)
+        await self._take_in({record.key: record for record in page.records})
+
+    async def _take_in(self, records: Mapping[str, Record | None]) -> None:
+        """Take in the newest version of each key; None: it is gone."""
+        try:
+            for position, (key, record) in enumerate(records.items(), 1):
+                self._set(key, record)
+                if not position % _CHUNK:
+                    await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            # What was not taken in would never be known: the next who asks reads everything.
+            assert self._watch is not None
+            self._watch.close()
+            self._watch = None
+            raise
 
     def _set(self, key: str, record: Record | None) -> None:
         end, references = self._links(recent(record)) if record is not None else ("", set[Reference]())

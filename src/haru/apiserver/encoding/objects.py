@@ -189,16 +189,20 @@ _SHARED_TEXTS = ("namespace", "generateName", "creationTimestamp")
 """Members of metadata that many objects have alike."""
 
 
+def kept(record: Record) -> Obj | None:
+    """The decoded object, if somebody has had it lately; shared: do not change it."""
+    note: Note | None = record.note
+    return None if note is None else note.recent or note.obj
+
+
 def recent(record: Record) -> Obj:
     """The decoded object, shared by all who ask soon after another: do not change it.
 
     A written object is wanted by whoever watches it, and by the next who changes it: none of them decodes it again.
     """
+    if (known := kept(record)) is not None:
+        return known
     note: Note | None = record.note
-    if note is not None:
-        known = note.recent or note.obj
-        if known is not None:
-            return known
     obj = _with_shared_parts(decode(record))
     if note is None:
         note = record.note = Note(obj["metadata"].get("labels") or {})
@@ -209,12 +213,10 @@ def recent(record: Record) -> Obj:
 
 def glanced(record: Record) -> Obj:
     """The decoded object, which is not kept where it was not: for what reads many once. Do not change it."""
-    note: Note | None = record.note
-    known = None if note is None else note.recent or note.obj
-    if known is not None:
+    if (known := kept(record)) is not None:
         return known
     obj = decode(record)
-    if note is None:
+    if record.note is None:
         record.note = Note(obj["metadata"].get("labels") or {})
     return obj
 
@@ -225,33 +227,45 @@ def replaced(record: Record) -> None:
         _RECENT.replaced(record.note)
 
 
-def noted(obj: Obj, size: int, revision: int) -> Note:
-    """The note of a record that `obj` was encoded for, in `size` bytes; from now on nobody may change the object."""
+def noted(obj: Obj, size: int, before: Obj | None, revision: int) -> Note:
+    """The note of a record that `obj` was encoded for, in `size` bytes; from now on nobody may change the object.
+
+    `before` is the version that it replaces, as `recent` has it.
+    """
     metadata = {"resourceVersion": str(revision)}
     for name, value in obj["metadata"].items():
         if name != "resourceVersion":
             metadata[name] = value
-    kept = _with_shared_parts({**obj, "metadata": metadata})
-    note = Note(kept["metadata"].get("labels") or {})
-    _RECENT.keep(note, kept, size)
+    shown = _with_shared_parts({**obj, "metadata": metadata}, before)
+    note = Note(shown["metadata"].get("labels") or {})
+    _RECENT.keep(note, shown, size)
     return note
 
 
-def _with_shared_parts(obj: Obj) -> Obj:
-    """The object, whose parts are those of others where they are equal: informers in the process keep it."""
-    metadata = obj["metadata"]
+def _with_shared_parts(obj: Obj, before: Obj | None = None) -> Obj:
+    """The object, whose parts are those of others where they are equal: informers in the process keep it.
+
+    What it has in common with the version before it has been through this.
+    """
+    metadata, before = obj["metadata"], before or _NOTHING
+    known = before.get("metadata") or _NOTHING
     for member in _SHARED_TEXTS:
-        if member in metadata:
-            metadata[member] = interned(metadata[member])
-    if labels := metadata.get("labels"):
+        text = metadata.get(member)
+        if text is not None and text is not known.get(member):
+            metadata[member] = interned(text)
+    labels, references = metadata.get("labels"), metadata.get("ownerReferences")
+    if labels and labels is not known.get("labels"):
         metadata["labels"] = _PARTS.part(interned(labels))
-    if references := metadata.get("ownerReferences"):
+    if references and references is not known.get("ownerReferences"):
         metadata["ownerReferences"] = _PARTS.part(references)
     for member in ("spec", "status"):
         fields = obj.get(member)
-        if type(fields) is dict:
-            obj[member] = _PARTS.members(fields)
+        if type(fields) is dict and fields is not before.get(member):
+            obj[member] = _PARTS.members(fields, before.get(member))
     return obj
+
+
+_NOTHING: Obj = {}
 
 
 class Selection:

@@ -18,7 +18,7 @@ import orjson
 
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import with_rule_errors
-from haru.apiserver.encoding.objects import encode, noted, replaced
+from haru.apiserver.encoding.objects import encode, kept, noted, replaced
 from haru.apiserver.registry.object_metadata import (
     check_identity,
     check_preconditions,
@@ -115,7 +115,8 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     name_new_object(call, metadata)
     obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
-    obj = own(obj if applied else _tracked(call, None, obj))
+    written = json_form(obj, kind)
+    obj = own(obj if applied else _owned(call, None, obj, written))
     generated = not call.name and "name" not in metadata and may_make_up_name(call, metadata)
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
@@ -123,7 +124,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
             _check_no_version(call, obj, version)
-        taken = await _insert(call, await stored_form(obj, call.resource))
+        taken = await _insert(call, await stored_form(obj, call.resource, written))
         if isinstance(taken, Outcome):
             return taken
     error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
@@ -174,7 +175,7 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
         return None if await call.objects.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
     try:
-        put = Put(key, value, 0, place, note=partial(noted, obj, len(value)))
+        put = Put(key, value, 0, place, note=partial(noted, obj, len(value), None))
         event, *_ = await call.admission.write_with_quota(call, put, obj, None)
     except CompareFailed as error:
         if error.key != key:
@@ -214,14 +215,14 @@ async def change(
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
                 wanted, owned = changed, True
-        new = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
+        new = written = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
         if not owned:
-            new = _tracked(call, live, new)
+            new = _owned(call, live, new, written)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
         if _unchanged(new, live) and not record.stale and is_whole(record, resource):
             return Outcome(record, None)
-        outcome = await _replace(call, record, await stored_form(new, resource, live))
+        outcome = await _replace(call, record, await stored_form(new, resource, written))
         if outcome is not None:
             return outcome
         if pinned and not retry:
@@ -249,9 +250,13 @@ def managed_write(call: Call) -> ManagedWrite:
     return ManagedWrite(call.manager, kind.api_version, resource.message_type, part, now, None, also_reset(kind, part))
 
 
-def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
+def _tracked(call: Call, live: Obj, new: Obj) -> Obj:
     """With the owners of fields written down, of those that are written."""
-    written = json_form(new, call.resource.kind, live)
+    return _owned(call, live, new, json_form(new, call.resource.kind, live))
+
+
+def _owned(call: Call, live: Obj | None, new: Obj, written: Obj) -> Obj:
+    """With the owners of fields written down, of the object as it is `written`."""
     tracked = track_update(live, written, managed_write(call))
     return tracked if written is new else {**new, "metadata": tracked["metadata"]}
 
@@ -325,7 +330,7 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         return Outcome(None, {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(event.revision)}})
     value, place = encode(obj)
     try:
-        put = Put(record.key, value, record.revision, place, note=partial(noted, obj, len(value)))
+        put = Put(record.key, value, record.revision, place, note=partial(noted, obj, len(value), kept(record)))
         event, *_ = await call.admission.write_with_quota(call, put, obj, record)
     except CompareFailed:
         return None

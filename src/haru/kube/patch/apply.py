@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.patch import managers
@@ -91,7 +90,10 @@ def reset_fields(message_type: MessageType, subresource: str, more: tuple[str, .
 
 
 def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, force: bool) -> Obj:
-    """The object after applying a configuration, managedFields included; 409 on conflicts unless forced."""
+    """The object after applying a configuration, managedFields included; 409 on conflicts unless forced.
+
+    It shares parts with the live object and the configuration.
+    """
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request_error("metadata.managedFields must be nil")
     shape, ignored, now = shape_of(write.message_type), write.ignored, write.now
@@ -115,7 +117,7 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     # An apply that changes nothing but owners is none at any time.
     time = now if merged != base else last.time if last else ""
     holdings[owner.identity] = Holding(owner, time, wanted)
-    return _with_managed_fields(clone(merged), managers.write(holdings))
+    return _with_managed_fields(merged, managers.write(holdings))
 
 
 def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:

@@ -12,8 +12,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import orjson
+
 from haru.kube import schema
-from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType
@@ -123,6 +124,14 @@ _DELETED: Final = _Deleted()
 
 def _without_directives(value: Any) -> Any:
     """The value as it is stored where nothing was before: what has a directive goes with it, and nulls go."""
+    if not isinstance(value, dict | list):
+        return value
+    text = orjson.dumps(value)
+    # Texts may have these as well, and are looked at again.
+    return value if b'"$' not in text and b"null" not in text else _cleaned(value)
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         if _PATCH in value:
             return _DELETED
@@ -130,12 +139,12 @@ def _without_directives(value: Any) -> Any:
         for key, item in value.items():
             if key == _RETAIN or key.startswith((_DELETE_FROM, _ORDER)) or item is None:
                 continue
-            cleaned = _without_directives(item)
+            cleaned = _cleaned(item)
             if cleaned is not _DELETED:
                 kept[key] = cleaned
         return kept
     if isinstance(value, list):
-        cleaned_items = (_without_directives(item) for item in value)
+        cleaned_items = (_cleaned(item) for item in value)
         return [item for item in cleaned_items if item is not _DELETED]
     return value
 
@@ -279,4 +288,4 @@ def _ordered(
     if other is not None:
         result.append(other)
         result.extend(waiting)
-    return clone(result)
+    return result

@@ -86,6 +86,7 @@ class Shape:
 
 
 _CONTAINERS: Final = (dict, list)
+_CONTAINER_TYPES: Final = frozenset(_CONTAINERS)
 _LIST_OR_NONE: Final = (list, NoneType)
 _DICT_OR_NONE: Final = (dict, NoneType)
 LEAF: Final = Shape("leaf")
@@ -253,7 +254,8 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     old, new = old or {}, new or {}
     for key, item in new.items():
         if key in old:
-            _compare_present("f:" + key, old[key], item, shape.field(key), found)
+            if old[key] is not item:
+                _compare_present("f:" + key, old[key], item, shape.field(key), found)
         elif shape.never_absent(key) and _is_merged(inner := shape.field(key), item):
             changed.below("f:" + key, compare(None if shape.is_null(key) else {}, item, inner).changed)
         else:
@@ -288,10 +290,19 @@ def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> Non
     if shape.style in ("keyed", "set"):
         for name, item in _items(shape, value, "", strict=False).items():
             _add_all(inner, name, item, shape.element or ANY)
+    elif _CONTAINER_TYPES.isdisjoint(map(type, value.values())):
+        builder.below(element, _named(tuple(value)))
+        return
     else:
         for key, item in value.items():
             _add_all(inner, "f:" + key, item, shape.field(key))
     builder.below(element, inner.build())
+
+
+@lru_cache(maxsize=4096)
+def _named(names: tuple[str, ...]) -> FieldSet:
+    """The fields of these names, without any below them."""
+    return FieldSet(frozenset("f:" + name for name in names))
 
 
 def new_fields(value: Any, shape: Shape) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _OTHER_FINALIZERS: frozenset[str | tuple[str, str]] = frozenset(
 )
 """Groups and kinds whose finalizers may be any qualified name."""
 _JUDGED_AGAIN = {(group.replace("core", ""), kind) for group, *kinds in rows("metadata_rules") for kind in kinds}
+_MAPS = ("labels", "annotations", "ownerReferences")
 _FROZEN = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -123,8 +124,11 @@ def validate_metadata_update(new: Obj, old: Obj, field: str = "metadata") -> lis
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         found.append(invalid(f"{field}.generation", new.get("generation") or 0, "must not be decremented"))
     for name in _FROZEN:
-        found += immutable(f"{field}.{name}", new.get(name), old.get(name))
-    return found + _validate_maps(new, field)
+        if new.get(name) is not old.get(name):
+            found += immutable(f"{field}.{name}", new.get(name), old.get(name))
+    return found + _validate_maps(
+        {name: new[name] for name in _MAPS if name in new and new[name] is not old.get(name)}, field
+    )
 
 
 def validate_template_metadata(metadata: Obj, field: str) -> list[FieldError]:
