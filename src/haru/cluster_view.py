@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from haru.client.api import ApiClient, path_of
 from haru.client.definition_watch import DefinitionWatch
@@ -100,11 +100,14 @@ class WatchedObjects:
         self._succeeded: Counter[str] = Counter()
         self._changed_groups: set[str] = set()
         """The PodGroups that have come or changed since."""
+        self._waiting: dict[tuple[str, str], Obj] = {}
+        """The newest versions of objects that were written since somebody looked."""
         self.refused: list[str] = []
 
     def view(self) -> ClusterView:
         """Return the cluster as it is now."""
         version = self._changes.version
+        self._take_waiting()
         self._count_succeeded()
         if self._shown_events is None:
             self._shown_events = tuple(self._events.store.values()) if self._events is not None else ()
@@ -131,7 +134,11 @@ class WatchedObjects:
         return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
 
     def _take(self, old: Obj | None, new: Obj) -> None:
-        if new["kind"] != "ResourceSlice":
+        if new["kind"] in _HELD_BACK:
+            self._waiting[new["kind"], object_key(new)] = new
+            if len(self._waiting) >= _MOST_WAITING:
+                self._take_waiting()
+        elif new["kind"] != "ResourceSlice":
             self._tell(self._translator.apply(new))
         if foreign_kind(new) is not None:
             self._cache.apply(with_own_kind(new))
@@ -139,7 +146,14 @@ class WatchedObjects:
         if old is None or shown is None or shown(old) != shown(new):
             self._changes.add()
 
+    def _take_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for obj in waiting.values():
+            self._tell(self._translator.apply(obj))
+
     def _drop(self, last: Obj) -> None:
+        if (waiting := self._waiting.pop((last["kind"], object_key(last)), None)) is not None:
+            self._tell(self._translator.apply(waiting))
         self._tell(self._translator.remove(last))
         if foreign_kind(last) is not None:
             self._cache.remove(with_own_kind(last))
@@ -373,5 +387,9 @@ def _shown_of_lease(lease: Obj) -> object:
     return metadata.get("labels"), metadata.get("annotations"), spec.get("holderIdentity")
 
 
+_HELD_BACK: Final = frozenset({"Pod", "ResourceClaim"})
+"""Kinds that are written several times in a moment while work starts: only what somebody looks at is decoded."""
+_MOST_WAITING: Final = 500
+"""Some hundredths of a second of work."""
 _SHOWN: Mapping[str, Callable[[Obj], object]] = {"Node": _shown_of_node, "Lease": _shown_of_lease}
 """What counts as a change, of kinds that are written all the time."""

@@ -11,7 +11,7 @@ from fake_api import FakeApi
 from foreign_definitions import definition
 
 from haru.client.api import ApiClient
-from haru.cluster_view import ClusterWatch
+from haru.cluster_view import ChangeCounter, ClusterWatch, WatchedObjects
 from haru.gangs import KINDS
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
@@ -223,3 +223,26 @@ def test_kinds_of_other_projects_are_watched_once_they_are_served() -> None:
         await server.stop()
 
     run(work())
+
+
+def test_pod_that_changes_often_is_decoded_once_for_each_look() -> None:
+    objects = WatchedObjects(ChangeCounter())
+    informer = objects.informer(ApiClient.in_process(FakeApi()), POD)
+    informer._synced.set()
+    decoded = []
+    taken = objects._cache.apply
+    objects._cache.apply = lambda obj: (decoded.append(obj), taken(obj))[1]  # type: ignore[method-assign, func-returns-value]
+
+    def write(revision: int, **spec: object) -> None:
+        written = pod("p")
+        written["metadata"]["resourceVersion"] = str(revision)
+        informer.observe({**written, "spec": {**written["spec"], **spec}})
+
+    for revision in range(1, 4):
+        write(revision)
+    write(4, nodeName="a")
+    assert objects.view().snapshot.pods["default/p"].node == "a"
+    assert len(decoded) == 1
+    write(5, nodeName="a")
+    informer.observe_deleted(informer.store["default/p"])
+    assert "default/p" not in objects.view().snapshot.pods
