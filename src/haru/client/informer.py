@@ -373,11 +373,12 @@ class Informer:
                 self._remove(key, known)
                 known = None
         obj = self._transform(obj)
-        if known is not None:
-            self._unindex(key, known)
         self._store[key] = obj
         for index in self._indexes.values():
-            index.add(key, obj)
+            if known is None:
+                index.add(key, obj)
+            else:
+                index.replace(key, known, obj)
         for on_add, on_update, _ in self._handlers:
             if known is None and on_add is not None:
                 self._call(on_add, obj)

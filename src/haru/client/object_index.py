@@ -24,20 +24,33 @@ class ObjectIndex:
         found = self._by_value.get(value, ())
         return (found,) if isinstance(found, str) else found
 
+    def replace(self, key: str, old: Obj, new: Obj) -> None:
+        """Find an object by other values; one that keeps its values keeps its place."""
+        before, after = list(self._values(old)), list(self._values(new))
+        if before != after:
+            self._remove(key, before)
+            self._add(key, after)
+
     def add(self, key: str, obj: Obj) -> None:
         """Make an object findable."""
+        self._add(key, self._values(obj))
+
+    def remove(self, key: str, obj: Obj) -> None:
+        """Forget an object, as it was when it was added."""
+        self._remove(key, self._values(obj))
+
+    def _add(self, key: str, values: Iterable[str]) -> None:
         by_value = self._by_value
-        for value in self._values(obj):
+        for value in values:
             found = by_value.setdefault(value, key)
             if isinstance(found, dict):
                 found[key] = None
             elif found != key:
                 by_value[value] = {found: None, key: None}
 
-    def remove(self, key: str, obj: Obj) -> None:
-        """Forget an object, as it was when it was added."""
+    def _remove(self, key: str, values: Iterable[str]) -> None:
         by_value = self._by_value
-        for value in self._values(obj):
+        for value in values:
             found = by_value.get(value)
             if isinstance(found, dict):
                 found.pop(key, None)

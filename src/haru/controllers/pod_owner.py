@@ -50,7 +50,9 @@ class PodOwnerController(Controller):
                 self.gather(object_key(candidate), self.size_of(uid_of(candidate)))
 
     def _dependent_updated(self, old: Obj, new: Obj) -> None:
-        if controller_of(old) != controller_of(new):
+        before, after = (each["metadata"].get("ownerReferences") for each in (old, new))
+        # Mostly one list: versions of an object share what did not change.
+        if before is not after and controller_of(old) != controller_of(new):
             self._dependent_changed(old)
         self._dependent_changed(new)
 

@@ -65,10 +65,11 @@ def has_finalizer(obj: Mapping[str, Any], finalizer: str) -> bool:
 
 
 def controller_of(obj: Mapping[str, Any]) -> Obj | None:
-    """The owner reference of the managing controller, if there is one."""
+    """The owner reference of the managing controller, if there is one; it is the object's own: do not change it."""
     for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
         if reference.get("controller"):
-            return dict(reference)
+            found: Obj = reference
+            return found
     return None
 
 

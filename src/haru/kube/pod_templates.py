@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
+from haru.kube.cloning import clone
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, name_of, namespace_of, owner_reference, uid_of
 
@@ -26,8 +26,8 @@ def pod_from_template(owner: Obj, kind: Kind, template: Mapping[str, Any]) -> Ob
     }
     for part in ("labels", "annotations", "finalizers"):
         if given.get(part):
-            metadata[part] = copy.deepcopy(given[part])
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
+            metadata[part] = clone(given[part])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": clone(template.get("spec") or {})}
 
 
 def pod_for_job(job: Obj, index: int | None, group: str | None) -> Obj:

@@ -200,7 +200,7 @@ class PodWorkers:
             return None
         self._events.started(pod)
         self._began[uid_of(pod)] = began  # what is written is cut to seconds
-        return await self._keep_running(written, node)
+        return None  # it is queued again by what was written
 
     def _scripts(self, pod: Obj, sources: PodSources) -> Mapping[str, Script] | None:
         """The scripts of the pod's containers; none while its annotations are malformed."""
