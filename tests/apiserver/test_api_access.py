@@ -209,3 +209,14 @@ async def test_cluster_starts_with_default_roles_and_namespaces(api: Caller) -> 
     namespaces = {i["metadata"]["name"] for i in (await api.get("/api/v1/namespaces"))["items"]}
     assert namespaces == {"default", "kube-system", "kube-public", "kube-node-lease"}
     assert ADMIN
+
+
+async def test_right_to_certain_names_is_no_right_to_others_asked_later(api: Caller) -> None:
+    await grant(api, [rule("get", "configmaps", names="mine"), rule("list", "configmaps")], "default")
+    for name, status in (("mine", 404), ("other", 403), ("mine", 404), ("other", 403)):
+        assert (await api.as_(USER)("GET", f"{MAPS}/{name}")).status == status
+    for _ in range(2):
+        assert (await api.as_(USER)("GET", MAPS)).status == 200
+        assert (await api.as_(USER)("GET", PODS)).status == 403
+    await api("DELETE", f"{RBAC}/namespaces/default/rolebindings/it")
+    assert (await api.as_(USER)("GET", MAPS)).status == 403

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from api_caller import ADMIN, KEY, PODS, Caller, Clock, config_map, make_config, pod
 
+from haru.apiserver.auth.node_graph import NodeGraph, Reference
 from haru.apiserver.config import UserInfo
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
@@ -381,3 +383,15 @@ async def test_node_requests_tokens_only_for_its_pods(nodes: Caller, reference: 
 async def test_node_restriction_does_not_apply_to_other_users(nodes: Caller) -> None:
     await nodes.create("/api/v1/nodes", node("c", labels={"node-restriction.kubernetes.io/trusted": "yes"}))
     await nodes.create(f"{SPACE}/configmaps", config_map("c"))
+
+
+async def test_graph_whose_reading_was_cancelled_is_read_anew(nodes: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("haru.apiserver.auth.node_graph._CHUNK", 1)
+    graph = NodeGraph(nodes.app.objects)
+    reading = asyncio.create_task(graph.refresh("secrets"))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await graph.refresh("secrets")
+    for node_name in ("a", "b"):
+        assert graph.reaches(node_name, Reference("secrets", "default", f"{node_name}-env"))
