@@ -380,3 +380,23 @@ def test_terminated_container_cannot_run_again_without_restart() -> None:
 def test_pod_level_resources_follow_their_gate() -> None:
     assert problems(pod(resources={"limits": {"cpu": "1"}}), DEFAULT) == []
     assert problems(pod(resources={"limits": {"cpu": "1"}}), ALL) == []
+
+
+def test_pod_of_a_spec_that_was_right_before_is_judged_by_its_own_host_name() -> None:
+    for hostname, wrong in (("job-0", 0), ("job-1", 0), ("Job_1", 1), ("job-1", 0), ("Job_1", 1)):
+        assert len(problems(pod(hostname=hostname))) == wrong
+
+
+VOLUME_CLAIM = {
+    "accessModes": ["ReadWriteOnce"],
+    "volumeMode": "Filesystem",
+    "resources": {"requests": {"storage": "1Gi"}},
+}
+
+
+def test_volume_made_for_a_pod_is_judged_by_the_pods_own_name() -> None:
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": VOLUME_CLAIM}}}
+    for name, wrong in (("short", False), ("x" * 250, True), ("short", False)):
+        named = pod(volumes=[volume])
+        named["metadata"]["name"] = name
+        assert any("PVC name" in problem for problem in problems(named)) is wrong

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -26,11 +28,15 @@ class Feature:
 
     gates: tuple[str, ...]
     paths: tuple[Path, ...]
+    names: tuple[bytes, ...]
+    """The last names of the paths as they stand in JSON."""
 
 
 def _feature(gates: str, *paths: str) -> Feature:
     """`paths` as dotted texts; the last name may be several, with bars between them."""
-    return Feature(tuple(gates.split("+")), tuple(_path(text) for text in paths))
+    found = tuple(_path(text) for text in paths)
+    names = sorted({name for path in found for name in path[-1]})
+    return Feature(tuple(gates.split("+")), found, tuple(f'"{name}":'.encode() for name in names))
 
 
 def _path(text: str) -> Path:
@@ -156,13 +162,18 @@ def drop_disabled_fields(obj: Obj, old: Obj | None, kind: Kind, gates: FeatureGa
 
     `old` is the stored object on update (in the same version), None on create.
     """
-    features = _FEATURES.get((kind.group, kind.version, kind.kind)) or _FEATURES.get((kind.group, kind.kind), ())
-    same = {name for name, part in old.items() if obj.get(name) == part} if features and old is not None else ()
+    known = _FEATURES.get((kind.group, kind.version, kind.kind)) or _FEATURES.get((kind.group, kind.kind), ())
+    features = [feature for feature in known if not all(map(gates.enabled, feature.gates))]
+    if not features:
+        return obj
+    same = {name for name, part in old.items() if obj.get(name) == part} if old is not None else ()
+    text = b""
     for feature in features:
-        if all(gates.enabled(gate) for gate in feature.gates):
-            continue
         if old is not None and all(path[0] in same or path[0] not in obj for path in feature.paths):
             continue  # it was used as now, or is not used
+        text = text or orjson.dumps(obj)
+        if not any(name in text for name in feature.names):
+            continue
         if old is not None and any(_has(old, path) for path in feature.paths):
             continue
         for path in feature.paths:

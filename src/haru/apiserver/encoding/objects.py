@@ -10,6 +10,7 @@ import json
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from weakref import ref
 
@@ -24,18 +25,15 @@ from haru.storage import Record, StoreError
 
 def encode(obj: Obj) -> tuple[bytes, int]:
     """The stored form, and the offset at which the revision belongs."""
-    head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": None}
-    metadata = {"resourceVersion": ""}
-    for name, value in obj["metadata"].items():
-        if name != "resourceVersion":
-            metadata[name] = value
-    head["metadata"] = metadata
-    for name, value in obj.items():
-        if name not in head:
-            head[name] = value
-    return orjson.dumps(head), _place(obj["apiVersion"], obj["kind"])
+    api_version, kind = obj["apiVersion"], obj["kind"]
+    # These stand first, whatever their order in the object.
+    head = {"apiVersion": api_version, "kind": kind, "metadata": None, **obj}
+    head["metadata"] = metadata = {"resourceVersion": "", **obj["metadata"]}
+    metadata["resourceVersion"] = ""
+    return orjson.dumps(head), _place(api_version, kind)
 
 
+@lru_cache(maxsize=1024)
 def _place(api_version: str, kind: str) -> int:
     return len(f'{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"resourceVersion":"')
 
@@ -232,10 +230,8 @@ def noted(obj: Obj, size: int, before: Obj | None, revision: int) -> Note:
 
     `before` is the version that it replaces, as `recent` has it.
     """
-    metadata = {"resourceVersion": str(revision)}
-    for name, value in obj["metadata"].items():
-        if name != "resourceVersion":
-            metadata[name] = value
+    metadata = {"resourceVersion": "", **obj["metadata"]}
+    metadata["resourceVersion"] = str(revision)
     shown = _with_shared_parts({**obj, "metadata": metadata}, before)
     note = Note(shown["metadata"].get("labels") or {})
     _RECENT.keep(note, shown, size)

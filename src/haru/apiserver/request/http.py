@@ -43,11 +43,11 @@ class Request:
     """One HTTP request."""
 
     __slots__ = (
+        "_audit_id",
         "_query",
         "_receive",
         "_send",
         "annotations",
-        "audit_id",
         "headers",
         "method",
         "path",
@@ -67,7 +67,7 @@ class Request:
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """What admission notes for the audit log."""
-        self.audit_id = _audit_id(self.headers.get(b"audit-id"))
+        self._audit_id = ""
         self.trail: AuditTrail | None = None
         """Writes the audit events of the request; None: the policy records none."""
         self.read = b""
@@ -75,6 +75,13 @@ class Request:
         self._receive = receive
         self._send = send
         self._query: Mapping[str, list[str]] | None = None
+
+    @property
+    def audit_id(self) -> str:
+        """The id by which the audit log and the answer name the request."""
+        if not self._audit_id:
+            self._audit_id = _audit_id(self.headers.get(b"audit-id"))
+        return self._audit_id
 
     @property
     def receive(self) -> Receive:

@@ -154,11 +154,14 @@ def _without_managed_fields(obj: Obj) -> Obj:
     meta = obj.get("metadata")
     if not meta or "managedFields" not in meta:
         return obj
-    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+    meta = dict(meta)
+    del meta["managedFields"]
+    return {**obj, "metadata": meta}
 
 
 def _with_managed_fields(obj: Obj, entries: Sequence[Obj]) -> Obj:
-    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
+    meta = dict(obj.get("metadata") or {})
+    meta.pop("managedFields", None)
     if entries:
         meta["managedFields"] = list(entries)
     return {**obj, "metadata": meta}

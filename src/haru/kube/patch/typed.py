@@ -11,6 +11,8 @@ from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, Literal, NamedTuple
 
+import orjson
+
 from haru.kube import schema
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.patch.fieldset import FieldSet, SetBuilder, compact, element_text
@@ -324,8 +326,7 @@ def new_fields(value: Any, shape: Shape) -> dict[str, Any]:
         if not shape.never_absent(key) or not _is_merged(inner, item):
             found["f:" + key] = _set_by(item, inner)
         elif below := _set_by(item, inner) if shape.is_null(key) else new_fields(item, inner):
-            below.pop(".", None)
-            found["f:" + key] = below
+            found["f:" + key] = {element: set_by for element, set_by in below.items() if element != "."}
     return found
 
 
@@ -336,14 +337,32 @@ def _set_by(value: Any, shape: Shape) -> dict[str, Any]:
     shape = _deduced(shape, value)
     if not value or not _is_merged(shape, value):
         return {}
-    below: dict[str, Any] = {".": {}}
     if shape.style in ("keyed", "set"):
-        below.update(_items_set_by(value, shape))
-        return below
+        return _list_set_by(value, shape)
+    below: dict[str, Any] = {".": {}}
     for key in sorted(value):
         item = value[key]
         below["f:" + key] = {} if type(item) is str else _set_by(item, shape.field(key))
     return below
+
+
+def _list_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:
+    """The same of a list with keys. Pods of one template have the same containers: theirs are worked out once."""
+    key = shape, orjson.dumps(value)
+    found = _set_by_lists.get(key)
+    if found is None:
+        found = {".": {}, **_items_set_by(value, shape)}
+        if len(key[1]) <= _KEPT_BYTES:
+            if len(_set_by_lists) >= _KEPT_LISTS:
+                _set_by_lists.clear()
+            _set_by_lists[key] = found
+    return found
+
+
+_KEPT_LISTS: Final = 512
+_KEPT_BYTES: Final = 4096
+_set_by_lists: dict[tuple[Shape, bytes], dict[str, Any]] = {}
+"""What lists set that were met lately; many objects share it: do not change it."""
 
 
 def _items_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:

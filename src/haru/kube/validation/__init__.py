@@ -68,8 +68,10 @@ def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) 
 
 
 def _metadata_update(new: Obj, old: Obj, kind: Kind) -> list[FieldError]:
-    metadata = new.get("metadata") or {}
-    found = validate_metadata_update(metadata, old.get("metadata") or {})
+    metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
+    found = validate_metadata_update(metadata, before)
+    if metadata.get("finalizers") == before.get("finalizers"):
+        metadata = {name: value for name, value in metadata.items() if name != "finalizers"}
     return found + validate_metadata_again(metadata, kind) + validate_kind_finalizers(metadata, kind)
 
 

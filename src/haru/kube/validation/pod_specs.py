@@ -16,6 +16,7 @@ from haru.kube.errors import (
     required,
     too_long,
 )
+from haru.kube.known_specs import KnownSpecs
 from haru.kube.meta import Obj
 from haru.kube.validation.affinity import validate_affinity, validate_spread, validate_tolerations
 from haru.kube.validation.common import (
@@ -35,7 +36,7 @@ from haru.kube.validation.containers import (
     validate_init_containers,
 )
 from haru.kube.validation.metadata import validate_labels, validate_template_metadata
-from haru.kube.validation.pod_annotations import validate_matching_annotations, validate_pod_annotations
+from haru.kube.validation.pod_annotations import MIRROR, validate_matching_annotations, validate_pod_annotations
 from haru.kube.validation.resources import validate_pod_resources, validate_requirements
 from haru.kube.validation.security import validate_pod_security, validate_user_namespace
 from haru.kube.validation.types import Rules
@@ -53,8 +54,26 @@ _MAX_SEARCH_TEXT: Final = 2048
 _MAX_HOSTNAME: Final = 64
 
 
+_RIGHT: Final = KnownSpecs()
+"""Specs about which nothing was wrong, but perhaps their host names."""
+
+
 def validate_pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None = None) -> list[FieldError]:
     """The spec; that of a Pod (whose metadata is given) is held to a little more than a template's."""
+    if pod is not None and (
+        MIRROR in part(pod, "annotations") or any(one.get("ephemeral") is not None for one in items(spec, "volumes"))
+    ):
+        return _pod_spec(field, spec, rules, pod)  # it depends on more than the spec
+    key = _RIGHT.key(spec, pod is not None, rules.gates.enabled("PodLevelResources"))
+    if key in _RIGHT:
+        return label_name(f"{field}.hostname", spec["hostname"]) if spec.get("hostname") else []
+    found = _pod_spec(field, spec, rules, pod)
+    if not found:
+        _RIGHT.add(key)
+    return found
+
+
+def _pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None) -> list[FieldError]:
     is_pod = pod is not None
     found: list[FieldError] = []
     if spec.get("terminationGracePeriodSeconds") is None:
@@ -118,7 +137,7 @@ def _containers(field: str, spec: Obj, parts: PodParts) -> list[FieldError]:
 
 def _pod_claims(field: str, claims: Sequence[Obj], pod: Obj) -> list[FieldError]:
     """References to claims or templates: each by one of the two names."""
-    if "kubernetes.io/config.mirror" in part(pod, "annotations"):
+    if MIRROR in part(pod, "annotations"):
         return [forbidden("", "static pods do not support resource claims") for _ in claims]
     found: list[FieldError] = []
     seen: set[str] = set()

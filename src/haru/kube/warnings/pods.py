@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from haru.kube.known_specs import KnownSpecs
 from haru.kube.meta import Obj
 from haru.kube.warnings.claims import fraction_warnings, volume_claim_warnings
 from haru.kube.warnings.nodes import DEPRECATED_LABELS, selector_term_warnings
@@ -122,14 +123,37 @@ _VOLUME_PATHS = {"storageos": "storageOS"}
 """What 1.36 calls a field in a warning, where that is another word than the API's."""
 
 
+_UNREMARKABLE = KnownSpecs()
+"""Specs that nobody is warned of."""
+
+
 def pod_warnings(pod: Obj, template: str = "") -> Iterator[str]:
     """List the warnings about a pod, or a pod template at the path `template`."""
     spec, before = pod.get("spec") or {}, f"{template}." if template else ""
     annotations = (pod.get("metadata") or {}).get("annotations")
     path = f"{before}spec"
-    yield from _placement(spec, path)
-    if annotations:
-        yield from _annotations(annotations, spec, f"{before}metadata.annotations", in_template=bool(template))
+    told = (
+        _annotations(annotations, spec, f"{before}metadata.annotations", in_template=bool(template))
+        if annotations
+        else iter(())
+    )
+    key = _UNREMARKABLE.key(spec)
+    if key in _UNREMARKABLE:
+        yield from told
+        return
+    is_unremarkable = True
+    for warning in _placement(spec, path):
+        is_unremarkable = False
+        yield warning
+    yield from told
+    for warning in _rest(spec, path):
+        is_unremarkable = False
+        yield warning
+    if is_unremarkable:
+        _UNREMARKABLE.add(key)
+
+
+def _rest(spec: Obj, path: str) -> Iterator[str]:
     if volumes := spec.get("volumes"):
         yield from _volumes(volumes, path)
     yield from _repeated(spec.get("hostAliases"), "ip", f"{path}.hostAliases")
