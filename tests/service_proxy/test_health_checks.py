@@ -31,6 +31,9 @@ def test_ready_addresses_of_this_node_are_counted_once() -> None:
     assert health_check(service(), [one, {"endpoints": [endpoint("10.0.0.1")]}], PLACE) == HealthCheck(30_999, 1)
     assert health_check(service(externalTrafficPolicy="Cluster"), [one], PLACE) is None
     assert health_check(service(healthCheckNodePort=0), [one], PLACE) is None
+    others = service()
+    others["metadata"]["labels"] = {"service.kubernetes.io/service-proxy-name": "other"}
+    assert health_check(others, [one], PLACE) is None
 
 
 async def ask(port: int) -> tuple[int, str, Obj]:

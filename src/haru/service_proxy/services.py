@@ -139,6 +139,8 @@ def health_check(service: Obj, slices: Iterable[Obj], place: Place) -> HealthChe
     port = spec.get("healthCheckNodePort") or 0
     if not port or spec.get("type") != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local":
         return None
+    if OTHER_PROXY in (service["metadata"].get("labels") or {}):
+        return None
     endpoints = (endpoint for one in slices for endpoint in one.get("endpoints") or ())
     ready = {
         endpoint["addresses"][0]
