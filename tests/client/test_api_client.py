@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from haru.client.api import ApiClient, path_of
 from haru.client.transforms import without_managed_fields
-from haru.client.transport import LineSplitter, Stream
+from haru.client.transport import LineSplitter, Response, Stream
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -460,3 +460,15 @@ async def test_watch_without_managed_fields_yields_the_object_without_them() -> 
         client = ApiClient(WatchTransport(orjson.dumps({"type": "ADDED", "object": obj}) + b"\n"))
         async with aclosing(client.watch(PODS, managed_fields=asked)) as events:
             assert [seen["metadata"].get("managedFields") async for _, seen in events] == [found]
+
+
+async def test_client_without_managed_fields_is_answered_without_them() -> None:
+    body = orjson.dumps({"kind": "Pod", "metadata": {"name": "a", "managedFields": MANAGED}, "spec": {"x": [1]}})
+
+    class Answers:
+        async def send(self, request, timeout):
+            return Response(200, {}, body)
+
+    client = ApiClient(Answers())
+    assert (await client.get(PODS, "a", "ns"))["metadata"]["managedFields"] == MANAGED
+    assert (await client.without_managed_fields().get(PODS, "a", "ns"))["metadata"] == {"name": "a"}

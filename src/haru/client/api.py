@@ -48,12 +48,11 @@ _WATCH_SECONDS = (300, 600)
 
 def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The URL path of a collection, an object or a subresource."""
-    parts = ["/api" if not kind.group else f"/apis/{kind.group}", kind.version]
+    path = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     if kind.namespaced and namespace:
-        parts += ["namespaces", namespace]
-    parts.append(kind.plural)
-    parts += [part for part in (name, subresource) if part]
-    return "/".join(parts)
+        path = f"{path}/namespaces/{namespace}"
+    path = f"{path}/{kind.plural}/{name}" if name else f"{path}/{kind.plural}"
+    return f"{path}/{subresource}" if subresource else path
 
 
 def _address(kind: Kind, obj: Mapping[str, Any], namespace: str = "") -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import orjson
 
 from haru.client.credentials import CredentialError, TokenSource
-from haru.client.transforms import SharedObjects
+from haru.client.transforms import SharedObjects, without_managed_fields
 from haru.client.transport import Request, Response, Transport, failure, retry_after
 from haru.kube.meta import Obj
 
@@ -48,6 +48,8 @@ class RequestSender:
         self._sleep = sleep
         self.shared = shared
         self._shape = ""
+        self._is_lean = False
+        self._heads: dict[tuple[str, str, bool, str], dict[str, str]] = {}
         self.user_agent = user_agent
 
     async def close(self) -> None:
@@ -64,6 +66,12 @@ class RequestSender:
         """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
         view = copy.copy(self)
         view._shape = ";as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+        return view
+
+    def without_managed_fields(self) -> Self:
+        """A view of this client for one who drops managed fields: objects that are answered may lack them."""
+        view = copy.copy(self)
+        view._is_lean = True
         return view
 
     def with_token(self, token: TokenSource) -> Self:
@@ -106,6 +114,17 @@ class RequestSender:
     def _headers(self, accept: str) -> dict[str, str]:
         return {"accept": accept, "user-agent": self.user_agent}
 
+    def _head(self, of_list: bool, content_type: str) -> Mapping[str, str]:
+        """The headers of a request for objects, which are the same for all of a sort."""
+        sort = self._shape, self.user_agent, of_list, content_type
+        known = self._heads.get(sort)
+        if known is None:
+            known = self._headers(self._accept(of_list))
+            if content_type:
+                known["content-type"] = content_type
+            self._heads[sort] = known
+        return known
+
     def _accept(self, of_list: bool = False) -> str:
         """What to ask for; unlike `get` and watches, lists of metadata have a name of their own."""
         return "application/json" + self._shape.format("List" if of_list else "")
@@ -133,11 +152,8 @@ class RequestSender:
         of_list: bool = False,
         shared: bool | None = None,
     ) -> Obj:
-        headers = self._headers(self._accept(of_list))
-        data = b""
-        if body is not None:
-            headers["content-type"] = content_type
-            data = orjson.dumps(body)
+        data = orjson.dumps(body) if body is not None else b""
+        headers = self._head(of_list, content_type if body is not None else "")
         shared = (self.shared is not None and not of_list) if shared is None else shared
         request = Request(method, path, query, headers, data, shared, encoded_here=True)
         response = await self._send(request, self._timeout)
@@ -145,7 +161,8 @@ class RequestSender:
             return response.obj
         if response.status >= 300:
             raise failure(response, request)
-        decoded = orjson.loads(response.body) if response.body else {}
+        answer = without_managed_fields(response.body) if self._is_lean else response.body
+        decoded = orjson.loads(answer) if answer else {}
         if not isinstance(decoded, dict):
             raise failure(response, request)
         return decoded

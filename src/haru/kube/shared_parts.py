@@ -29,7 +29,8 @@ def interned(value: Any) -> Any:
     if type(value) is str:
         return intern(value)
     if type(value) is dict:
-        return {key: interned(item) for key, item in value.items()}
+        # Most of it are texts: a call for each would cost more than the rest.
+        return {key: intern(item) if type(item) is str else interned(item) for key, item in value.items()}
     if type(value) is list:
         return [interned(item) for item in value]
     return value

@@ -94,7 +94,8 @@ class Scheduler:
     def __init__(
         self, client: ApiClient, config: SchedulerConfig, recorder: EventRecorder, log: DecisionLog | None = None
     ) -> None:
-        self._client, self._recorder = client, recorder
+        client = self._client = client.without_managed_fields()
+        self._recorder = recorder
         self._given = config
         config = self._config = config.with_foreign_groups()
         decoded = client.shared.common(DecodedObjects) if client.shared is not None else None

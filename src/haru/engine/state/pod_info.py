@@ -146,7 +146,8 @@ def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
     )
 
 
-@dataclass(frozen=True, eq=False)
+# Not frozen, which would take thrice as long to make; never changed.
+@dataclass(eq=False)
 class PodInfo:
     """One version of a pod. `node` is where it is bound, or assumed to be.
 

@@ -31,7 +31,7 @@ class HeldBackError(Exception):
     """The pod was fine, but its gang is not bound: siblings failed and too few are left."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """When a unit's cycle began, and when the unit first came to the active queue; how often it was tried."""
 
@@ -197,7 +197,7 @@ class BindingCycle:
     async def _reserve(self, binding_task: BindingTask) -> Sequence[MemberDecision]:
         began = self._metrics.clock()
         failures = await self._create_claims(binding_task)
-        made = tuple(m for m in binding_task.members if m.pod not in failures)
+        made = tuple([m for m in binding_task.members if m.pod not in failures])
         failures |= await self._binder.reserve(
             made, nominate=binding_task.is_gang, insist=lambda: self._is_half_placed(binding_task)
         )

@@ -67,7 +67,7 @@ class QueuedUnit:
     refusals: Counter[tuple[str, ...]] = field(default_factory=Counter)
     """How many pods each plugin refused at the last attempt, by plugin and profile."""
     held_pods: int = 0
-    priorities: Counter[int] = field(default_factory=Counter)
+    priorities: dict[int, int] = field(default_factory=dict)
     """How many pods there are by priority."""
 
     @property
@@ -84,7 +84,7 @@ class QueuedUnit:
         """Take in a pod, or its other priority."""
         self.drop(pod)
         self.pods[pod] = priority
-        self.priorities[priority] += 1
+        self.priorities[priority] = self.priorities.get(priority, 0) + 1
 
     def drop(self, pod: str) -> None:
         """Forget a pod."""
