@@ -330,7 +330,7 @@ class SchedulerCache:
         self._state.nominations.pop(path, None)
         before = self._state.pods.pop(path, None)
         if before is not None:
-            self._remove_from_indexes(before)
+            self._remove_from_indexes(before, path)
             self._claims.consumer_changed("pods", path)
             self._member_changed(before, None)
 
@@ -341,42 +341,43 @@ class SchedulerCache:
             self._put_pod(pod)
 
     def _put_pod(self, pod: PodInfo) -> None:
-        before = self._state.pods.get(pod.key.path)
+        state, path = self._state, pod.key.path
+        before = state.pods.get(path)
         if pod.group is not None and not pod.node and (node := self._claims.reserved_node(pod)) != pod.reserved_node:
             pod = pod.with_reserved_node(node)
         # What the watch shows of an assumed pod is as a rule what was assumed: the node counts the same.
         confirmed = before is not None and pod.confirms(before)
         if before is not None:
-            self._remove_from_indexes(before, from_node=not confirmed)
-        self._state.pods[pod.key.path] = pod
+            self._remove_from_indexes(before, path, from_node=not confirmed)
+        state.pods[path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
-            self._claims.consumer_changed("pods", pod.key.path)
+            self._claims.consumer_changed("pods", path)
         else:
-            self._claims.user_changed(pod.key.path)
-        nomination = self._state.nominations.get(pod.key.path)
+            self._claims.user_changed(path)
+        nomination = state.nominations.get(path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
-            del self._state.nominations[pod.key.path]
+            del state.nominations[path]
         if not pod.terminal:
-            self._add_to_indexes(pod, confirmed=confirmed)
+            self._add_to_indexes(pod, path, confirmed=confirmed)
         self._member_changed(before, pod)
 
-    def _add_to_indexes(self, pod: PodInfo, *, confirmed: bool) -> None:
+    def _add_to_indexes(self, pod: PodInfo, path: str, *, confirmed: bool) -> None:
         """Index a pod that has not ended: on its node, or pending, and as a member of its group."""
+        state = self._state
         if pod.node:
-            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node, ids=self._ids)
-            self._state.nodes[pod.node] = info.with_confirmed(pod) if confirmed else info.with_pod(pod)
+            info = state.nodes.get(pod.node) or NodeInfo.empty(pod.node, ids=self._ids)
+            state.nodes[pod.node] = info.with_confirmed(pod) if confirmed else info.with_pod(pod)
             # Computed now: the search for what ends first needs that of all pods at once.
             _ = pod.run_deadline
             if pod.has_required_anti_affinity:
-                self._state.anti_affinity[pod.key.path] = pod
+                state.anti_affinity[path] = pod
             if pod.deleting:
-                self._state.terminating[pod.key.path] = pod
+                state.terminating[path] = pod
         elif pod.nominated_node and not pod.deleting:
-            self._state.nominated[pod.key.path] = pod
+            state.nominated[path] = pod
         if pod.group is not None:
-            group = self._state.groups.get(pod.group.path) or PodGroupState()
-            assumed = pod.key.path in self._assumed_pods
-            self._state.groups[pod.group.path] = group.with_pod(pod, assumed=assumed)
+            group = state.groups.get(pod.group.path) or PodGroupState()
+            state.groups[pod.group.path] = group.with_pod(pod, assumed=path in self._assumed_pods)
 
     def _member_changed(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         """Remember of which groups members were evicted, until the next one of theirs has a place."""
@@ -392,8 +393,7 @@ class SchedulerCache:
                 del evicted[group]
             self._claims.consumer_changed("podgroups", group)
 
-    def _remove_from_indexes(self, pod: PodInfo, *, from_node: bool = True) -> None:
-        path = pod.key.path
+    def _remove_from_indexes(self, pod: PodInfo, path: str, *, from_node: bool = True) -> None:
         self._state.anti_affinity.pop(path, None)
         self._state.nominated.pop(path, None)
         self._state.terminating.pop(path, None)

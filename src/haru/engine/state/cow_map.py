@@ -241,7 +241,7 @@ class CowMap(MutableMapping[str, V]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""
-        return self._buckets[crc32(key.encode()) & _MASK].get(key, default)
+        return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._size else default
 
     def __setitem__(self, key: str, value: V) -> None:
         bucket = self._writable(crc32(key.encode()) & _MASK)
