@@ -15,6 +15,7 @@ from haru.node.podworker.observed import SeenContainer
 from haru.node.probes.probe_exec import Answer, HandlerRunner
 from haru.node.probes.prober import Prober
 from haru.proto import cri_pb2 as cri
+from haru_process import free_port
 from waiting import until
 
 HOST = "127.0.0.1"
@@ -181,6 +182,26 @@ async def test_request_says_who_asks_and_takes_nothing_compressed(site: tuple[in
     headers = seen[0].headers
     assert headers["User-Agent"] == "kube-probe/1.36" and headers["X-Probe"] == "1" and headers["Host"] == "web"
     assert "Accept-Encoding" not in headers
+
+
+async def test_hook_over_http_takes_any_answer_but_none_at_all(site: tuple[int, list[web.Request]]) -> None:
+    port, seen = site
+    runtime: Any = Runtime(0)
+    runner = HandlerRunner(runtime)
+    try:
+        for path in ("/200", "/500", "/to?302=/404"):
+            hook = {"httpGet": {"path": path, "port": port}}
+            assert (await runner.run_hook(hook, {}, "c", HOST, 10.0)).well, path
+        assert {request.headers["User-Agent"] for request in seen} == {"kube-lifecycle/1.36"}
+        nobody = {"httpGet": {"port": free_port()}}
+        assert not (await runner.run_hook(nobody, {}, "c", HOST, 10.0)).well
+        assert not (await runner.run_hook({"tcpSocket": {"port": port}}, {}, "c", HOST, 10.0)).well, (
+            "the kubelet has none"
+        )
+        runtime.answers = [1]
+        assert not (await runner.run_hook({"exec": {"command": ["end"]}}, {}, "c", HOST, 10.0)).well
+    finally:
+        await runner.close()
 
 
 async def test_port_that_a_container_does_not_name_is_no_failure() -> None:

@@ -83,7 +83,9 @@ class ContainerKiller:
         try:
             async with asyncio.timeout(left):
                 container = target.container or {}
-                answer = await self._context.handler_runner.run(hook, container, target.seen.id, target.address, left)
+                answer = await self._context.handler_runner.run_hook(
+                    hook, container, target.seen.id, target.address, left
+                )
         except TimeoutError:
             return
         if not answer.well:

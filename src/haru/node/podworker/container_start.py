@@ -162,7 +162,7 @@ class ContainerStarter:
         if not hook:
             return
         address = next(iter(facts.pod_ips), "")
-        answer = await self._context.handler_runner.run(hook, container, id_, address, _HOOK_SECONDS)
+        answer = await self._context.handler_runner.run_hook(hook, container, id_, address, _HOOK_SECONDS)
         if answer.well:
             return
         self._tell(pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.text}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from haru.node.cri.client import RuntimeClient
@@ -57,7 +57,26 @@ class HandlerRunner:
     async def run(
         self, handler: Mapping[str, Any], container: Mapping[str, Any], id_: str, address: str, seconds: float
     ) -> Answer:
-        """Run one handler; a failure of the container is a result, not an exception."""
+        """Make one probe; a failure of the container is a result, not an exception."""
+        return await self._run(handler, container, id_, address, seconds, _PROBE)
+
+    async def run_hook(
+        self, hook: Mapping[str, Any], container: Mapping[str, Any], id_: str, address: str, seconds: float
+    ) -> Answer:
+        """Run a lifecycle hook. Over HTTP any answer is a success, and there is none over TCP, as in the kubelet."""
+        if "tcpSocket" in hook:
+            return Answer(False, "invalid handler: a lifecycle hook has no tcpSocket")
+        return await self._run(hook, container, id_, address, seconds, _HOOK)
+
+    async def _run(
+        self,
+        handler: Mapping[str, Any],
+        container: Mapping[str, Any],
+        id_: str,
+        address: str,
+        seconds: float,
+        use: _HttpUse,
+    ) -> Answer:
         if found := handler.get("exec"):
             return await self._exec(id_, list(found.get("command") or ()), seconds)
         if "sleep" in handler:
@@ -72,7 +91,7 @@ class HandlerRunner:
         try:
             async with asyncio.timeout(seconds):
                 if kind == "httpGet":
-                    return await self._http(where, host, port)
+                    return await self._http(where, host, port, use)
                 if kind == "grpc":
                     return await _grpc(where, host, port, seconds)
                 return await _tcp(host, port)
@@ -89,7 +108,7 @@ class HandlerRunner:
         text = (answer.stdout + answer.stderr)[:MOST_OUTPUT].decode(errors="replace")
         return Answer(answer.exit_code == 0, text)
 
-    async def _http(self, where: Mapping[str, Any], host: str, port: int) -> Answer:
+    async def _http(self, where: Mapping[str, Any], host: str, port: int, use: _HttpUse) -> Answer:
         import aiohttp
 
         if self._session is None:
@@ -98,14 +117,16 @@ class HandlerRunner:
         bracketed = f"[{host}]" if ":" in host else host
         path = where.get("path") or "/"
         url = f"{scheme}://{bracketed}:{port}{path if path.startswith('/') else '/' + path}"
-        headers = {"User-Agent": "kube-probe/1.36", "Accept": "*/*"}
+        headers = {"User-Agent": use.agent, "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in where.get("httpHeaders") or ()}
         try:
-            return await self._get(url, headers)
+            status, body = await self._get(url, headers)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Answer(False, f'Get "{url}": {error}')
+        return use.judge(status, body)
 
-    async def _get(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def _get(self, url: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Status and body of the last answer. Raises OSError for too many redirects."""
         assert self._session is not None
         asked = url
         for _ in range(_MOST_REQUESTS):
@@ -117,9 +138,9 @@ class HandlerRunner:
             place = answer.headers.get("location", "") if answer.status in _REDIRECTS else ""
             following = urljoin(asked, place)
             if not place or urlsplit(following).hostname != urlsplit(url).hostname:
-                return _judged(answer.status, body)
+                return answer.status, body
             asked = following
-        return Answer(False, f'Get "{asked}": stopped after {_MOST_REQUESTS} redirects')
+        raise OSError(f"stopped after {_MOST_REQUESTS} redirects")
 
 
 def _judged(status: int, body: str) -> Answer:
@@ -128,6 +149,17 @@ def _judged(status: int, body: str) -> Answer:
     if status >= 300:
         return Answer(True, f"Probe terminated redirects, Response body: {body}", "warning")
     return Answer(True, body)
+
+
+class _HttpUse(NamedTuple):
+    """Who asks over HTTP, and what is made of an answer."""
+
+    agent: str
+    judge: Callable[[int, str], Answer]
+
+
+_PROBE: Final = _HttpUse("kube-probe/1.36", _judged)
+_HOOK: Final = _HttpUse("kube-lifecycle/1.36", lambda status, body: Answer(True, body))
 
 
 async def _tcp(host: str, port: int) -> Answer:
