@@ -118,7 +118,7 @@ def test_seed_determines_order() -> None:
 def test_random_draws_are_platform_independent() -> None:
     draws = Draws(42)
     assert [draws.below(1000) for _ in range(6)] == [413, 291, 858, 764, 250, 62]
-    assert min(Draws(7).below(3) for _ in range(10)) >= 0
+    assert {draws.below(3) for _ in range(100)} == {0, 1, 2}
 
 
 def test_haru_policy_packs_trace_better_than_first_fit_and_is_deterministic() -> None:
