@@ -93,7 +93,8 @@ def resource(snapshot: Snapshot) -> str:
     )
     lines: list[str] = []
     for name, kind, text, found in families:
-        lines += _family(name, kind, text, found, stamp)
+        # A start was not measured at a time.
+        lines += _family(name, kind, text, found, None if found is started else stamp)
     lines += _family("resource_scrape_error", "gauge", "1 if there was an error, 0 otherwise.", [("", 0)], None)
     return "\n".join([*lines, ""])
 
