@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,8 @@ def run(folder: Path, *files: str) -> subprocess.CompletedProcess[str]:
     for number, text in enumerate(files):
         (folder / f"test_{number}.py").write_text(text)
     command = [sys.executable, RUNNER, "-q"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=folder, env=bare, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_test_that_fails_once_passes_the_run_and_is_named(tmp_path: Path) -> None:

@@ -44,12 +44,16 @@ def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
         "-rfEs",
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:hypothesispytest",
         "--tb=line",
     ]
     answer = subprocess.run(
-        command, env={**kept, **env}, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env={**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **env},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     return answer.returncode, answer.stdout
 

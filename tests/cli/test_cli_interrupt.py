@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -18,7 +19,9 @@ from haru_process import environment
 ENTRY = (
     "from haru.__main__ import end_at_once, main; end_at_once(); print('begun', flush=True); raise SystemExit(main())"
 )
-DELAYS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
+MOMENTS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
+DELAYS = MOMENTS if os.environ.get("HARU_NIGHTLY") == "1" else MOMENTS[::2]
+"""Seconds after the beginning: all moments at night, every second one by day."""
 QUIET_ENDS = (0, 130)
 REFUSED = (2, -signal.SIGINT)
 """A refusal, or the signal in the last moment of a process that has refused."""

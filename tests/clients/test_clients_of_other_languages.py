@@ -24,6 +24,8 @@ FAILED = re.compile(r"^\s*(?:--- FAIL: (\S+)|not ok .+)", re.M)
 FETCH_SECONDS, RUN_SECONDS = 600, 300
 # Where nothing is cached, Go's libraries take two minutes of processor time; optimized they would take a third more.
 QUICK_BUILD = ("nice", "go", "test", "-c", "-vet=off", "-gcflags=all=-N -l", "-ldflags=-w")
+# Programs that run for seconds: what the just-in-time compiler and a collector of many threads prepare never pays.
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +55,18 @@ def command(folder: Path, *arguments: str, seconds: float, **env: str) -> subpro
     )
 
 
-def fetched(folder: Path, *arguments: str) -> None:
+def fetched(folder: Path, *arguments: str, **env: str) -> None:
     """Fetches what the programs need, or skips."""
     if shutil.which(arguments[0]) is None:
         pytest.skip(f"{arguments[0]} is not installed")
-    answer = command(folder, *arguments, seconds=FETCH_SECONDS)
+    answer = command(folder, *arguments, seconds=FETCH_SECONDS, **env)
     if answer.returncode:
         pytest.skip(f"{' '.join(arguments)}: {answer.stdout[-500:]}")
 
 
-def run(cluster: Up, folder: Path, arguments: Sequence[str], least: int) -> None:
+def run(cluster: Up, folder: Path, arguments: Sequence[str], least: int, **env: str) -> None:
     """Runs programs, of which at least so many have to pass and none may fail."""
-    answer = command(folder, *arguments, seconds=RUN_SECONDS, KUBECONFIG=str(cluster.kubeconfig))
+    answer = command(folder, *arguments, seconds=RUN_SECONDS, KUBECONFIG=str(cluster.kubeconfig), **env)
     passed, failed = PASSED.findall(answer.stdout), FAILED.findall(answer.stdout)
     assert answer.returncode == 0, answer.stdout[-8000:]
     assert not failed, answer.stdout[-8000:]
@@ -92,5 +94,5 @@ def test_programs_of_the_javascript_client_pass(cluster: Up) -> None:
 
 def test_programs_of_fabric8s_java_client_pass(cluster: Up) -> None:
     jars = BUILD / "java"
-    fetched(HERE / "java", "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
-    run(cluster, jars, ["java", "-cp", f"{jars}/*", str(HERE / "java" / "Clients.java")], least=6)
+    fetched(HERE / "java", "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", **QUICK_JAVA)
+    run(cluster, jars, ["java", "-cp", f"{jars}/*", str(HERE / "java" / "Clients.java")], least=6, **QUICK_JAVA)

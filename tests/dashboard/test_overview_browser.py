@@ -14,7 +14,7 @@ from page_checks import PAGES, SCHEMES, SIZES, shown, too_wide, violations
 from haru_process import Up
 
 WIDTHS = (360, *SIZES, 3840)
-IN_SCHEMES = [{"color_scheme": scheme} for scheme in SCHEMES]
+LIGHT, DARK = ({"color_scheme": scheme} for scheme in SCHEMES)
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,25 @@ def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert "Traceback" not in running.log.read_text()
 
 
-@pytest.mark.parametrize("axe_widths", [(390,), pytest.param((1440, 2560), marks=pytest.mark.nightly)], ids=str)
-@pytest.mark.parametrize("page", IN_SCHEMES, indirect=True, ids=SCHEMES)
-def test_pages_fit_every_width_and_axe_finds_nothing(page: Any, axe: str, axe_widths: tuple[int, ...]) -> None:
+# A scheme has colours of its own and no sizes: the widths are tried in both at night.
+@pytest.mark.parametrize(
+    ("page", "widths", "axe_widths"),
+    [
+        pytest.param(LIGHT, WIDTHS, (390,), id="light"),
+        pytest.param(DARK, (), (390,), id="dark"),
+        pytest.param(LIGHT, (), (1440, 2560), id="light, wide", marks=pytest.mark.nightly),
+        pytest.param(DARK, WIDTHS, (1440, 2560), id="dark, wide", marks=pytest.mark.nightly),
+    ],
+    indirect=["page"],
+)
+def test_pages_fit_every_width_and_axe_finds_nothing(
+    page: Any, axe: str, widths: tuple[int, ...], axe_widths: tuple[int, ...]
+) -> None:
     found: dict[str, list[str]] = {}
     for path in (*PAGES.values(), "/map?zoom=cluster&colour=state", "/map?by=rack&zoom=cards"):
         page.set_viewport_size({"width": 1440, "height": 900})
         shown(page, path)
-        found[path] = too_wide(page, WIDTHS)
+        found[path] = too_wide(page, widths)
         for width in axe_widths:
             page.set_viewport_size({"width": width, "height": SIZES[width]})
             found[path] += violations(page, axe)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
 from haru.apiserver.bootstrap.policy import AUTOUPDATE
@@ -28,7 +29,9 @@ _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 """Which field of what is completed."""
 
 
+@lru_cache(maxsize=8)
 def _objects(gates: FeatureGates) -> Sequence[Obj]:
+    """Return what is only read: servers of one process share it."""
     found: list[Obj] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES]
     for name, value, description in (
         ("system-cluster-critical", 2_000_000_000, "must run in the cluster, but can be moved to another node"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+import orjson
 
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.object_store import ObjectStore
@@ -42,7 +42,7 @@ class Loopback:
         if await self.objects.record(call.resource, call.namespace, obj["metadata"]["name"]) is not None:
             return False
         try:
-            await create(call, deepcopy(obj))
+            await create(call, orjson.loads(orjson.dumps(obj)))
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
