@@ -26,7 +26,11 @@ PAGES = {
     "whatif-drain": "/whatif?change=drain&node=dgx-h100-0",
     "search": "/search?q=pretrain",
 }
-_AXE = "async () => JSON.stringify((await axe.run(document, {resultTypes: ['violations']})).violations)"
+_AXE = (
+    "async options => JSON.stringify((await axe.run(document, {resultTypes: ['violations'], ...options})).violations)"
+)
+COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+"""axe-core's default rules about colours, which are all that another colour scheme has to do with."""
 
 
 def shown(page: Any, path: str) -> None:
@@ -47,9 +51,11 @@ def too_wide(page: Any, widths: Sequence[int]) -> list[str]:
     return found
 
 
-def violations(page: Any, axe: str) -> list[str]:
-    """What the accessibility checker finds on a page as it is shown."""
+def violations(page: Any, axe: str, **options: Any) -> list[str]:
+    """What the accessibility checker finds on a page as it is shown; `options` are those of `axe.run`."""
     page.evaluate(axe)
     return [
-        f"{each['id']}: {node['html'][:120]}" for each in json.loads(page.evaluate(_AXE)) for node in each["nodes"][:3]
+        f"{each['id']}: {node['html'][:120]}"
+        for each in json.loads(page.evaluate(_AXE, options))
+        for node in each["nodes"][:3]
     ]

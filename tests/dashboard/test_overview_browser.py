@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from busy_cluster import CARDS, PODS, PROFILES, fill
-from page_checks import PAGES, SCHEMES, SIZES, shown, too_wide, violations
+from page_checks import COLOURS, PAGES, SCHEMES, SIZES, shown, too_wide, violations
 
 from haru_process import Up
 
@@ -26,19 +26,19 @@ def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert "Traceback" not in running.log.read_text()
 
 
-# A scheme has colours of its own and no sizes: the widths are tried in both at night.
+# A scheme has colours of its own, no sizes and no elements: all is tried in both at night.
 @pytest.mark.parametrize(
-    ("page", "widths", "axe_widths"),
+    ("page", "widths", "axe_widths", "rules"),
     [
-        pytest.param(LIGHT, WIDTHS, (390,), id="light"),
-        pytest.param(DARK, (), (390,), id="dark"),
-        pytest.param(LIGHT, (), (1440, 2560), id="light, wide", marks=pytest.mark.nightly),
-        pytest.param(DARK, WIDTHS, (1440, 2560), id="dark, wide", marks=pytest.mark.nightly),
+        pytest.param(LIGHT, WIDTHS, (390,), {}, id="light"),
+        pytest.param(DARK, (), (390,), COLOURS, id="dark"),
+        pytest.param(LIGHT, (), (1440, 2560), {}, id="light, wide", marks=pytest.mark.nightly),
+        pytest.param(DARK, WIDTHS, (390, 1440, 2560), {}, id="dark, wide", marks=pytest.mark.nightly),
     ],
     indirect=["page"],
 )
 def test_pages_fit_every_width_and_axe_finds_nothing(
-    page: Any, axe: str, widths: tuple[int, ...], axe_widths: tuple[int, ...]
+    page: Any, axe: str, widths: tuple[int, ...], axe_widths: tuple[int, ...], rules: dict[str, Any]
 ) -> None:
     found: dict[str, list[str]] = {}
     for path in (*PAGES.values(), "/map?zoom=cluster&colour=state", "/map?by=rack&zoom=cards"):
@@ -47,7 +47,7 @@ def test_pages_fit_every_width_and_axe_finds_nothing(
         found[path] = too_wide(page, widths)
         for width in axe_widths:
             page.set_viewport_size({"width": width, "height": SIZES[width]})
-            found[path] += violations(page, axe)
+            found[path] += violations(page, axe, **rules)
     assert {path: told for path, told in found.items() if told} == {}
 
 
