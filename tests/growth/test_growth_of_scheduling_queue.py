@@ -67,6 +67,21 @@ def pop(waiting: Waiting) -> Work:
     return lambda: waiting.queue.pop(NOW)
 
 
+def pop_with_equals(waiting: Waiting) -> Work:
+    for number in range(6):
+        waiting.queue.release(waiting.put(f"more-{number}", 9), NOW)
+
+    def work() -> None:
+        assert len(waiting.queue.pop_with_equals(NOW, 4)) == 4
+
+    return work
+
+
+def put_back(waiting: Waiting) -> Work:
+    waiting.tried("more")
+    return lambda: waiting.queue.put_back(waiting.popped)
+
+
 def hold(waiting: Waiting) -> Work:
     unit = waiting.put("more")
     return lambda: waiting.queue.hold(unit)
@@ -133,6 +148,8 @@ CASES: dict[str, tuple[Callable[[Waiting], Work], ...]] = {
     "hold": (hold,),
     "release": (release,),
     "pop": (pop,),
+    "pop_with_equals": (pop_with_equals,),
+    "put_back": (put_back,),
     "done": (done,),
     "reject": (reject,),
     "fail": (fail,),
