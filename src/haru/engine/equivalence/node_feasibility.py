@@ -91,9 +91,11 @@ class ScoreIndex:
             totals = self._totals()
             best = max(totals.values())
             self._best = [key for key, total in totals.items() if total == best]
+        if len(self._best) == 1:
+            names = self._members[self._best[0]]
+            return names[pick(len(names), seed, salt)]
         classes = [self._members[key] for key in self._best]
-        if len(classes) > 1:
-            classes.sort(key=lambda m: m[0])
+        classes.sort(key=lambda m: m[0])
         number = pick(sum(map(len, classes)), seed, salt)
         for members in classes:
             if number < len(members):
@@ -125,21 +127,17 @@ class ScoreIndex:
 
     def _totals(self) -> dict[ScoreKey, int]:
         keys = self._open()
-        totals = dict.fromkeys(keys, 0)
-        for place, scorer in enumerate(self._scorers):
-            seen: dict[Hashable, int] = {}
-            for key in keys:
-                seen[key[place]] = seen.get(key[place], 0) + len(self._members[key])
-            if len(seen) == 1:
-                # A part that is equal for all nodes adds the same to all scores.
-                same = scorer.weight * scorer.scores(list(seen), list(seen.values()))[0]
-                for key in keys:
-                    totals[key] += same
-                continue
-            found = dict(zip(seen, scorer.scores(list(seen), list(seen.values())), strict=True))
-            for key in keys:
-                totals[key] += scorer.weight * found[key[place]]
-        return totals
+        totals = [0] * len(keys)
+        for scorer, parts in zip(self._scorers, zip(*keys, strict=True), strict=False):
+            if parts.count(parts[0]) == len(parts):
+                continue  # a part that is equal for all nodes adds the same to all scores
+            sizes: dict[Hashable, int] = dict.fromkeys(parts, 0)
+            for part, key in zip(parts, keys, strict=True):
+                sizes[part] += len(self._members[key])
+            scores = scorer.scores(list(sizes), list(sizes.values()))
+            weighted = {part: scorer.weight * score for part, score in zip(sizes, scores, strict=True)}
+            totals = [total + weighted[part] for total, part in zip(totals, parts, strict=True)]
+        return dict(zip(keys, totals, strict=True))
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -214,7 +212,7 @@ class NodeFeasibility:
     def filter_failures(self, overlay: Overlay) -> dict[str, Sequence[FilterFailure]]:
         """Return the failures of each node that refuses the pod, by name."""
         if not self.prefilter.spreads_by_key:
-            return {name: self.refusals[name] for name in sorted(self.refusals)}
+            return dict(sorted(self.refusals.items()))
         found = {
             name: self.prefilter.filter_failures(overlay.node(name), failures)
             for name, failures in self.refusals.items()

@@ -200,7 +200,7 @@ Weighed = Sequence[tuple[Sequence[FilterFailure], int]]
 def weighed(refusals: Collection[Sequence[FilterFailure]]) -> Weighed:
     """Count equal refusals by identity: nodes of one equivalence class share the object."""
     counts = Counter(map(id, refusals))
-    said = {id(failures): failures for failures in refusals}
+    said = dict(zip(map(id, refusals), refusals, strict=True))
     return [(said[number], count) for number, count in counts.items()]
 
 

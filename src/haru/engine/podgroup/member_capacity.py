@@ -8,13 +8,13 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.volumebinding.volume_matcher import late_claims
+from haru.engine.podgroup.equal_members import demands_of
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking, Vector
 from haru.engine.podgroup.placement_search import depends_on_others, member_classes
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
@@ -147,8 +147,9 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
     overlay, options = Overlay(base), info.options
     known: list[tuple[int, PodInfo, DeviceDemand]] = []
     last: PodInfo | None = None
-    for number, pod in enumerate(info.members):
-        demand = device_demand_of(overlay, pod, info.group, options)
+    for number, (pod, demand) in enumerate(
+        zip(info.members, demands_of(overlay, info.members, info.group, options), strict=True)
+    ):
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
         if isinstance(demand, Reason) or demand.fixed or late_claims(base, pod):
             return None
@@ -160,8 +161,8 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
         if demand.extended is not None and demand.extended.existing is not None:
             return None
         known.append((number, pod, demand))
-    wanted = Counter(use.path for _, _, demand in known for use in demand.pending)
-    if any(count > 1 for count in wanted.values()):
+    paths = [use.path for _, _, demand in known for use in demand.pending]
+    if len(set(paths)) != len(paths):
         return None
     capacity = MemberCapacity(overlay, options, member_classes(overlay, known, options), nodes)
     return capacity if capacity.confined() else None

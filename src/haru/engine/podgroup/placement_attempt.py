@@ -71,13 +71,7 @@ def attempt_placement(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[st
 def place_greedily(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> PlacementAttempt:
     """Place the members in order, each on the best node in the state that the earlier ones leave."""
     placer = PodPlacer(Overlay(snapshot), info.group, info.options, nodes)
-    outcomes: list[Outcome] = []
-    for pod in info.members:
-        outcome = placer.place(pod)
-        outcomes.append(outcome)
-        if isinstance(outcome, Unschedulable) and outcome.failed:
-            break
-    return PlacementAttempt(tuple(outcomes))
+    return PlacementAttempt(tuple(placer.place_all(info.members)))
 
 
 def _with_diagnoses(

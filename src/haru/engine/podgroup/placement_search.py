@@ -228,11 +228,10 @@ def member_classes(
 ) -> list[MemberClass]:
     """Group members by class; members that PreFilter rejects are left out."""
     classes: dict[Hashable, MemberClass | None] = {}
-    previous: tuple[str, Sequence[Obj], MemberClass | None] | None = None
+    previous: tuple[str, DeviceDemand, MemberClass | None] | None = None
     for number, pod, demand in members:
-        specs = [use.claim.get("spec") or {} for use in demand.pending]
         plain = not (demand.fixed or demand.extended)
-        if previous is not None and plain and previous[0] == pod.shape and previous[1] == specs:
+        if previous is not None and plain and previous[0] == pod.shape and demand.asks_like(previous[1]):
             # Equal to the one before, the common case: no need to build the demand's key.
             chosen = previous[2]
         else:
@@ -241,7 +240,7 @@ def member_classes(
             if chosen is None:
                 plan = filters_for_all_passes(overlay, pod, demand, options)
                 chosen = classes[key] = MemberClass(plan, demand) if plan.rejection is None else None
-            previous = (pod.shape, specs, chosen) if plain else None
+            previous = (pod.shape, demand, chosen) if plain else None
         if chosen is not None:
             chosen.members.append((number, pod, demand))
     return [chosen for chosen in classes.values() if chosen is not None]

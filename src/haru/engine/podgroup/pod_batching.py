@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from haru.engine.dra.allocator.allocation import Solution, gather
+from haru.engine.dra.allocator.allocation import gather
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.filter_results import FilterResultCache
@@ -22,8 +22,6 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
-
-_NO_DEMAND = DeviceDemand()
 
 
 class PodBatch:
@@ -44,8 +42,7 @@ class PodBatch:
         self._first = pod
         self._first_owners = _owners(pod)
         self._signature: Hashable = None
-        self._specs: list[object] | None = None
-        self._first_demand = _NO_DEMAND
+        self._first_demand: DeviceDemand | None = None
         self._chose = False
         self._node_devices: dict[str, tuple[NodeDevices, bool]] = {}
         self._last_placement: tuple[str, Hashable] | None = None
@@ -58,12 +55,10 @@ class PodBatch:
             return False
         if pod.nominated_node or pod.key.path in snapshot.pod_index.nominations or demand.fixed or demand.extended:
             return False
-        specs = [use.claim.get("spec") for use in demand.pending]
-        if self._specs is None:
-            self._specs, self._first_demand = specs, demand
-        if specs != self._specs:
+        if self._first_demand is None:
+            self._first_demand = demand
+        if not demand.asks_like(self._first_demand):
             return False
-        demand.read_as(self._first_demand)
         same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == self._first_owners
         if same:
             return True
@@ -112,33 +107,17 @@ class PodBatch:
                 not [view for view in views if not view.confined],
             )
         devices, local = known
-        return candidate.answer.results(devices, self._options.new_share_id), local
+        return candidate.answer.results_alike(devices, self._options.new_share_id), local
 
     def node_class_of(self, node: NodeInfo, candidate: FeasibleNode) -> Hashable:
-        """Return a key that is equal for nodes that equal pods cannot tell apart."""
-        answer = _SameAnswer(candidate.answer) if candidate.answer is not None else None
-        return answer, self.feasibility.ranking.key_of(node.name), node.spec.kind, node.load
+        """Return a key that is equal for nodes that equal pods cannot tell apart; answers compare by identity."""
+        return candidate.answer, self.feasibility.ranking.key_of(node.name), node.spec.kind, node.load
 
     def record_placement(self, name: str, node_class: Hashable) -> None:
         """Record that a member was placed on a node, with the node's class before that."""
         new = self._overlay.changes[self._change_count :]
         self._change_count = len(self._overlay.changes) if None not in new else -1
         self._last_placement = (name, node_class)
-
-
-class _SameAnswer:
-    """Compare answers of the allocator by identity."""
-
-    __slots__ = ("_answer",)
-
-    def __init__(self, answer: Solution) -> None:
-        self._answer = answer
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameAnswer) and other._answer is self._answer
-
-    def __hash__(self) -> int:
-        return id(self._answer)
 
 
 def _owners(pod: PodInfo) -> object:

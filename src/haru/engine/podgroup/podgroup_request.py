@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from haru.engine.dra.model.claims import EXACT_COUNT, Claim, SubRequest
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.prefilter import device_demand_of
 from haru.engine.podgroup.domain_totals import PODS, ask_key
+from haru.engine.podgroup.equal_members import demands_of
 from haru.engine.podgroup.filter_node import decoded_claims
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.state.cache import Snapshot
@@ -100,7 +100,7 @@ def podgroup_request_of(
     """Return the group's request, each member's request, and the devices of shared claims as scores count them."""
     overlay = Overlay(snapshot)
     members, needed, options = info.members, info.needed, info.options
-    demands = [device_demand_of(overlay, pod, info.group, options) for pod in members]
+    demands = demands_of(overlay, members, info.group, options)
     users: Counter[str] = Counter()
     for demand in demands:
         if not isinstance(demand, Reason):

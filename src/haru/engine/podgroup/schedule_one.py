@@ -21,12 +21,14 @@ from haru.engine.framework.interfaces import (
     unavailable_message,
     weighed,
 )
+from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.plugin import node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
 from haru.engine.plugins.noderesources.plugin import NodeResourcesScore
 from haru.engine.plugins.volumebinding.late_binding import assume_volumes
+from haru.engine.podgroup.equal_members import EqualMembers
 from haru.engine.podgroup.pod_batching import PodBatch
 from haru.engine.state.decision import Diagnosis, Reason
 from haru.engine.state.overlay import Overlay
@@ -51,9 +53,12 @@ class Placed:
     claimed: tuple[Obj, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Unschedulable:
-    """Hold why a pod has no place. `failed`: an error ended the attempt, so nothing is proven."""
+    """Hold why a pod has no place. `failed`: an error ended the attempt, so nothing is proven. Never changed.
+
+    `diagnosis` is what the nodes said to the first of equal pods.
+    """
 
     pod: PodInfo
     message: str
@@ -87,6 +92,50 @@ class PodPlacer:
         finally:
             recorder.stop()
 
+    def place_all(self, members: Sequence[PodInfo]) -> list[Placed | Unschedulable]:
+        """Place pods one after the other, until an error ends the attempt."""
+        outcomes: list[Placed | Unschedulable] = []
+        for run in EqualMembers.of(self._overlay.snapshot, members):
+            outcomes += self._place_run(run)
+            if _is_error(outcomes[-1]):
+                break
+        return outcomes
+
+    def _place_run(self, run: EqualMembers) -> list[Placed | Unschedulable]:
+        """Place equal pods, until an error ends the attempt."""
+        demands = run.demands(self._overlay, self._group, self._options) if self._nodes else None
+        outcomes: list[Placed | Unschedulable] = []
+        for number, pod in enumerate(run.pods):
+            if number and demands is not None and self._batch is not None and self._batch.takes(pod, demands[number]):
+                return outcomes + self._place_rest(self._batch, run.pods[number:], demands[number:])
+            outcomes.append(self.place(pod))
+            if _is_error(outcomes[-1]):
+                break
+        return outcomes
+
+    def _place_rest(
+        self, batch: PodBatch, pods: Sequence[PodInfo], demands: Sequence[DeviceDemand]
+    ) -> list[Placed | Unschedulable]:
+        """Place pods that equal the one before; where one is refused so are those after it, for nothing changes."""
+        outcomes: list[Placed | Unschedulable] = []
+        recorder = self._options.recorder
+        for pod, demand in zip(pods, demands, strict=True):
+            if recorder is not None:
+                recorder.start()
+                recorder.batch_attempts["hint_used"] += 1
+            try:
+                outcome = self._place_in_batch(batch, pod, demand)
+            except AllocationError as error:
+                outcome = _selector_error(pod, error)
+            if recorder is not None:
+                recorder.stop()
+            outcomes.append(outcome)
+            if isinstance(outcome, Unschedulable):
+                if not outcome.failed:
+                    outcomes += _refused_alike(outcome, pods[len(outcomes) :], recorder)
+                break
+        return outcomes
+
     def _place_one(self, pod: PodInfo) -> Placed | Unschedulable:
         demand = device_demand_of(self._overlay, pod, self._group, self._options)
         if isinstance(demand, Reason):
@@ -96,7 +145,7 @@ class PodPlacer:
         try:
             return self._place(pod, demand)
         except AllocationError as error:
-            return Unschedulable(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+            return _selector_error(pod, error)
 
     def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         recorder = self._options.recorder
@@ -135,12 +184,14 @@ class PodPlacer:
         if not batch.feasibility.ranking:
             return self._unschedulable(pod, batch.feasibility)
         name, candidate = batch.choose(pod)
-        self._scored(batch.feasibility)
+        if self._options.recorder is not None:
+            self._scored(batch.feasibility)
         node = self._overlay.node(name)
         allocated, local = batch.allocations(node, candidate)
         node_class = batch.node_class_of(node, candidate)
-        allocations = tuple(zip(demand.pending, allocated, strict=True))
-        outcome = assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations), local=local)
+        # A batch has no pods with other claims than those to allocate.
+        outcome = Placed(pod, demand, name, tuple(zip(demand.pending, allocated, strict=True)), ())
+        assume(self._overlay, outcome, local=local)
         batch.record_placement(name, node_class)
         return outcome
 
@@ -202,6 +253,23 @@ class PodPlacer:
             feasibility.summary = FilterSummary(message, reasons, plugins, failures)
         message, reasons, plugins, nodes = feasibility.summary
         return Unschedulable(pod, message, reasons, plugins, diagnosis=Diagnosis(pod.key, nodes))
+
+
+def _selector_error(pod: PodInfo, error: AllocationError) -> Unschedulable:
+    return Unschedulable(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+
+
+def _is_error(outcome: Placed | Unschedulable) -> bool:
+    return isinstance(outcome, Unschedulable) and outcome.failed
+
+
+def _refused_alike(
+    refused: Unschedulable, pods: Sequence[PodInfo], recorder: MetricsRecorder | None
+) -> list[Unschedulable]:
+    """Return that pods are refused for the reasons of one that they equal."""
+    if recorder is not None:
+        recorder.batch_attempts["hint_used"] += len(pods)
+    return [Unschedulable(pod, refused.message, refused.reasons, refused.plugins) for pod in pods]
 
 
 def placement_on(

@@ -201,9 +201,9 @@ def single_class_capacity_for(
     if len(classes) != 1:
         return None
     chosen = classes[0]
-    pods = [pod for _, pod, _ in chosen.members]
-    if any(pod.host_ports or pod.disks or pod.volume_claims or pod.usage is not pod.requests for pod in pods):
+    first, demand = chosen.members[0][1], chosen.demand
+    if first.host_ports or first.disks or first.volume_claims or demand.fixed or demand.extended is not None:
         return None
-    if any(demand.fixed or demand.extended is not None for _, _, demand in chosen.members):
+    if any(pod.usage is not pod.requests for _, pod, _ in chosen.members):
         return None
     return None if counts_devices(base, options) else SingleClassCapacity(base, options, chosen)

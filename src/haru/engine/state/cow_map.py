@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
+    Collection,
     Hashable,
     ItemsView,
     Iterable,
@@ -99,13 +100,8 @@ class FrozenMap(Mapping[str, V]):
         ours, theirs = self._buckets or (_EMPTY,) * _BUCKETS, other._buckets or (_EMPTY,) * _BUCKETS
         # Nearly all buckets are the same in both: what runs for each of them is not Python's.
         for own, their in compress(zip(ours, theirs, strict=True), map(is_not, ours, theirs)):
-            if list(own) == list(their):
-                pairs = zip(own, own.values(), their.values(), strict=True)
-                found.update([key for key, value, before in pairs if value is not before])
-            else:
-                before_of = their.get
-                found.update([key for key, value in own.items() if value is not before_of(key)])
-                found.update([key for key in their if key not in own])
+            found.update(compress(own, map(is_not, own.values(), map(their.get, own))))
+            found.update(their.keys() - own.keys())
         return found
 
 
@@ -208,6 +204,15 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
     elif base is not other:
         keys |= base.keys() | other.keys()
     return {key for key in keys if now.get(key) is not before.get(key)}
+
+
+def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str]) -> bool:
+    """Return whether some keys have the same values in both maps; cheap if one is the other with some exchanged."""
+    if now is before:
+        return True
+    if isinstance(now, Patched) and now._base is before and isinstance(now._changes, dict):
+        return now._changes.keys().isdisjoint(keys)
+    return all(now.get(key) is before.get(key) for key in keys)
 
 
 def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:

@@ -154,25 +154,26 @@ class NodeInfo:
         """The node with one more pod (or another version of one it has)."""
         path = pod.key.path
         base = self.without_pod(path) if path in self.pods else self
-        requested = dict(base.requested)
-        for name, value in pod.usage.items():
-            requested[name] = requested.get(name, 0) + value
-        cpu, memory = pod.scoring_requests
-        made = NodeInfo(
-            self.name,
-            self.spec,
-            {**base.pods, path: pod},
-            requested,
-            (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
-            (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
-            self.ids,
-        )
         step = base.load, pod.weight
-        made.__dict__["load"] = self.ids.get_or_compute("loads with a pod", step, lambda: _load_of(made), _MAX_IDS)
+        # Nodes of one load have equal sums, and so they have with one more pod.
+        requested, scored, load = self.ids.get_or_compute("loads with a pod", step, lambda: base._sums(pod), _MAX_IDS)
+        ports = (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports
+        made = NodeInfo(self.name, self.spec, {**base.pods, path: pod}, requested, scored, ports, self.ids)
+        made.__dict__["load"] = load
         if "affine" in base.__dict__ and not pod.spec.get("affinity"):
             # What is known already need not be looked for when somebody looks at all nodes.
             made.__dict__["affine"] = base.affine
         return made
+
+    def _sums(self, pod: PodInfo) -> tuple[Mapping[str, int], tuple[int, int], InternedId]:
+        """Return what is requested, and the load, with one more pod."""
+        requested = dict(self.requested)
+        for name, value in pod.usage.items():
+            requested[name] = requested.get(name, 0) + value
+        cpu, memory = pod.scoring_requests
+        scored = self.scoring_requested[0] + cpu, self.scoring_requested[1] + memory
+        ports = (*self.host_ports, *pod.host_ports)
+        return requested, scored, _interned(self.ids, requested, scored, len(self.pods) + 1, ports)
 
     def with_confirmed(self, pod: PodInfo) -> NodeInfo:
         """The node with another version of a pod it has, which takes the same of it (`PodInfo.confirms`)."""
@@ -202,6 +203,12 @@ class NodeInfo:
 
 
 def _load_of(node: NodeInfo) -> InternedId:
-    taken = tuple(sorted(node.requested.items()))
-    key = (taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports)))
-    return node.ids.get_or_compute("node loads", key, InternedId, _MAX_IDS)
+    return _interned(node.ids, node.requested, node.scoring_requested, len(node.pods), node.host_ports)
+
+
+def _interned(
+    ids: DecisionCache, requested: Mapping[str, int], scored: tuple[int, int], pods: int, ports: Iterable[HostPort]
+) -> InternedId:
+    """Return the load of nodes with so many pods that request so much."""
+    key = (tuple(sorted(requested.items())), scored, pods, tuple(sorted(ports)))
+    return ids.get_or_compute("node loads", key, InternedId, _MAX_IDS)

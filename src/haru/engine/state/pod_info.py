@@ -22,7 +22,7 @@ from haru.kube.resources import claimed_resources, pod_requests
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
 # What a pod at one place knows that it does not know at another.
-_PLACE_BOUND = ("node", "shape", "claimed", "_read")
+_PLACE_BOUND = ("shape", "_read")
 # What a pod knows that depends on what its devices take of its node.
 _TAKEN = ("usage", "weight")
 _DEVICES_TAKE = "nodeAllocatableResourceClaimStatuses"
@@ -447,5 +447,5 @@ class PodInfo:
         if self.claimed or claimed or _DEVICES_TAKE in self.status:
             for name in _TAKEN:
                 known.pop(name, None)
-        known |= {"node": node, "claimed": self.claimed if claimed is None else claimed}
+        known["node"], known["claimed"] = node, self.claimed if claimed is None else claimed
         return bound

@@ -11,8 +11,8 @@ A pure function: the caller persists what it returns. Source: KEP-4381.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
@@ -27,6 +27,7 @@ from haru.engine.dra.placement import only_on, result_selector
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.scoring.fragmentation_score import preferred
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.kube.meta import Obj
 
 
@@ -49,6 +50,16 @@ def build(
     if selector is not None:
         allocation["nodeSelector"] = selector
     return allocation
+
+
+def _plain_allocation(site: NodeDevices, chosen: Sequence[tuple[str, int]]) -> Obj:
+    """The allocation of devices of one node that says no more than which they are."""
+    results: list[Obj] = []
+    for request, position in chosen:
+        pool = site.pool_of(position)
+        name = site.devices[position].name
+        results.append({"request": request, "driver": pool.driver, "pool": pool.pool, "device": name})
+    return {"devices": {"results": results}, "nodeSelector": only_on(site.node)}
 
 
 def _selector(site: NodeDevices, picks: Sequence[Pick]) -> Obj | None:
@@ -79,11 +90,12 @@ def _result(site: NodeDevices, pick: Pick, new_share_id: Callable[[], str]) -> O
     return result
 
 
+def _is_configured(ask: SubRequest) -> bool:
+    return ask.device_class is not None and bool(ask.device_class.config)
+
+
 def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
-    for ask in asks:
-        if ask.device_class is not None and ask.device_class.config:
-            return _class_entries(asks)
-    return []
+    return _class_entries(asks) if any(map(_is_configured, asks)) else []
 
 
 def _class_entries(asks: Sequence[SubRequest]) -> list[Obj]:
@@ -138,12 +150,31 @@ _TAKEN = DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
 Allocation = Allocated | DoesNotFit
 
 
-class Solution(NamedTuple):
-    """What was chosen, by position: for each claim its picks and the alternatives that they are for."""
+@dataclass(eq=False)
+class Solution:
+    """What was chosen, by position: for each claim its picks and the alternatives that they are for. Never changed."""
 
     claims: tuple[Claim, ...]
     picks: list[list[Pick]]
     asks: list[list[SubRequest]]
+
+    @cached_property
+    def _plain(self) -> list[list[tuple[str, int]]] | None:
+        """For each claim its requests and the positions of their devices; None if there is more to its allocation."""
+        asks = chain.from_iterable(self.asks)
+        if any(ask.admin or ask.raw_tolerations or _is_configured(ask) for ask in asks):
+            return None
+        if any(claim.config for claim in self.claims) or not all(self.picks):
+            return None
+        if any(pick.consumed is not None for pick in chain.from_iterable(self.picks)):
+            return None
+        return [[(pick.plan.ask.result_name, pick.position) for pick in own] for own in self.picks]
+
+    def results_alike(self, site: NodeDevices, new_share_id: Callable[[], str]) -> tuple[Obj, ...]:
+        """The same as `results`; cheaper for one node after the other."""
+        if self._plain is None or not site.plain:
+            return self.results(site, new_share_id)
+        return tuple([_plain_allocation(site, chosen) for chosen in self._plain])
 
     def results(self, site: NodeDevices, new_share_id: Callable[[], str]) -> tuple[Obj, ...]:
         """The allocations of the claims, on the node that was asked or one like it."""
@@ -226,7 +257,7 @@ def _solve_preferred(
         if isinstance(found, DoesNotFit):
             return found
         picks = [[pick._replace(position=order[pick.position]) for pick in own] for own in found.picks]
-        found = found._replace(picks=picks)
+        found = replace(found, picks=picks)
         if not all(view.confined for view in problem.views):
             found.results(problem, str)
     except (AllocationError, GaveUp):

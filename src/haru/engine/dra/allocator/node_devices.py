@@ -46,6 +46,11 @@ class NodeDevices:
             index_of += range(len(view.devices))
         self.devices, self.view_of, self.index_of, self.offsets = devices, view_of, index_of, offsets
 
+    @cached_property
+    def plain(self) -> bool:
+        """Tell whether only this node sees the devices, and they are plain: an allocation just names them."""
+        return all(view.confined and view.table.plain and not view.table.placed for view in self.views)
+
     def pool_of(self, position: int) -> PoolKey:
         """Return the pool of the device at a position."""
         return self.views[self.view_of[position]].key

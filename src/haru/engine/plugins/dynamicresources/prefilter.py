@@ -56,9 +56,18 @@ class DeviceDemand:
             self._asked.append(tuple([_text(use.claim.get("spec")) for use in self.pending]))
         return self._asked[0]
 
-    def read_as(self, other: DeviceDemand) -> None:
-        """Share the text of a demand whose claims have equal specs."""
-        self._asked[:] = [other.asked]
+    def asks_like(self, other: DeviceDemand) -> bool:
+        """Tell whether the claims to allocate have the specs of another demand's; if so the two share their text."""
+        if self._asked is other._asked:
+            return True
+        if [use.claim.get("spec") for use in self.pending] != [use.claim.get("spec") for use in other.pending]:
+            return False
+        self._asked = other._asked
+        return True
+
+    def for_claims(self, uses: tuple[ClaimUse, ...]) -> DeviceDemand:
+        """Return the demand of an equal pod, for other claims with equal specs that have all yet to be allocated."""
+        return DeviceDemand(uses, uses, _asked=self._asked)
 
     @property
     def shape(self) -> tuple[str, ...]:

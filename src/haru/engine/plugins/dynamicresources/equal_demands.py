@@ -1,0 +1,104 @@
+"""The demands of equal pods at once: each has claims that were made for it, which ask for what those of the first do.
+
+What a demand is computed from is looked up again for every snapshot, but compared for all pods together.
+Source: our own; each demand is the one that `device_demand_of` computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from haru.engine.framework.options import Options
+from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
+from haru.engine.state.cow_map import are_same
+from haru.engine.state.decision import Reason
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import Obj, controller_uid_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualDemands:
+    """The demands of equal pods, in their order, and what they were computed from."""
+
+    demands: tuple[DeviceDemand, ...]
+    _first: PodInfo
+    _group: Obj | None
+    _workload_claims: bool
+    _classes: object
+    _claims: Mapping[str, Obj]
+    _paths: frozenset[str]
+
+    @staticmethod
+    def of(overlay: Overlay, pods: Sequence[PodInfo], group: Obj | None, options: Options) -> EqualDemands | None:
+        """Compute the demands of pods with equal specs; None where each has to be asked by itself."""
+        snapshot, first = overlay.snapshot, pods[0]
+        if not _are_plain(overlay, first, options):
+            return None
+        demand = device_demand_of(overlay, first, group, options)
+        if isinstance(demand, Reason) or demand.fixed or len(demand.pending) != len(first.claims):
+            return None
+        if not all(entry.template_name and not entry.claim_name for entry in first.claims):
+            return None
+        found = [demand]
+        for pod in pods[1:] if first.claims else ():
+            uses = _made_for(overlay, pod, demand.pending)
+            if uses is None:
+                return None
+            found.append(demand.for_claims(uses))
+        paths = frozenset([use.path for one in found for use in one.uses])
+        if len(paths) != len(pods) * len(first.claims):
+            return None  # pods share a claim
+        demands = tuple(found) if first.claims else (demand,) * len(pods)
+        gate, classes = options.gates.workload_claims, snapshot.devices.classes
+        return EqualDemands(demands, first, group, gate, classes, snapshot.claims, paths)
+
+    def hold(self, overlay: Overlay, group: Obj | None, options: Options) -> bool:
+        """Tell whether the demands are the same on this overlay."""
+        snapshot = overlay.snapshot
+        if group is not self._group or options.gates.workload_claims is not self._workload_claims:
+            return False
+        if snapshot.devices.classes is not self._classes or not _are_plain(overlay, self._first, options):
+            return False
+        in_flight = snapshot.claim_index.in_flight
+        if in_flight and any(path in in_flight for path in self._paths):
+            return False
+        if overlay.allocates and any(overlay.allocation(path) for path in self._paths):
+            return False
+        return are_same(snapshot.claims, self._claims, self._paths)
+
+
+def _are_plain(overlay: Overlay, first: PodInfo, options: Options) -> bool:
+    """Tell whether pods can only demand devices by claims, and of whole devices."""
+    snapshot = overlay.snapshot
+    if overlay.next_pass is not None or counts_devices(snapshot, options):
+        return False
+    return not (options.gates.extended_resources and (first.extended_resources or snapshot.claim_index.extended))
+
+
+def _made_for(overlay: Overlay, pod: PodInfo, like: Sequence[ClaimUse]) -> tuple[ClaimUse, ...] | None:
+    """Return the claims that were made for a pod and have yet to be allocated; None unless they are like these."""
+    snapshot = overlay.snapshot
+    statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
+    if len(statuses) != len(like):
+        return None
+    names = {status.get("name"): status.get("resourceClaimName") for status in statuses}
+    uses: list[ClaimUse] = []
+    for entry, other in zip(pod.claims, like, strict=True):
+        path = f"{pod.key.namespace}/{names.get(entry.name)}"
+        claim = snapshot.claims.get(path)
+        if (
+            claim is None
+            or claim.get("spec") != other.claim.get("spec")
+            or (claim.get("status") or {}).get("allocation")
+        ):
+            return None
+        if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != pod.key.uid:
+            return None
+        if path in snapshot.claim_index.in_flight or overlay.allocation(path):
+            return None
+        uses.append(ClaimUse(path, claim, consumer(pod, None)))
+    return tuple(uses)

@@ -1,0 +1,78 @@
+"""Runs of members that no filter, score or rule tells apart, as nearly all members of a gang are.
+
+What holds for the first of a run holds for all: their demands are computed together, they are placed without being
+compared again, and once one of them is refused so are the ones after it.
+Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.framework.options import Options
+from haru.engine.plugins.dynamicresources.equal_demands import EqualDemands
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.state.decision import Reason
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.snapshot import Snapshot
+from haru.kube.meta import Obj
+
+_TOPIC = "equal members"
+_MAX_GROUPS = 4
+
+
+class EqualMembers:
+    """Hold pods that follow each other and are equal in all but their names and claims."""
+
+    __slots__ = ("_demands", "pods")
+
+    def __init__(self, pods: Sequence[PodInfo]) -> None:
+        self.pods = pods
+        self._demands: EqualDemands | None = None
+
+    @staticmethod
+    def of(snapshot: Snapshot, members: Sequence[PodInfo]) -> Sequence[EqualMembers]:
+        """Return the runs of some members in their order; each is alone where results are not shared."""
+        cache = snapshot.decision_cache
+        if not cache.shares_results:
+            return [EqualMembers((pod,)) for pod in members]
+        key = tuple(members)
+        return cache.get_or_compute(_TOPIC, key, lambda: _runs(key), _MAX_GROUPS)
+
+    def demands(self, overlay: Overlay, group: Obj | None, options: Options) -> Sequence[DeviceDemand] | None:
+        """Return what each requests of devices on an overlay; None where each has to be asked by itself."""
+        if len(self.pods) == 1:
+            return None
+        if self._demands is None or not self._demands.hold(overlay, group, options):
+            self._demands = EqualDemands.of(overlay, self.pods, group, options)
+        return None if self._demands is None else self._demands.demands
+
+
+def demands_of(
+    overlay: Overlay, members: Sequence[PodInfo], group: Obj | None, options: Options
+) -> list[DeviceDemand | Reason]:
+    """Return what each member requests of devices on an overlay, or why no node can meet it."""
+    found: list[DeviceDemand | Reason] = []
+    for run in EqualMembers.of(overlay.snapshot, members):
+        demands = run.demands(overlay, group, options)
+        found += demands or [device_demand_of(overlay, pod, group, options) for pod in run.pods]
+    return found
+
+
+def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:
+    found: list[EqualMembers] = []
+    begin = 0
+    for number in range(1, len(members) + 1):
+        if number == len(members) or not _equal(members[begin], members[number]):
+            found.append(EqualMembers(members[begin:number]))
+            begin = number
+    return found
+
+
+def _equal(first: PodInfo, pod: PodInfo) -> bool:
+    """Tell whether two pods are equal; a nominated pod may have a place of its own."""
+    if pod.nominated_node or first.nominated_node or pod.shape != first.shape or pod.claims != first.claims:
+        return False
+    owners = pod.obj["metadata"].get("ownerReferences") == first.obj["metadata"].get("ownerReferences")
+    return owners and pod.labels == first.labels and pod.images == first.images
