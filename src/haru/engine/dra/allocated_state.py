@@ -154,8 +154,14 @@ def _without(use: PoolUse, holdings: Sequence[tuple[str, Sequence[_Taken]]]) -> 
 
 def _by_pool(taken: Iterable[_Taken]) -> dict[PoolKey, list[_Taken]]:
     pools: dict[PoolKey, list[_Taken]] = {}
+    last: tuple[str, str] | None = None
+    items: list[_Taken] = []
     for item in taken:
-        pools.setdefault(PoolKey(item.device.driver, item.device.pool), []).append(item)
+        driver, pool, _ = item.device
+        if last != (driver, pool):
+            last = driver, pool
+            items = pools.setdefault(PoolKey(driver, pool), [])
+        items.append(item)
     return pools
 
 

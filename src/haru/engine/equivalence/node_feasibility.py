@@ -212,7 +212,8 @@ class NodeFeasibility:
     def filter_failures(self, overlay: Overlay) -> dict[str, Sequence[FilterFailure]]:
         """Return the failures of each node that refuses the pod, by name."""
         if not self.prefilter.spreads_by_key:
-            return dict(sorted(self.refusals.items()))
+            names = sorted(self.refusals)
+            return dict(zip(names, map(self.refusals.__getitem__, names), strict=True))
         found = {
             name: self.prefilter.filter_failures(overlay.node(name), failures)
             for name, failures in self.refusals.items()

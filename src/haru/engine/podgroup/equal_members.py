@@ -7,7 +7,7 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.equal_demands import EqualDemands
@@ -49,15 +49,17 @@ class EqualMembers:
         return None if self._demands is None else self._demands.demands
 
 
-def demands_of(
+def members_with_demands(
     overlay: Overlay, members: Sequence[PodInfo], group: Obj | None, options: Options
-) -> list[DeviceDemand | Reason]:
-    """Return what each member requests of devices on an overlay, or why no node can meet it."""
-    found: list[DeviceDemand | Reason] = []
+) -> Iterator[tuple[Sequence[PodInfo], Sequence[DeviceDemand | Reason]]]:
+    """Yield the members in their order, equal ones together, with what each requests of devices on an overlay."""
     for run in EqualMembers.of(overlay.snapshot, members):
         demands = run.demands(overlay, group, options)
-        found += demands or [device_demand_of(overlay, pod, group, options) for pod in run.pods]
-    return found
+        if demands is not None:
+            yield run.pods, demands
+            continue
+        for pod in run.pods:
+            yield (pod,), (device_demand_of(overlay, pod, group, options),)
 
 
 def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:

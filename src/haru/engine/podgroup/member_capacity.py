@@ -14,7 +14,7 @@ from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.volumebinding.volume_matcher import late_claims
-from haru.engine.podgroup.equal_members import demands_of
+from haru.engine.podgroup.equal_members import members_with_demands
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking, Vector
 from haru.engine.podgroup.placement_search import depends_on_others, member_classes
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
@@ -147,9 +147,8 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
     overlay, options = Overlay(base), info.options
     known: list[tuple[int, PodInfo, DeviceDemand]] = []
     last: PodInfo | None = None
-    for number, (pod, demand) in enumerate(
-        zip(info.members, demands_of(overlay, info.members, info.group, options), strict=True)
-    ):
+    for pods, demands in members_with_demands(overlay, info.members, info.group, options):
+        pod, demand = pods[0], demands[0]
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
         if isinstance(demand, Reason) or demand.fixed or late_claims(base, pod):
             return None
@@ -160,7 +159,8 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
             last = pod
         if demand.extended is not None and demand.extended.existing is not None:
             return None
-        known.append((number, pod, demand))
+        plain = [one for one in demands if not isinstance(one, Reason)]
+        known += zip(range(len(known), len(known) + len(pods)), pods, plain, strict=True)
     paths = [use.path for _, _, demand in known for use in demand.pending]
     if len(set(paths)) != len(paths):
         return None

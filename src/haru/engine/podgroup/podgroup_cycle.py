@@ -140,8 +140,10 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
             members.append(info)
     last[:] = members[:1] or last
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
-    nominations = snapshot.pod_index.nominations
-    return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominations)))
+    nominated = snapshot.pod_index.nominations
+    if not nominated and not any(pod.nominated_node for pod in members):
+        return sorted(members, key=lambda pod: -pod.priority)
+    return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated)))
 
 
 def diagnose_pod(

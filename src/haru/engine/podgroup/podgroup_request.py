@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from haru.engine.dra.model.claims import EXACT_COUNT, Claim, SubRequest
 from haru.engine.framework.options import Options
 from haru.engine.podgroup.domain_totals import PODS, ask_key
-from haru.engine.podgroup.equal_members import demands_of
+from haru.engine.podgroup.equal_members import members_with_demands
 from haru.engine.podgroup.filter_node import decoded_claims
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.state.cache import Snapshot
@@ -100,7 +100,8 @@ def podgroup_request_of(
     """Return the group's request, each member's request, and the devices of shared claims as scores count them."""
     overlay = Overlay(snapshot)
     members, needed, options = info.members, info.needed, info.options
-    demands = demands_of(overlay, members, info.group, options)
+    equal = members_with_demands(overlay, members, info.group, options)
+    demands = [demand for _, found in equal for demand in found]
     users: Counter[str] = Counter()
     for demand in demands:
         if not isinstance(demand, Reason):

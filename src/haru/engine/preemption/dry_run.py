@@ -170,7 +170,8 @@ class EvictionDryRun:
         pods = [pod for unit, is_gone in zip(self.units, self.removed, strict=True) if is_gone for pod in unit]
         if not pods:
             return self.base
-        base, state = self.base, _State(EvictionDryRun(self.base, [pods]), b"\x01")
+        trial = self if all(self.removed) else EvictionDryRun(self.base, [pods])
+        base, state = self.base, _State(trial, bytes(trial.removed))
         nodes, groups = state.nodes(), state.groups()
         removed_pods: dict[str, PodInfo | None] = {pod.key.path: None for pod in pods}
         claims: dict[str, Obj | None] = {}
@@ -226,10 +227,9 @@ class EvictionDryRun:
     def users(self, claim: str) -> frozenset[int] | None:
         """Return the units whose removal frees a claim; None if it has other users too."""
         if claim not in self._users:
-            paths = claim_users(self.base, claim)
-            numbers = [self.unit_of.get(path) for path in paths or ()]
-            known = frozenset(number for number in numbers if number is not None)
-            self._users[claim] = known if paths is not None and None not in numbers else None
+            paths = claim_users(self.base, claim) or ()
+            numbers = [self.unit_of[path] for path in paths if path in self.unit_of]
+            self._users[claim] = frozenset(numbers) if paths and len(numbers) == len(paths) else None
         return self._users[claim]
 
     def is_free(self, claim: str, removed: bytes) -> bool:

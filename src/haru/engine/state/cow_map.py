@@ -100,8 +100,11 @@ class FrozenMap(Mapping[str, V]):
         ours, theirs = self._buckets or (_EMPTY,) * _BUCKETS, other._buckets or (_EMPTY,) * _BUCKETS
         # Nearly all buckets are the same in both: what runs for each of them is not Python's.
         for own, their in compress(zip(ours, theirs, strict=True), map(is_not, ours, theirs)):
-            found.update(compress(own, map(is_not, own.values(), map(their.get, own))))
-            found.update(their.keys() - own.keys())
+            if list(own) == list(their):
+                found.update(compress(own, map(is_not, own.values(), their.values())))
+            else:
+                found.update(compress(own, map(is_not, own.values(), map(their.get, own))))
+                found.update(their.keys() - own.keys())
         return found
 
 
