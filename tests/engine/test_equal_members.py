@@ -1,0 +1,236 @@
+"""Equal members are decided together, and as each of them would be by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haru.engine.equivalence import NoCache
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.podgroup.equal_members import EqualMembers, members_with_demands
+from haru.engine.podgroup.podgroup_cycle import members_of
+from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+NODES = ("n0", "n1", "n2")
+OTHER_OWNER = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "other", "uid": "uid-other"}}
+
+
+def equal_member(name: str, cards: int, cpu: str = "1") -> list[Obj]:
+    """A pod that differs from its siblings in its name alone; `cards`: with a claim from a template for so many."""
+    made = pod(name, cpu=cpu, claims=[("gpu", "cards", f"{name}-gpu")] if cards else None)
+    made["metadata"]["labels"] = {"app": "gang"}
+    return [made, claim(f"{name}-gpu", cards, owner=made)] if cards else [made]
+
+
+def without_name(made: list[Obj]) -> None:
+    made[0]["status"].pop("resourceClaimStatuses", None)
+
+
+def named(made: list[Obj]) -> None:
+    if "resourceClaims" in made[0]["spec"]:
+        made[0]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"{made[0]['metadata']['name']}-gpu"}]
+
+
+def deleting(made: list[Obj]) -> None:
+    made[-1]["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+
+
+def foreign(made: list[Obj]) -> None:
+    if len(made) > 1:
+        made[1] = claim(made[1]["metadata"]["name"], owner=OTHER_OWNER)
+
+
+def with_allocation(made: list[Obj]) -> None:
+    if len(made) > 1:
+        made[1] = allocated(made[1], allocation("n0", "gpu-0"), made[0])
+
+
+ODDITIES: dict[str, Callable[[list[Obj]], object]] = {
+    "none": lambda made: None,
+    "another label": lambda made: made[0]["metadata"]["labels"].update(app="another"),
+    "an owner": lambda made: made[0]["metadata"].update(ownerReferences=[{"kind": "Job", "name": "j", "uid": "u"}]),
+    "a node in view": lambda made: made[0]["status"].update(nominatedNodeName="n1"),
+    "a selector": lambda made: made[0]["spec"].update(nodeSelector={"kubernetes.io/hostname": "n2"}),
+    "an image": lambda made: made[0]["spec"]["containers"][0].update(image="y"),
+    "no claim": lambda made: made.__delitem__(slice(1, None)),
+    "a claim without name": without_name,
+    "a claim by name": named,
+    "a claim that goes": deleting,
+    "a claim of another": foreign,
+    "an allocated claim": with_allocation,
+}
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
+    """A small cluster, and members of a gang of which most are equal."""
+    nodes = [node(name, cpu=draw(st.sampled_from(["2", "4"]))) for name in NODES]
+    slices = [resource_slice(name, draw(st.integers(1, 3))) for name in NODES]
+    kinds = [(1, "1"), (draw(st.integers(0, 2)), draw(st.sampled_from(["1", "3"])))]
+    odd = st.sampled_from([*["none"] * len(ODDITIES), *ODDITIES])
+    members = []
+    for number, kind in enumerate(draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=2, max_size=8))):
+        made = equal_member(f"m{number}", *kinds[kind])
+        ODDITIES[draw(odd)](made)
+        members.append(made)
+    return [device_class(), *nodes, *slices], members
+
+
+def described(outcome: Placed | Unschedulable) -> object:
+    if isinstance(outcome, Placed):
+        return outcome.pod.key, outcome.node, [(use.path, found) for use, found in outcome.allocations], outcome.joined
+    return outcome.pod.key, outcome.message, outcome.reasons, outcome.plugins, outcome.failed
+
+
+def cluster_with(objects: list[Obj], members: list[list[Obj]]) -> tuple[SchedulerCache, list[PodInfo]]:
+    cluster = SchedulerCache.of([*objects, *(obj for made in members for obj in made)])
+    return cluster, members_of(cluster.snapshot(), [made[0] for made in members])
+
+
+def demands_by_path(snapshot: Snapshot, pods: list[PodInfo]) -> list[object]:
+    snapshot = replace(snapshot, decision_cache=NoCache())
+    return [device_demand_of(Overlay(snapshot), one, None, options()) for one in pods]
+
+
+def equals(one: object, other: object) -> bool:
+    return one == other and (not isinstance(one, DeviceDemand) or one.asked == getattr(other, "asked", None))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(gangs())
+def test_runs_are_the_members_in_their_order(situation: tuple[list[Obj], list[list[Obj]]]) -> None:
+    cluster, pods = cluster_with(*situation)
+    runs = EqualMembers.of(cluster.snapshot(), pods)
+    assert [one for run in runs for one in run.pods] == pods
+    for run in runs:
+        alike = [
+            (one.shape, one.labels, one.images, one.claims, one.obj["metadata"].get("ownerReferences"))
+            for one in run.pods
+        ]
+        assert alike == alike[:1] * len(alike)
+        assert len(run.pods) == 1 or not any(one.nominated_node for one in run.pods)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(gangs(), st.data())
+def test_demands_are_those_of_each_pod_whatever_changes(
+    situation: tuple[list[Obj], list[list[Obj]]], data: st.DataObject
+) -> None:
+    cluster, pods = cluster_with(*situation)
+    for _ in range(3):
+        snapshot = cluster.snapshot()
+        overlay = Overlay(snapshot)
+        found = [one for _, demands in members_with_demands(overlay, pods, None, options()) for one in demands]
+        for one, expected in zip(found, demands_by_path(snapshot, pods), strict=True):
+            assert equals(one, expected)
+        made = data.draw(st.sampled_from(situation[1]))
+        change = data.draw(st.sampled_from(["allocate", "in flight", "remove", "class", "nothing"]))
+        if change == "class":
+            cluster.apply(device_class(driver="another"))
+        elif change != "nothing" and len(made) > 1:
+            change_claim(cluster, made[1], made[0], change)
+
+
+def change_claim(cluster: SchedulerCache, obj: Obj, user: Obj, change: str) -> None:
+    if change == "allocate":
+        cluster.apply(allocated(obj, allocation("n0", "gpu-0"), user))
+    elif change == "remove":
+        cluster.remove(obj)
+    else:
+        cluster.assume_claim(allocated(obj, allocation("n1", "gpu-0"), user))
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(gangs(), st.integers(0, 5))
+def test_members_are_placed_like_each_by_itself(situation: tuple[list[Obj], list[list[Obj]]], seed: int) -> None:
+    cluster, pods = cluster_with(*situation)
+    snapshot = cluster.snapshot()
+    names = snapshot.node_names
+    together = PodPlacer(Overlay(snapshot), None, options(seed=seed), names).place_all(pods)
+    placer, alone = PodPlacer(Overlay(snapshot), None, options(seed=seed), names), []
+    for one in pods:
+        alone.append(placer.place(one))
+        if isinstance(alone[-1], Unschedulable) and alone[-1].failed:
+            break
+    assert [described(outcome) for outcome in together] == [described(outcome) for outcome in alone]
+
+
+def test_what_is_demanded_is_computed_once_for_equal_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    module = "haru.engine.podgroup.equal_members"
+
+    def noted(*args: Any) -> object:
+        asked.append(args[1])
+        return device_demand_of(*args)
+
+    monkeypatch.setattr(f"{module}.device_demand_of", noted)
+    cluster, pods = cluster_with(
+        [device_class(), node("n0"), resource_slice("n0", 8)], [equal_member(f"m{i}", 1) for i in range(8)]
+    )
+    ((found, demands),) = members_with_demands(Overlay(cluster.snapshot()), pods, None, options())
+    assert list(found) == pods and len(demands) == 8 and asked == []
+    assert len({one.pending[0].path for one in demands if isinstance(one, DeviceDemand)}) == 8
+
+
+def test_members_after_a_refused_one_are_refused_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, pods = cluster_with(
+        [device_class(), node("n0"), resource_slice("n0", 2)], [equal_member(f"m{i}", 1) for i in range(6)]
+    )
+    snapshot = cluster.snapshot()
+    placer = PodPlacer(Overlay(snapshot), None, options(), snapshot.node_names)
+    asked: list[Any] = []
+    place = placer._place_in_batch
+    monkeypatch.setattr(placer, "_place_in_batch", lambda *args: (asked.append(args[1]), place(*args))[1])
+    outcomes = placer.place_all(pods)
+    assert [isinstance(outcome, Placed) for outcome in outcomes] == [True, True, False, False, False, False]
+    assert asked == pods[:3]
+    assert {outcome.message for outcome in outcomes if isinstance(outcome, Unschedulable)} == {
+        "0/1 nodes are available: 1 cannot allocate all claims."
+    }
+
+
+def run_of(count: int, entries: int = 1) -> tuple[Snapshot, EqualMembers]:
+    """Equal pods whose claims are made from templates, `entries` each."""
+    members: list[list[Obj]] = []
+    for number in range(count):
+        made = pod(f"m{number}", claims=[(f"gpu-{i}", "cards", f"m{number}-gpu-{i}") for i in range(entries)])
+        made["metadata"]["labels"] = {}
+        members.append([made, *(claim(f"m{number}-gpu-{i}", owner=made) for i in range(entries))])
+    cluster, pods = cluster_with([device_class(), node("n0"), resource_slice("n0", 8)], members)
+    (run,) = EqualMembers.of(cluster.snapshot(), pods)
+    return cluster.snapshot(), run
+
+
+def test_claim_that_an_overlay_has_allocated_is_no_equal_demand() -> None:
+    snapshot, run = run_of(3)
+    overlay = Overlay(snapshot)
+    assert run.demands(overlay, None, options()) is not None
+    overlay.allocate("default/m1-gpu-0", allocation("n0", "gpu-0"))
+    for asked in (run, EqualMembers(run.pods)):
+        assert asked.demands(overlay, None, options()) is None
+
+
+def test_claim_in_flight_is_no_equal_demand() -> None:
+    snapshot, run = run_of(3)
+    assert run.demands(Overlay(snapshot), None, options()) is not None
+    index = snapshot.claim_index.with_in_flight({"default/m2-gpu-0": snapshot.claims["default/m2-gpu-0"]})
+    later = Overlay(replace(snapshot, claim_index=index))
+    for asked in (run, EqualMembers(run.pods)):
+        assert asked.demands(later, None, options()) is None
+
+
+def test_entries_that_name_one_claim_are_no_equal_demand() -> None:
+    snapshot, run = run_of(2, entries=2)
+    assert run.demands(Overlay(snapshot), None, options()) is not None
+    statuses = run.pods[1].obj["status"]["resourceClaimStatuses"]
+    statuses[1]["resourceClaimName"] = statuses[0]["resourceClaimName"]
+    assert EqualMembers(run.pods).demands(Overlay(snapshot), None, options()) is None
