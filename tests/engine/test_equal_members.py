@@ -18,6 +18,7 @@ from haru.engine.podgroup.podgroup_cycle import members_of
 from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.overlay import Overlay
+from haru.engine.state.pending_reservations import Nomination
 from haru.engine.state.pod_info import PodInfo
 
 NODES = ("n0", "n1", "n2")
@@ -57,6 +58,7 @@ def with_allocation(made: list[Obj]) -> None:
 ODDITIES: dict[str, Callable[[list[Obj]], object]] = {
     "none": lambda made: None,
     "another label": lambda made: made[0]["metadata"]["labels"].update(app="another"),
+    "an index": lambda made: made[0]["metadata"]["labels"].update(index=made[0]["metadata"]["name"]),
     "an owner": lambda made: made[0]["metadata"].update(ownerReferences=[{"kind": "Job", "name": "j", "uid": "u"}]),
     "a node in view": lambda made: made[0]["status"].update(nominatedNodeName="n1"),
     "a selector": lambda made: made[0]["spec"].update(nodeSelector={"kubernetes.io/hostname": "n2"}),
@@ -70,6 +72,28 @@ ODDITIES: dict[str, Callable[[list[Obj]], object]] = {
 }
 
 
+def anti_affine(name: str, *values: str) -> Obj:
+    """A running pod that wants no pods with these indexes on its node."""
+    select = {"matchExpressions": [{"key": "index", "operator": "In", "values": list(values)}]}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": select}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod(name, cpu="100m", node="n0", affinity=rules)
+
+
+def service(**selector: str) -> Obj:
+    meta = {"name": "s", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": selector}}
+
+
+RULES: dict[str, list[Obj]] = {
+    "none": [],
+    "anti-affinity": [anti_affine("keeps-away", "m1", "m3")],
+    "service": [service(app="gang")],
+    "service of others": [service(app="others")],
+    "service of one": [service(index="m2"), pod("m9", cpu="100m", node="n0")],
+}
+
+
 @st.composite
 def gangs(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
     """A small cluster, and members of a gang of which most are equal."""
@@ -78,11 +102,14 @@ def gangs(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
     kinds = [(1, "1"), (draw(st.integers(0, 2)), draw(st.sampled_from(["1", "3"])))]
     odd = st.sampled_from([*["none"] * len(ODDITIES), *ODDITIES])
     members = []
+    rules, indexed = RULES[draw(st.sampled_from(sorted(RULES)))], draw(st.booleans())
     for number, kind in enumerate(draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=2, max_size=8))):
         made = equal_member(f"m{number}", *kinds[kind])
+        if indexed:
+            ODDITIES["an index"](made)
         ODDITIES[draw(odd)](made)
         members.append(made)
-    return [device_class(), *nodes, *slices], members
+    return [device_class(), *nodes, *slices, *rules], members
 
 
 def described(outcome: Placed | Unschedulable) -> object:
@@ -112,11 +139,11 @@ def test_runs_are_the_members_in_their_order(situation: tuple[list[Obj], list[li
     runs = EqualMembers.of(cluster.snapshot(), pods)
     assert [one for run in runs for one in run.pods] == pods
     for run in runs:
-        alike = [
-            (one.shape, one.labels, one.images, one.claims, one.obj["metadata"].get("ownerReferences"))
-            for one in run.pods
-        ]
+        owners = [one.obj["metadata"].get("ownerReferences") for one in run.pods]
+        alike = [(one.shape, one.images, one.claims, owner) for one, owner in zip(run.pods, owners, strict=True)]
         assert alike == alike[:1] * len(alike)
+        kept = [{k: v for k, v in one.labels.items() if k not in run.varying} for one in run.pods]
+        assert kept == kept[:1] * len(kept)
         assert len(run.pods) == 1 or not any(one.nominated_node for one in run.pods)
 
 
@@ -177,7 +204,7 @@ def test_what_is_demanded_is_computed_once_for_equal_members(monkeypatch: pytest
         [device_class(), node("n0"), resource_slice("n0", 8)], [equal_member(f"m{i}", 1) for i in range(8)]
     )
     ((found, demands),) = members_with_demands(Overlay(cluster.snapshot()), pods, None, options())
-    assert list(found) == pods and len(demands) == 8 and asked == []
+    assert list(found.pods) == pods and len(demands) == 8 and asked == []
     assert len({one.pending[0].path for one in demands if isinstance(one, DeviceDemand)}) == 8
 
 
@@ -234,3 +261,35 @@ def test_entries_that_name_one_claim_are_no_equal_demand() -> None:
     statuses = run.pods[1].obj["status"]["resourceClaimStatuses"]
     statuses[1]["resourceClaimName"] = statuses[0]["resourceClaimName"]
     assert EqualMembers(run.pods).demands(Overlay(snapshot), None, options()) is None
+
+
+def placed_together(pods: list[PodInfo], snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many were placed without being compared with the one before."""
+    placer = PodPlacer(Overlay(snapshot), None, options(), snapshot.node_names)
+    compared: list[PodInfo] = []
+    place = placer._place_one
+    monkeypatch.setattr(placer, "_place_one", lambda one: (compared.append(one), place(one))[1])
+    placer.place_all(pods)
+    return len(pods) - len(compared)
+
+
+@pytest.mark.parametrize(
+    ("rules", "together"),
+    [("none", 4), ("service of others", 4), ("service", 0), ("anti-affinity", 0), ("service of one", 0)],
+)
+def test_labels_that_no_rule_reads_do_not_tell_members_apart(
+    rules: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [equal_member(f"m{number}", 1) for number in range(5)]
+    for made in members:
+        ODDITIES["an index"](made)
+    cluster, pods = cluster_with([device_class(), node("n0"), resource_slice("n0", 8), *RULES[rules]], members)
+    assert placed_together(pods, cluster.snapshot(), monkeypatch) == together
+
+
+def test_nominated_members_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = [equal_member(f"m{number}", 1) for number in range(5)]
+    cluster, pods = cluster_with([device_class(), node("n0"), resource_slice("n0", 8)], members)
+    snapshot = cluster.snapshot()
+    index = replace(snapshot.pod_index, nominations={"default/m3": Nomination(pods[3].key, "n0", 0)})
+    assert placed_together(pods, replace(snapshot, pod_index=index), monkeypatch) == 0

@@ -11,7 +11,7 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -139,6 +139,12 @@ class FilterResultCache:
         """Return what tells a pod from others of its shape, as far as rules between pods and scores go."""
         assert self._shared is not None
         return self._shared.pod_signature(self._overlay, pod).key
+
+    def reads_labels(self, pod: PodInfo, keys: Collection[str]) -> bool:
+        """Return whether rules may tell pods of one shape apart by some of their labels."""
+        shared = self._cache.get_or_compute("prefilter", None, self._new_shared)
+        shared.catch_up(self._overlay)
+        return shared.reads_labels(self._overlay, pod, keys)
 
     def refilter(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, name: str) -> None:
         """Filter one node again. Raises AllocationError."""

@@ -64,6 +64,16 @@ class SharedPreFilterState:
                 found.add(key)
         return frozenset(found)
 
+    def reads_labels(self, overlay: Overlay, pod: PodInfo, keys: Collection[str]) -> bool:
+        """Return whether pods that differ from one in some labels alone may have other signatures."""
+        if pod.terms or pod.spec.get("topologySpreadConstraints") or self.affine:
+            return True
+        if self.services.reads(overlay.snapshot, pod.key.namespace, keys):
+            return True
+        # Whether a hard constraint matches the pod itself is a part of its signature.
+        hard = default_constraints(overlay.snapshot, pod, self.profile, self.services, HARD)
+        return bool(hard) or any(constraint.get("matchLabelKeys") for constraint in self.profile.spread.constraints)
+
     def pod_signature(self, overlay: Overlay, pod: PodInfo) -> PodSignature:
         """Return the signature of a pod on this overlay."""
         snapshot = overlay.snapshot

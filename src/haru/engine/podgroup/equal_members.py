@@ -23,13 +23,24 @@ _MAX_GROUPS = 4
 
 
 class EqualMembers:
-    """Hold pods that follow each other and are equal in all but their names and claims."""
+    """Hold pods that follow each other and are equal in all but their names, their claims and some `varying` labels.
 
-    __slots__ = ("_demands", "pods")
+    The pods of an Indexed Job, for example, differ in the label with their index.
+    """
+
+    __slots__ = ("_demands", "pods", "varying")
 
     def __init__(self, pods: Sequence[PodInfo]) -> None:
         self.pods = pods
+        labels = pods[0].labels
+        differing = [pod.labels.items() ^ labels.items() for pod in pods if pod.labels != labels]
+        self.varying = frozenset([key for items in differing for key, _ in items])
         self._demands: EqualDemands | None = None
+
+    @property
+    def by_labels(self) -> Sequence[PodInfo]:
+        """Return the pods that have to be looked at where labels count: the first stands for all with its labels."""
+        return self.pods if self.varying else self.pods[:1]
 
     @staticmethod
     def of(snapshot: Snapshot, members: Sequence[PodInfo]) -> Sequence[EqualMembers]:
@@ -51,15 +62,15 @@ class EqualMembers:
 
 def members_with_demands(
     overlay: Overlay, members: Sequence[PodInfo], group: Obj | None, options: Options
-) -> Iterator[tuple[Sequence[PodInfo], Sequence[DeviceDemand | Reason]]]:
+) -> Iterator[tuple[EqualMembers, Sequence[DeviceDemand | Reason]]]:
     """Yield the members in their order, equal ones together, with what each requests of devices on an overlay."""
     for run in EqualMembers.of(overlay.snapshot, members):
         demands = run.demands(overlay, group, options)
         if demands is not None:
-            yield run.pods, demands
+            yield run, demands
             continue
         for pod in run.pods:
-            yield (pod,), (device_demand_of(overlay, pod, group, options),)
+            yield EqualMembers((pod,)), (device_demand_of(overlay, pod, group, options),)
 
 
 def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:
@@ -73,8 +84,8 @@ def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:
 
 
 def _equal(first: PodInfo, pod: PodInfo) -> bool:
-    """Tell whether two pods are equal; a nominated pod may have a place of its own."""
+    """Tell whether two pods are equal but for their labels; a nominated pod may have a place of its own."""
     if pod.nominated_node or first.nominated_node or pod.shape != first.shape or pod.claims != first.claims:
         return False
     owners = pod.obj["metadata"].get("ownerReferences") == first.obj["metadata"].get("ownerReferences")
-    return owners and pod.labels == first.labels and pod.images == first.images
+    return owners and pod.images == first.images

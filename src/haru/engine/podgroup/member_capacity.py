@@ -147,16 +147,17 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
     overlay, options = Overlay(base), info.options
     known: list[tuple[int, PodInfo, DeviceDemand]] = []
     last: PodInfo | None = None
-    for pods, demands in members_with_demands(overlay, info.members, info.group, options):
-        pod, demand = pods[0], demands[0]
+    for run, demands in members_with_demands(overlay, info.members, info.group, options):
+        pods, demand = run.pods, demands[0]
         # Why a claim cannot be used, or where an allocated one ties the pod to, may end with the pods that use it.
-        if isinstance(demand, Reason) or demand.fixed or late_claims(base, pod):
+        if isinstance(demand, Reason) or demand.fixed or late_claims(base, pods[0]):
             return None
         # Rules between pods see no more of a pod than its shape and its labels.
-        if last is None or pod.shape != last.shape or pod.labels != last.labels:
-            if depends_on_others(overlay, pod):
-                return None
-            last = pod
+        for pod in run.by_labels:
+            if last is None or pod.shape != last.shape or pod.labels != last.labels:
+                if depends_on_others(overlay, pod):
+                    return None
+                last = pod
         if demand.extended is not None and demand.extended.existing is not None:
             return None
         plain = [one for one in demands if not isinstance(one, Reason)]

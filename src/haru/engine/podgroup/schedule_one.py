@@ -103,7 +103,7 @@ class PodPlacer:
 
     def _place_run(self, run: EqualMembers) -> list[Placed | Unschedulable]:
         """Place equal pods, until an error ends the attempt."""
-        demands = run.demands(self._overlay, self._group, self._options) if self._nodes else None
+        demands = run.demands(self._overlay, self._group, self._options) if self._are_alike(run) else None
         outcomes: list[Placed | Unschedulable] = []
         for number, pod in enumerate(run.pods):
             if number and demands is not None and self._batch is not None and self._batch.takes(pod, demands[number]):
@@ -112,6 +112,15 @@ class PodPlacer:
             if _is_error(outcomes[-1]):
                 break
         return outcomes
+
+    def _are_alike(self, run: EqualMembers) -> bool:
+        """Tell whether nodes and rules cannot tell equal members apart."""
+        if not self._nodes or len(run.pods) == 1:
+            return False
+        nominations = self._overlay.snapshot.pod_index.nominations
+        if nominations and any(pod.key.path in nominations for pod in run.pods):
+            return False
+        return not (run.varying and self._filter_results.reads_labels(run.pods[0], run.varying))
 
     def _place_rest(
         self, batch: PodBatch, pods: Sequence[PodInfo], demands: Sequence[DeviceDemand]

@@ -290,6 +290,16 @@ class DefaultConstraintSelectors:
 
     def selectors(self, snapshot: Snapshot, pod: PodInfo) -> Iterator[Mapping[str, str]]:
         """The selectors of the services that a pod belongs to."""
+        for selector in self._listed(snapshot).get(pod.key.namespace, ()):
+            if all(pod.labels.get(key) == value for key, value in selector.items()):
+                yield selector
+
+    def reads(self, snapshot: Snapshot, namespace: str, keys: Collection[str]) -> bool:
+        """Return whether a service of the namespace selects pods by one of these labels."""
+        listed = self._listed(snapshot).get(namespace, ())
+        return not all(selector.keys().isdisjoint(keys) for selector in listed)
+
+    def _listed(self, snapshot: Snapshot) -> Mapping[str, Sequence[Mapping[str, str]]]:
         source = snapshot.objects("Service")
         if source is not self._source:
             self._source = source
@@ -298,9 +308,7 @@ class DefaultConstraintSelectors:
                 selector = (service.get("spec") or {}).get("selector")
                 if selector is not None:
                     self._by_namespace.setdefault(path.split("/", 1)[0], []).append(selector)
-        for selector in self._by_namespace.get(pod.key.namespace, ()):
-            if all(pod.labels.get(key) == value for key, value in selector.items()):
-                yield selector
+        return self._by_namespace
 
 
 def default_constraints(
