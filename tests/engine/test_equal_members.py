@@ -98,9 +98,11 @@ RULES: dict[str, list[Obj]] = {
 def gangs(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
     """A small cluster, and members of a gang of which most are equal."""
     nodes = [node(name, cpu=draw(st.sampled_from(["2", "4"]))) for name in NODES]
-    slices = [resource_slice(name, draw(st.integers(1, 3))) for name in NODES]
+    slices = [resource_slice(name, draw(st.integers(0, 3))) for name in NODES]
+    if draw(st.booleans()):
+        slices.append(resource_slice("", draw(st.integers(1, 2)), pool="net", allNodes=True))
     kinds = [(1, "1"), (draw(st.integers(0, 2)), draw(st.sampled_from(["1", "3"])))]
-    odd = st.sampled_from([*["none"] * len(ODDITIES), *ODDITIES])
+    odd = st.sampled_from([*["none"] * 4 * len(ODDITIES), *ODDITIES])
     members = []
     rules, indexed = RULES[draw(st.sampled_from(sorted(RULES)))], draw(st.booleans())
     for number, kind in enumerate(draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=2, max_size=8))):
@@ -293,3 +295,14 @@ def test_nominated_members_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch)
     snapshot = cluster.snapshot()
     index = replace(snapshot.pod_index, nominations={"default/m3": Nomination(pods[3].key, "n0", 0)})
     assert placed_together(pods, replace(snapshot, pod_index=index), monkeypatch) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_device_that_several_nodes_see_is_given_out_once(seed: int) -> None:
+    slices = [*(resource_slice(name, 1) for name in NODES), resource_slice("", 1, pool="net", allNodes=True)]
+    members = [equal_member(f"m{number}", 1) for number in range(6)]
+    cluster, pods = cluster_with([device_class(), *(node(name) for name in NODES), *slices], members)
+    snapshot = cluster.snapshot()
+    outcomes = PodPlacer(Overlay(snapshot), None, options(seed=seed), snapshot.node_names).place_all(pods)
+    results = [found["devices"]["results"][0] for o in outcomes if isinstance(o, Placed) for _, found in o.allocations]
+    assert sorted((result["pool"], result["device"]) for result in results) == [(p, "gpu-0") for p in (*NODES, "net")]

@@ -48,10 +48,15 @@ class PodBatch:
         self._last_placement: tuple[str, Hashable] | None = None
         self._change_count = len(overlay.changes)
 
+    @property
+    def goes_on(self) -> bool:
+        """Tell whether only equal pods were placed since the first, and with devices that one node alone sees."""
+        return len(self._overlay.changes) == self._change_count
+
     def takes(self, pod: PodInfo, demand: DeviceDemand) -> bool:
         """Tell whether a pod equals the first, and only such pods were placed since."""
         first, snapshot = self._first, self._overlay.snapshot
-        if len(self._overlay.changes) != self._change_count or pod.shape != first.shape:
+        if not self.goes_on or pod.shape != first.shape:
             return False
         if pod.nominated_node or pod.key.path in snapshot.pod_index.nominations or demand.fixed or demand.extended:
             return False

@@ -105,12 +105,12 @@ class PodPlacer:
         """Place equal pods, until an error ends the attempt."""
         demands = run.demands(self._overlay, self._group, self._options) if self._are_alike(run) else None
         outcomes: list[Placed | Unschedulable] = []
-        for number, pod in enumerate(run.pods):
-            if number and demands is not None and self._batch is not None and self._batch.takes(pod, demands[number]):
-                return outcomes + self._place_rest(self._batch, run.pods[number:], demands[number:])
-            outcomes.append(self.place(pod))
-            if _is_error(outcomes[-1]):
-                break
+        while (number := len(outcomes)) < len(run.pods) and not (outcomes and _is_error(outcomes[-1])):
+            pod, batch = run.pods[number], self._batch
+            if number and demands is not None and batch is not None and batch.takes(pod, demands[number]):
+                outcomes += self._place_rest(batch, run.pods[number:], demands[number:])
+            else:
+                outcomes.append(self.place(pod))
         return outcomes
 
     def _are_alike(self, run: EqualMembers) -> bool:
@@ -125,7 +125,10 @@ class PodPlacer:
     def _place_rest(
         self, batch: PodBatch, pods: Sequence[PodInfo], demands: Sequence[DeviceDemand]
     ) -> list[Placed | Unschedulable]:
-        """Place pods that equal the one before; where one is refused so are those after it, for nothing changes."""
+        """Place pods that equal the one before, as long as the batch goes on.
+
+        Where one is refused so are those after it, for nothing changes.
+        """
         outcomes: list[Placed | Unschedulable] = []
         recorder = self._options.recorder
         for pod, demand in zip(pods, demands, strict=True):
@@ -142,6 +145,8 @@ class PodPlacer:
             if isinstance(outcome, Unschedulable):
                 if not outcome.failed:
                     outcomes += _refused_alike(outcome, pods[len(outcomes) :], recorder)
+                break
+            if not batch.goes_on:
                 break
         return outcomes
 
