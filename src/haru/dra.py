@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -259,14 +260,15 @@ def _state(given: AllocatedState) -> State:
     shared = (
         (_identity(s), str(s["shareID"])) if isinstance(s, Mapping) else (DeviceId(*s[:3]), s[3]) for s in given.shared
     )
-    whole = [(d["driver"], d["pool"], d["device"]) if isinstance(d, Mapping) else d for d in given.devices]
+    whole = [_IDENTITY(d) if type(d) is dict or isinstance(d, Mapping) else d for d in given.devices]
     return State.of(whole, shared, {DeviceId(*device): used for device, used in pairs})
 
 
+_IDENTITY = itemgetter("driver", "pool", "device")
+
+
 def _identity(device: Mapping[str, Any] | tuple[str, str, str]) -> DeviceId:
-    if isinstance(device, Mapping):
-        return DeviceId(device["driver"], device["pool"], device["device"])
-    return DeviceId(*device)
+    return DeviceId(*(_IDENTITY(device) if isinstance(device, Mapping) else device))
 
 
 def _v1(objects: list[Obj]) -> list[Obj]:

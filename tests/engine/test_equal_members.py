@@ -184,7 +184,7 @@ def test_members_are_placed_like_each_by_itself(situation: tuple[list[Obj], list
     cluster, pods = cluster_with(*situation)
     snapshot = cluster.snapshot()
     names = snapshot.node_names
-    together = PodPlacer(Overlay(snapshot), None, options(seed=seed), names).place_all(pods)
+    together = list(PodPlacer(Overlay(snapshot), None, options(seed=seed), names).place_all(pods))
     placer, alone = PodPlacer(Overlay(snapshot), None, options(seed=seed), names), []
     for one in pods:
         alone.append(placer.place(one))
@@ -219,7 +219,7 @@ def test_members_after_a_refused_one_are_refused_without_being_asked(monkeypatch
     asked: list[Any] = []
     place = placer._place_in_batch
     monkeypatch.setattr(placer, "_place_in_batch", lambda *args: (asked.append(args[1]), place(*args))[1])
-    outcomes = placer.place_all(pods)
+    outcomes = list(placer.place_all(pods))
     assert [isinstance(outcome, Placed) for outcome in outcomes] == [True, True, False, False, False, False]
     assert asked == pods[:3]
     assert {outcome.message for outcome in outcomes if isinstance(outcome, Unschedulable)} == {
@@ -271,7 +271,7 @@ def placed_together(pods: list[PodInfo], snapshot: Snapshot, monkeypatch: pytest
     compared: list[PodInfo] = []
     place = placer._place_one
     monkeypatch.setattr(placer, "_place_one", lambda one: (compared.append(one), place(one))[1])
-    placer.place_all(pods)
+    list(placer.place_all(pods))
     return len(pods) - len(compared)
 
 
@@ -303,6 +303,6 @@ def test_device_that_several_nodes_see_is_given_out_once(seed: int) -> None:
     members = [equal_member(f"m{number}", 1) for number in range(6)]
     cluster, pods = cluster_with([device_class(), *(node(name) for name in NODES), *slices], members)
     snapshot = cluster.snapshot()
-    outcomes = PodPlacer(Overlay(snapshot), None, options(seed=seed), snapshot.node_names).place_all(pods)
+    outcomes = list(PodPlacer(Overlay(snapshot), None, options(seed=seed), snapshot.node_names).place_all(pods))
     results = [found["devices"]["results"][0] for o in outcomes if isinstance(o, Placed) for _, found in o.allocations]
     assert sorted((result["pool"], result["device"]) for result in results) == [(p, "gpu-0") for p in (*NODES, "net")]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from haru.engine.dra.bucketed_map import Bucketed, Seen
@@ -28,9 +30,9 @@ class Share:
     consumed: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PoolUse:
-    """What is taken of one pool: whole devices by name with their holders, and shares by device name.
+    """What is taken of one pool: whole devices by name with their holders, and shares by device name. Never changed.
 
     Where several `states` must be respected (now, and once evicted pods are gone), what any of them takes is taken.
     """
@@ -92,6 +94,9 @@ class PoolUse:
 
 
 EMPTY_USE = PoolUse()
+_POOL_OF, _NAME_OF = itemgetter(0, 1), itemgetter(2)
+_NAMELESS = ("",)
+"""The holders of a device of which nothing but that it is taken is known."""
 
 
 class _Taken(NamedTuple):
@@ -216,8 +221,8 @@ class AllocatedState:
             taken.append(_Taken(DeviceId(*device), share_id, _amounts(consumed)))
         taken += [_Taken(DeviceId(*device), "", _amounts(consumed)) for device, consumed in left.items()]
         whole: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
-        for driver, pool, name in devices:
-            whole.setdefault((driver, pool), {})[name] = ("",)
+        for key, group in groupby(devices, _POOL_OF):
+            whole.setdefault(key, {}).update(dict.fromkeys(map(_NAME_OF, group), _NAMELESS))
         pools = {PoolKey(*key): PoolUse(names) for key, names in whole.items()}
         for key, items in _by_pool(taken).items():
             pools[key] = _with(pools.get(key, EMPTY_USE), "", items)

@@ -92,13 +92,10 @@ def decide_in_turn(snapshot: Snapshot, pods: Sequence[Obj], *, options: Options)
     numbers = itertools.count(1)
     trial_options = options.with_share_ids(lambda: f"trial-{next(numbers)}")
     placer, decisions = PodPlacer(Overlay(snapshot), None, trial_options, snapshot.node_names), list[Decision]()
-    for pod in members:
-        if pod.volume_claims:
-            break
-        outcome = placer.place(pod)
+    for outcome in placer.place_all(list(itertools.takewhile(lambda pod: not pod.volume_claims, members))):
         if not isinstance(outcome, Placed) or outcome.joined or outcome.extended_claim or outcome.claimed:
             break
-        decision = DecisionBuilder(None, (pod,), snapshot.version).scheduled((outcome,))
+        decision = DecisionBuilder(None, (outcome.pod,), snapshot.version).scheduled((outcome,))
         decisions.append(with_share_ids(decision, options.new_share_id))
     return decisions
 

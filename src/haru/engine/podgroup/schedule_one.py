@@ -5,7 +5,7 @@ Source: kube-scheduler's scheduling cycle (PreFilter to Reserve), as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from haru.engine.dra.errors import AllocationError
@@ -92,14 +92,13 @@ class PodPlacer:
         finally:
             recorder.stop()
 
-    def place_all(self, members: Sequence[PodInfo]) -> list[Placed | Unschedulable]:
+    def place_all(self, members: Sequence[PodInfo]) -> Iterator[Placed | Unschedulable]:
         """Place pods one after the other, until an error ends the attempt."""
-        outcomes: list[Placed | Unschedulable] = []
         for run in EqualMembers.of(self._overlay.snapshot, members):
-            outcomes += self._place_run(run)
+            outcomes = self._place_run(run)
+            yield from outcomes
             if _is_error(outcomes[-1]):
                 break
-        return outcomes
 
     def _place_run(self, run: EqualMembers) -> list[Placed | Unschedulable]:
         """Place equal pods, until an error ends the attempt."""

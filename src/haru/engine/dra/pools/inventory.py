@@ -257,10 +257,10 @@ class Inventory:
             after = _NOWHERE
             self._everywhere -= {name}
             self._troubled -= {name}
-        self._moved |= before
         self._moved |= after
         if before == after:
             return
+        self._moved |= before
         for node in before - after:
             rest = self._by_node[node] - {name}
             if rest:
@@ -277,9 +277,7 @@ class Inventory:
             counting = counting or bool(item.counter_sets)
         if wide != (name in self._everywhere):
             self._everywhere = self._everywhere | {name} if wide else self._everywhere - {name}
-        foreign = None
-        if counting and not wide:
-            foreign = pool.foreign_view(True)
+        foreign = pool.foreign_view(True) if counting and not wide else None
         trouble = foreign is not None and foreign.status != "ok"
         if trouble != (name in self._troubled):
             self._troubled = self._troubled | {name} if trouble else self._troubled - {name}

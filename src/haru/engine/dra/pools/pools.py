@@ -78,9 +78,13 @@ class PoolView:
             sets = slices[0].counter_sets
             if len(slices) > 1:
                 sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
-            counters = _counters_of(self.table, sets)
+            table = self.table
+            if not (sets or elsewhere or table.consuming) and len(table.places) == len(table.devices):
+                self.charges = _none(len(table.devices)).charges
+                return
+            counters = _counters_of(table, sets)
             beside = _counters_of(self.elsewhere, sets) if elsewhere else _NO_COUNTERS
-            self.problem = _repeated(self.table, sets)
+            self.problem = _repeated(table, sets)
             if partitionable and not self.problem:
                 self.problem = counters.fault or beside.fault
             if self.problem:
@@ -99,9 +103,12 @@ class PoolView:
         if last is not None and last[0] is use:
             return last[1]
         places, taken = self.table.places, 0
-        for name in use.devices:
-            if name in places:
-                taken |= 1 << places[name]
+        if use.devices.keys() == places.keys():
+            taken = (1 << len(places)) - 1
+        else:
+            for name in use.devices:
+                if name in places:
+                    taken |= 1 << places[name]
         shares: tuple[Hashable, ...] = ()
         if use.shares:
             shares = tuple(sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places))
