@@ -26,6 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import uvloop
+
 from benchmarks.calibrate import calibrate
 from benchmarks.cluster import running
 from benchmarks.control_planes import Scheduler, Server, serving
@@ -131,7 +133,7 @@ def measure(server: Server, loads: Sequence[Load], options: Options) -> Iterator
     async def following() -> Run | None:
         return await anext(runs, None)
 
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             while (one := runner.run(following())) is not None:
                 yield one

@@ -436,7 +436,9 @@ class Binder:
 
 
 async def failures_of(works: Sequence[Coroutine[Any, Any, None]]) -> list[Exception | None]:
-    """Do all of it at once, and return what each raised. To do one thing takes no task of its own."""
+    """Do all of it at once, and return what each raised. To do one thing takes no task of its own, nothing no turn."""
+    if not works:
+        return []
     if len(works) != 1:
         outcomes = await asyncio.gather(*works, return_exceptions=True)
         for outcome in outcomes:

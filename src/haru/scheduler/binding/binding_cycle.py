@@ -241,7 +241,7 @@ class BindingCycle:
         """Wait, if other schedulers allocate devices too, until what was allocated before is known."""
         if self._confirmer is None or not self._confirmer.must_confirm:
             return {}
-        writes = claim_writes(m for m in binding_task.members if m.pod not in failures)
+        writes = claim_writes([m for m in binding_task.members if m.pod not in failures])
         if not writes:
             return {}
         try:
