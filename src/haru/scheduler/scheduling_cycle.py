@@ -264,7 +264,8 @@ class SchedulingCycle:
             if member not in placed:
                 error = "error" in (member.status, decision.status)
                 metrics.attempted("error" if error else "unschedulable", profile, elapsed)
-                unit.refusals.update((plugin, profile) for plugin in dict.fromkeys(member.plugins))
+                for plugin in dict.fromkeys(member.plugins):
+                    unit.refusals[plugin, profile] = unit.refusals.get((plugin, profile), 0) + 1
         if unit.is_group:
             status = "waiting_on_preemption" if decision.status == "nominated" else decision.status
             metrics.group_attempted(status, profile, elapsed)

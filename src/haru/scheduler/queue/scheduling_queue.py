@@ -64,7 +64,7 @@ class QueuedUnit:
     timer: float = -1.0
     first_active: float | None = None
     flushed: bool = False
-    refusals: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    refusals: dict[tuple[str, ...], int] = field(default_factory=dict)
     """How many pods each plugin refused at the last attempt, by plugin and profile."""
     held_pods: int = 0
     priorities: dict[int, int] = field(default_factory=dict)
