@@ -13,7 +13,7 @@ from gang_world import World
 
 import virtual_time
 
-FEW, MANY = 5, 200
+FEW, MANY = 3, 200
 SEED = os.environ.get("HARU_SEED")
 
 
