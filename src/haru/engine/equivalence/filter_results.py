@@ -260,10 +260,8 @@ class FilterResultCache:
         if stale is self._overlay.snapshot.node_names:
             self._filter_all(feasibility, pod, demand)
             return
-        known = feasibility.size
         for name in stale:
-            if known:
-                feasibility.forget(name)
+            feasibility.forget(name)
             node = present_node(self._overlay, name)
             if node is not None:
                 self.filter_node(feasibility, pod, demand, node)

@@ -190,6 +190,9 @@ class NodeFeasibility:
     candidates: dict[str, FeasibleNode] = field(default_factory=dict)
     refusals: dict[str, Sequence[FilterFailure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
+    _told: dict[str, Sequence[FilterFailure]] | None = None
+    """The failures by name, as they were told last; the nodes of `_forgotten` may have others since."""
+    _forgotten: set[str] = field(default_factory=set)
 
     def keep_next_result(self, node_class: Hashable, result: NextResult) -> None:
         """Keep what the nodes of a class answer after each takes one more pod."""
@@ -198,22 +201,25 @@ class NodeFeasibility:
         self.next_results[node_class] = result
 
     def forget(self, name: str) -> None:
-        """Drop the result of a node."""
+        """Drop the result of a node; each new result of a node comes after that."""
+        if self._told is not None:
+            self._forgotten.add(name)
         if self.candidates.pop(name, None) is not None:
             self.ranking.drop(name)
         self.refusals.pop(name, None)
         self.undecided.pop(name, None)
 
     def forget_all(self) -> None:
-        """Drop the results of all nodes."""
+        """Drop the results of all nodes, or expect those of the first."""
+        self._told = None
+        self._forgotten.clear()
         for name in [*self.candidates, *self.refusals, *self.undecided]:
             self.forget(name)
 
     def filter_failures(self, overlay: Overlay) -> dict[str, Sequence[FilterFailure]]:
         """Return the failures of each node that refuses the pod, by name."""
         if not self.prefilter.spreads_by_key:
-            names = sorted(self.refusals)
-            return dict(zip(names, map(self.refusals.__getitem__, names), strict=True))
+            return self._failures_by_name()
         found = {
             name: self.prefilter.filter_failures(overlay.node(name), failures)
             for name, failures in self.refusals.items()
@@ -221,6 +227,19 @@ class NodeFeasibility:
         closed = (name for name in self.candidates if not self.ranking.takes(name))
         found |= {name: self.prefilter.filter_failures(overlay.node(name), ()) for name in closed}
         return dict(sorted(found.items()))
+
+    def _failures_by_name(self) -> dict[str, Sequence[FilterFailure]]:
+        told, refusals = self._told, self.refusals
+        if told is None or any((name in told) is not (name in refusals) for name in self._forgotten):
+            names = sorted(refusals)
+            told = dict(zip(names, map(refusals.__getitem__, names), strict=True))
+        elif self._forgotten:
+            # Nearly always the same nodes refuse as the last time: they are in order already.
+            told = told.copy()
+            told.update((name, refusals[name]) for name in self._forgotten if name in refusals)
+        self._told = told
+        self._forgotten.clear()
+        return told
 
     @property
     def size(self) -> int:
