@@ -109,8 +109,8 @@ class ScoreIndex:
         return sorted(totals, key=lambda name: (-totals[name], name))
 
     def totals(self) -> dict[str, int]:
-        """Return the nodes' scores; only their differences mean something."""
-        totals = self._totals()
+        """Return the nodes' scores."""
+        totals = self._totals(whole=True)
         return {name: totals[key] for name, key in self._key_of.items() if key in totals}
 
     def normalised(self) -> dict[str, tuple[int, ...]]:
@@ -125,12 +125,13 @@ class ScoreIndex:
         scores = {key: tuple(column[part] for column, part in zip(columns, key, strict=False)) for key in keys}
         return {name: scores[key] for name, key in self._key_of.items() if key in scores}
 
-    def _totals(self) -> dict[ScoreKey, int]:
+    def _totals(self, *, whole: bool = False) -> dict[ScoreKey, int]:
+        """Return the scores of the keys, `whole` or without the parts that are equal for all."""
         keys = self._open()
         totals = [0] * len(keys)
         for scorer, parts in zip(self._scorers, zip(*keys, strict=True), strict=False):
-            if parts.count(parts[0]) == len(parts):
-                continue  # a part that is equal for all nodes adds the same to all scores
+            if not whole and parts.count(parts[0]) == len(parts):
+                continue
             sizes: dict[Hashable, int] = dict.fromkeys(parts, 0)
             for part, key in zip(parts, keys, strict=True):
                 sizes[part] += len(self._members[key])
