@@ -159,7 +159,7 @@ def test_filters_are_kept_in_the_url(page: Any) -> None:
     assert "No node matches the filter." in page.inner_text("main")
 
 
-@pytest.mark.parametrize("page", SCHEMES, indirect=True, ids=["light", "dark"])
+@pytest.mark.parametrize("page", [scheme for scheme, _ in SCHEMES], indirect=True, ids=["light", "dark"])
 def test_theme_follows_system_until_user_chooses_one(page: Any) -> None:
     page.goto("/")
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
