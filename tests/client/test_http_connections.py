@@ -241,16 +241,17 @@ async def test_answer_that_does_not_come_is_a_timeout_and_its_connection_is_not_
 
     async with _transport(serve) as transport:
         with pytest.raises(TimeoutError):
-            await transport.send(GET, 0.01)
+            await transport.send(GET, 0.2)
         assert (await transport.send(GET, 60)).body == BODY
         assert len(seen) == 2
 
 
 async def test_reader_that_leaves_a_stream_or_is_cancelled_closes_its_connection() -> None:
-    closed: asyncio.Queue[bytes] = asyncio.Queue()
+    arrived, closed = asyncio.Queue[bytes](), asyncio.Queue[bytes]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
+        arrived.put_nowait(head)
         if b"/stream" in head:
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + _chunked(BODY)[:-5])
         try:
@@ -263,8 +264,9 @@ async def test_reader_that_leaves_a_stream_or_is_cancelled_closes_its_connection
             assert stream.status == 200
             assert await anext(aiter(stream.chunks))
         assert b"/stream" in await closed.get()
+        assert b"/stream" in await arrived.get()
         waiting = asyncio.create_task(transport.send(GET, 60))
-        await asyncio.sleep(0.01)
+        assert b"/x" in await arrived.get()
         waiting.cancel()
         assert b"/x" in await closed.get()
         with pytest.raises(asyncio.CancelledError):

@@ -110,9 +110,9 @@ async def broken_run(cluster: LocalCluster, seed: int, limits: Limits, faults: t
 async def test_leader_killed_mid_binding_and_expired_watches_break_nothing(etcd_binary: str, tmp_path: Path) -> None:
     limits = Limits(units=6, seconds=4, gang_size=4, devices=2)
     async with local_cluster(tmp_path, 1, "dgx-h100:2") as cluster:
-        report = await broken_run(cluster, 1, limits, (Fault("leader", 0.5, 0.5), Fault("expired", 3, 0)))
+        report = await broken_run(cluster, 1, limits, (Fault("expired", 0.5, 0), Fault("leader", 1, 0.5)))
     assert report.broken == (), report.text()
-    assert [fault["kind"] for fault in report.facts.faults] == ["leader", "expired"]
+    assert [fault["kind"] for fault in report.facts.faults] == ["expired", "leader"]
     assert report.facts.unscheduled_works == ()
 
 
