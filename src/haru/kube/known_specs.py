@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import orjson
+from cachetools import FIFOCache
 
 from haru.kube.meta import Obj
 
@@ -20,7 +21,7 @@ class KnownSpecs:
     """Specs of which one thing was found out."""
 
     def __init__(self) -> None:
-        self._keys: set[bytes] = set()
+        self._keys: FIFOCache[bytes, None] = FIFOCache(_MOST)
 
     def key(self, spec: Obj, *rest: bool) -> bytes | None:
         """How a spec is known, with what else matters; None for one that is not kept."""
@@ -34,8 +35,6 @@ class KnownSpecs:
         return key in self._keys
 
     def add(self, key: bytes | None) -> None:
-        """Remember a spec; of very many all are forgotten, and found out again."""
+        """Remember a spec; of very many the oldest is forgotten, and found out again."""
         if key is not None:
-            if len(self._keys) >= _MOST:
-                self._keys.clear()
-            self._keys.add(bytes(bytearray(key)))  # orjson's own bytes keep the memory of its buffer
+            self._keys[bytes(bytearray(key))] = None  # orjson's own bytes keep the memory of its buffer

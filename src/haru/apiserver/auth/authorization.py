@@ -140,7 +140,7 @@ class Authorizer:
         self._followed = StoreReflector(objects, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
         self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
-        self._decided: dict[tuple[object, ...], Decision] = {}
+        self._decided: FIFOCache[tuple[object, ...], Decision] = FIFOCache(_REMEMBERED_DECISIONS)
         """What is allowed, by user and request, where no rule for certain names had to be looked at."""
         self._nodes = NodeAuthorizer(objects)
 
@@ -178,15 +178,11 @@ class Authorizer:
                     continue
                 by_name = by_name or bool(rule.names)
                 if not rule.names or asked.name in rule.names:
-                    return self._remembered(None if by_name else key, Decision(True, bound.why()))
+                    decision = Decision(True, bound.why())
+                    if not by_name:
+                        self._decided[key] = decision
+                    return decision
         return Decision(False, refusal)
-
-    def _remembered(self, key: tuple[object, ...] | None, decision: Decision) -> Decision:
-        if key is not None:
-            if len(self._decided) >= _REMEMBERED_DECISIONS:
-                self._decided.clear()
-            self._decided[key] = decision
-        return decision
 
     def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
         """Whether a user may ask for a path that is no resource."""
@@ -249,7 +245,7 @@ class Authorizer:
     def _compile(self) -> None:
         roles = self._roles()
         self._subjects, self._users = {}, FIFOCache(_REMEMBERED_USERS)
-        self._decided = {}
+        self._decided = FIFOCache(_REMEMBERED_DECISIONS)
         for plural in ("clusterrolebindings", "rolebindings"):
             for record in self._followed.of(plural):
                 binding = shared(record)

@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
+from cachetools import FIFOCache
 
 from haru.kube import schema
 from haru.kube.errors import StatusError, bad_request_error
@@ -353,15 +354,13 @@ def _list_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:
     if found is None:
         found = {".": {}, **_items_set_by(value, shape)}
         if len(key[1]) <= _KEPT_BYTES:
-            if len(_set_by_lists) >= _KEPT_LISTS:
-                _set_by_lists.clear()
             _set_by_lists[key] = found
     return found
 
 
 _KEPT_LISTS: Final = 512
 _KEPT_BYTES: Final = 4096
-_set_by_lists: dict[tuple[Shape, bytes], dict[str, Any]] = {}
+_set_by_lists: FIFOCache[tuple[Shape, bytes], dict[str, Any]] = FIFOCache(_KEPT_LISTS)
 """What lists set that were met lately; many objects share it: do not change it."""
 
 
