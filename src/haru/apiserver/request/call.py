@@ -44,23 +44,6 @@ class Call:
     findings: list[FieldError] = field(default_factory=list)
     """What admission has found that is told together with what validation finds."""
 
-    def on(self, resource: Resource, name: str, subresource: str) -> Call:
-        """Return a call on another resource that is made with this one."""
-        return Call(
-            self.objects,
-            self.admission,
-            self.request,
-            resource,
-            self.namespace,
-            name,
-            subresource,
-            self.verb,
-            self.now,
-            self.dry_run,
-            self.manager,
-            self.chain,
-        )
-
     def not_found(self) -> StatusError:
         """404 for the object that the call names."""
         kind = self.resource.kind

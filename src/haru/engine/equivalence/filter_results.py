@@ -89,8 +89,7 @@ class FilterResultCache:
 
     def feasibility(self, pod: PodInfo, demand: DeviceDemand) -> NodeFeasibility:
         """Return which nodes take a pod now. Raises AllocationError if the attempt must be aborted."""
-        shared = self._shared = self._cache.get_or_compute("prefilter", None, self._new_shared)
-        shared.catch_up(self._overlay)
+        shared = self._shared = self._caught_up()
         signature = shared.pod_signature(self._overlay, pod)
         later_passes = self._later_passes(pod)
         lasting = not (pod.volume_claims or later_passes) and self._is_lasting(demand)
@@ -142,9 +141,12 @@ class FilterResultCache:
 
     def reads_labels(self, pod: PodInfo, keys: Collection[str]) -> bool:
         """Return whether rules may tell pods of one shape apart by some of their labels."""
+        return self._caught_up().reads_labels(self._overlay, pod, keys)
+
+    def _caught_up(self) -> SharedPreFilterState:
         shared = self._cache.get_or_compute("prefilter", None, self._new_shared)
         shared.catch_up(self._overlay)
-        return shared.reads_labels(self._overlay, pod, keys)
+        return shared
 
     def refilter(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, name: str) -> None:
         """Filter one node again. Raises AllocationError."""

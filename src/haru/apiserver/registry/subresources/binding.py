@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from haru.apiserver.registry.object_metadata import place_in_namespace
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
@@ -28,7 +30,8 @@ async def bind(call: Call) -> Response:
     read_write_options(call)
     binding = await bodies.read_object(call.request, _KIND)
     metadata = binding.setdefault("metadata", {})
-    pods = call.on(call.objects.served.preferred("", "pods"), call.name or metadata.get("name") or "", "binding")
+    resource, name = call.objects.served.preferred("", "pods"), call.name or metadata.get("name") or ""
+    pods = replace(call, resource=resource, name=name, subresource="binding", together=[], findings=[])
     place_in_namespace(pods, metadata)
     _validate(pods.name, binding)
     if pods.chain is not None:
