@@ -9,6 +9,7 @@ import pytest
 from benchmarks.decision_objects import cluster_of, fill, member, take
 
 from haru.engine import Decision, Options, SchedulerCache, decide, decide_in_turn
+from haru.engine.framework import MetricsRecorder
 from haru.engine.state import MemberDecision, Nomination, PodKey
 
 Obj = dict[str, Any]
@@ -68,6 +69,25 @@ def test_list_ends_before_the_first_pod_without_a_place() -> None:
     pods = [member("a", "", 1), member("big", "", 1, cpu="1000"), member("b", "", 1)]
     decisions = decide_in_turn(_cluster(pods).snapshot(), [objects[0] for objects in pods], options=Options())
     assert [decision.members[0].pod.name for decision in decisions] == ["a"]
+
+
+@pytest.mark.parametrize("last", ["1000", "1"])
+def test_recorder_keeps_what_belongs_to_pods_that_are_decided(last: str) -> None:
+    """The second pod shares the first one's claim, or has no place."""
+    pods = [member("a", "", 1), member("b", "", 1, cpu=last), member("c", "", 1)]
+    if last == "1":
+        pods[1][0]["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimName": "a-cards"}]
+        pods[0][0]["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimName": "a-cards"}]
+    recorder = MetricsRecorder(lambda: 0.0, timed=True)
+    options = Options(recorder=recorder)
+    decisions = decide_in_turn(_cluster(pods).snapshot(), [objects[0] for objects in pods], options=options)
+    alone = MetricsRecorder(lambda: 0.0, timed=True)
+    decide(_cluster(pods).snapshot(), pods[0][:1], group=None, options=Options(recorder=alone))
+    assert len(decisions) == 1
+    assert (recorder.points, recorder.runs) == (alone.points, alone.runs)
+    assert (recorder.batch_attempts, recorder.batch_flushes) == (alone.batch_attempts, alone.batch_flushes)
+    assert alone.points
+    assert alone.batch_attempts
 
 
 def test_pod_that_shares_the_claim_of_one_before_is_left_to_be_decided_alone() -> None:

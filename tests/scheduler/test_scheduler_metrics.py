@@ -134,6 +134,25 @@ def test_refused_pod_counts_for_its_plugin_until_it_is_bound() -> None:
     play(scenario)
 
 
+def test_pod_that_ends_a_batch_is_measured_once_by_its_own_decision() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=8)
+        # Each decision that places all of its pods lets the next one take twice as many.
+        for number in range(3):
+            await bench.pod(f"before-{number}")
+            await bench.eventually_bound(f"before-{number}")
+        await asyncio.gather(bench.pod("small"), bench.pod("large", cpu="100"), bench.pod("last"))
+        await bench.eventually_bound("small", "last")
+        points = "scheduler_framework_extension_point_duration_seconds_count"
+        attempts = 'scheduler_schedule_attempts_total{profile="default-scheduler",result='
+        assert bench.metric(f'{attempts}"scheduled"}}') == 5
+        assert bench.metric(f'{attempts}"unschedulable"}}') == 1
+        assert bench.metric(f'{points}{{extension_point="PreFilter"') == 6
+        assert bench.metric(f'{points}{{extension_point="Filter"') == 6
+
+    play(scenario)
+
+
 def test_gang_is_counted_as_group_and_waits_for_its_members() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node()

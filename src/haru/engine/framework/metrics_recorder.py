@@ -42,13 +42,24 @@ class MetricsRecorder:
         self.batch_flushes: Counter[str] = Counter()
         self.preemptions = 0
         self._since: float | None = None
+        self._starts: list[tuple[int, int, dict[str, int], dict[str, int]]] = []
+        """What had been recorded when each pod's pass began."""
         self._quiet = False
         self._plans: dict[int, CountedPlan] = {}
 
     def start(self) -> None:
         """Begin to measure one pod's pass through the extension points."""
         if not self._quiet:
+            known = dict(self.batch_attempts), dict(self.batch_flushes)
+            self._starts.append((len(self.points), len(self.runs), *known))
             self._since = self.clock()
+
+    def keep(self, pods: int) -> None:
+        """Drop what was recorded of pods after the first so many: they are decided once more. Checks stay counted."""
+        if pods < len(self._starts):
+            points, runs, attempts, flushes = self._starts[pods]
+            del self.points[points:], self.runs[runs:], self._starts[pods:]
+            self.batch_attempts, self.batch_flushes = Counter(attempts), Counter(flushes)
 
     def lap(self, point: str, status: str = "Success") -> None:
         """Record the time since the last extension point."""

@@ -97,6 +97,8 @@ def decide_in_turn(snapshot: Snapshot, pods: Sequence[Obj], *, options: Options)
             break
         decision = DecisionBuilder(None, (outcome.pod,), snapshot.version).scheduled((outcome,))
         decisions.append(with_share_ids(decision, options.new_share_id))
+    if options.recorder is not None:
+        options.recorder.keep(len(decisions))
     return decisions
 
 
