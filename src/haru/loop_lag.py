@@ -21,6 +21,7 @@ from typing import Self
 
 from haru.event_loop import cancelled
 from haru.exposition import HistogramOf, head
+from haru.thread_stack import Place, stack_file, stack_of
 
 _PERIOD_SECONDS = 0.05
 _HELD_UP_SECONDS = 0.1
@@ -36,9 +37,6 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONGEST = "haru_event_loop_lag_longest_seconds"
 _BY = "haru_event_loop_held_up_seconds_total"
 _log = logging.getLogger(__name__)
-
-Place = tuple[str, str, int]
-"""A function, its file, and the line at which it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +186,11 @@ class LoopLag:
 
     def _look(self, thread: int, depth: int, stopped: threading.Event) -> None:
         # Nobody waits for this thread to end.
-        while not stopped.is_set():
-            time.sleep(_LOOK_SECONDS)
-            if self.since_tick() > self._period + _SUSPECTED_SECONDS and len(self._samples) < _MOST_SAMPLES:
-                self._samples.append(_place(sys._current_frames().get(thread), depth))
+        with stack_file() as file:
+            while not stopped.is_set():
+                time.sleep(_LOOK_SECONDS)
+                if self.since_tick() > self._period + _SUSPECTED_SECONDS and len(self._samples) < _MOST_SAMPLES:
+                    self._samples.append(_step(stack_of(thread, file), depth))
 
 
 _running: list[LoopLag] = []
@@ -241,11 +240,6 @@ def _depth(frame: FrameType | None) -> int:
     return depth
 
 
-def _place(frame: FrameType | None, depth: int) -> tuple[Place, ...]:
+def _step(stack: Sequence[Place], depth: int) -> tuple[Place, ...]:
     """The functions of a step of the loop, the innermost last, without those of asyncio."""
-    found: list[Place] = []
-    while frame is not None:
-        code = frame.f_code
-        found.append((code.co_name, code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(place for place in reversed(found[: len(found) - depth]) if "/asyncio/" not in place[1])
+    return tuple(place for place in reversed(stack[: len(stack) - depth]) if "/asyncio/" not in place[1])

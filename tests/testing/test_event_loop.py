@@ -6,6 +6,8 @@ import asyncio
 import gc
 import logging
 import re
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -18,6 +20,7 @@ from haru import garbage
 from haru.event_loop import TimeSlice
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import HoldUp, LoopLag, Spent, blocking, lag_lines, measured_loop
+from haru.thread_stack import stack_file, stack_of
 from waiting import until
 
 
@@ -64,6 +67,42 @@ async def test_hold_up_of_150_ms_names_function_in_which_loop_was_all_the_time(
     running.cancel()
     assert "in test_hold_up_of_150_ms_" in caplog.text or "in keep_busy" in caplog.text
     assert all("asyncio" not in message for message in caplog.messages)
+
+
+async def test_held_up_loop_is_looked_at_without_objects_for_its_frames(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python 3.11 such objects outlive their frames: whoever reads them may end the process."""
+    monkeypatch.setattr(sys, "_current_frames", dict)
+    caplog.set_level(logging.INFO, "haru.loop_lag")
+    async with measured_loop():
+        await asyncio.sleep(0.03)
+        keep_busy(0.3)
+        await asyncio.sleep(0.1)
+    assert "in keep_busy (" in caplog.text
+
+
+def test_stack_of_a_thread_names_its_functions_the_innermost_first() -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def wait(depth: int) -> None:
+        if depth:
+            wait(depth - 1)
+        else:
+            asked.set()
+            answered.wait(10)
+
+    thread = threading.Thread(target=wait, args=(3,))
+    thread.start()
+    asked.wait(10)
+    with stack_file() as file:
+        for _ in range(2):
+            names = [name for name, path, line in stack_of(thread.ident or 0, file) if path == __file__ and line]
+            assert names == ["wait"] * 4
+        assert stack_of(threading.get_ident(), file)[0][0] == "stack_of"
+        answered.set()
+        thread.join(10)
+        assert stack_of(thread.ident or 0, file) == []
 
 
 def test_loop_that_waits_for_a_processor_is_not_blamed(caplog: pytest.LogCaptureFixture) -> None:
