@@ -45,8 +45,17 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Exempt what stays from collections, which would look at millions of objects: a test pays for what it makes."""
     gc.freeze()
+    _collect_as_usual()
+
+
+def _collect_as_usual() -> None:
     gc.set_threshold(_PORTION, 10, 10)
     gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """A command that a test runs here sets garbage collection for a process of its own: it ends with the test."""
+    _collect_as_usual()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

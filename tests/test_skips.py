@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 CASES = """
+import gc
 import pytest
 
-def test_runs(): pass
+def test_runs():
+    gc.disable()
+    gc.set_threshold(1, 1, 1)
+
+def test_collection_is_as_before_that_test():
+    assert gc.isenabled() and gc.get_threshold()[0] > 1000
 
 @pytest.mark.skipif(True, reason="no such tool")
 def test_marked(): pass
@@ -61,7 +67,7 @@ def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
 def test_skips_are_reported_with_reason(tmp_path: Path) -> None:
     code, out = outcome(tmp_path)
     assert code == 0, out
-    assert "1 passed, 4 skipped, 1 deselected, 1 xfailed" in out
+    assert "2 passed, 4 skipped, 1 deselected, 1 xfailed" in out
     assert all(reason in out for reason in ("no such tool", "nothing to see", "no such kernel", "HARU_REFERENCE_DATA"))
 
 
@@ -83,7 +89,7 @@ def test_module_level_skip_fails_when_everything_is_required(tmp_path: Path) -> 
 
 def test_nightly_run_includes_nightly_tests(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, HARU_NIGHTLY="1")
-    assert code == 0 and "2 passed, 4 skipped, 1 xfailed" in out
+    assert code == 0 and "3 passed, 4 skipped, 1 xfailed" in out
 
 
 def test_missing_reference_data_directory_fails(tmp_path: Path) -> None:

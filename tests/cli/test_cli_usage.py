@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import socket
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ NOWHERE = "/nowhere/at/all"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home without any cluster. What commands set for their whole process is set back."""
-    root, thresholds = logging.getLogger(), gc.get_threshold()
+    root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -35,7 +34,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     root.handlers[:] = handlers
     root.setLevel(level)
-    gc.set_threshold(*thresholds)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -36,11 +36,11 @@ def run(options: argparse.Namespace) -> int:
     if options.cases:
         if options.filename:
             raise UsageError("--cases brings its own objects: leave -f out")
-        from haru.cli.allocate_cases import answer_case, settled_heap
+        from haru.cli.allocate_cases import answer_case, settle_heap
         from haru.cli.cases import answer_cases
 
-        with settled_heap():
-            return answer_cases(options.cases, lambda case: answer_case(case, options.timeout, options.device_scoring))
+        settle_heap()
+        return answer_cases(options.cases, lambda case: answer_case(case, options.timeout, options.device_scoring))
     if not options.filename:
         raise UsageError("name the manifests with -f FILE, or cases with --cases FILE")
     return _allocate(options)

@@ -63,15 +63,10 @@ def _limit(rounds: int) -> float:
     return _TOO_MANY_SECONDS if rounds < _FEWEST else _ENOUGH_SECONDS
 
 
-@contextmanager
-def settled_heap() -> Iterator[None]:
+def settle_heap() -> None:
     """Exclude loaded objects from garbage collection, which would cost more than small cases."""
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager
