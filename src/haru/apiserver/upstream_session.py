@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-import aiohttp
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import aiohttp
+
 
 _LINE_BYTES = 1 << 16
 _SILENT = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -11,6 +15,8 @@ _SILENT = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 def passing_session(connect_seconds: float) -> aiohttp.ClientSession:
     """A session that adds nothing to a request and leaves its answer as it was sent."""
+    import aiohttp
+
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=30.0),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds),

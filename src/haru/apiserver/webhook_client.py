@@ -13,16 +13,17 @@ import errno
 import posixpath
 import ssl
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.tls import client_context
+
+if TYPE_CHECKING:
+    import aiohttp
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of an answer: enough for a patch of the largest object."""
@@ -56,6 +57,8 @@ class WebhookClient:
 
     async def post(self, config: Obj, body: bytes, seconds: float) -> bytes:
         """Send a body to the webhook of a client configuration; the body of its answer. Raises WebhookError."""
+        import aiohttp
+
         told = _shown_url(config)
         try:
             async with asyncio.timeout(seconds):
@@ -77,6 +80,8 @@ class WebhookClient:
         raise WebhookError(f'Post "{told}?timeout={int(-(-seconds // 1))}s": {why}')
 
     async def _post(self, config: Obj, body: bytes, seconds: int) -> bytes:
+        import aiohttp
+
         place = await self._resolved(config)
         headers = {**_HEADERS, "Host": urlsplit(place.told).netloc}
         if self._session is None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 import orjson
 
 from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
@@ -103,6 +102,8 @@ async def ask(link: ExtensionClient, service: Obj) -> Offer:
 
 async def _document(link: ExtensionClient, service: Obj, path: str) -> Any:
     """A JSON document of the server, asked for in its own name. Raises Unanswered."""
+    import aiohttp
+
     try:
         async with asyncio.timeout(ASK_SECONDS):
             answer = await link.request(service, "GET", path, _HEADERS)
@@ -127,6 +128,8 @@ async def _document(link: ExtensionClient, service: Obj, path: str) -> Any:
 
 def reason_of(error: BaseException) -> str:
     """Why a server was not reached."""
+    import aiohttp
+
     if isinstance(error, StatusError):
         return error.message
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

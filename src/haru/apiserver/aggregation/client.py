@@ -8,15 +8,15 @@ Source: kube-aggregator's proxy transport, as behaviour.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import importlib
 import ssl
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import aiohttp
 from cachetools import LRUCache
-from yarl import URL
 
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.object_store import ObjectStore
@@ -25,6 +25,9 @@ from haru.apiserver.upstream_session import passing_session
 from haru.kube.meta import Obj
 from haru.tls import client_context, present_certificate
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CONNECT_SECONDS = 10.0
 CONTEXTS_AT_MOST = 64
@@ -74,11 +77,15 @@ class ExtensionClient:
         self, service: Obj, method: str, target: str, headers: Headers, body: bytes = b""
     ) -> aiohttp.ClientResponse:
         """The head of the answer; `target` is encoded. Raises StatusError, aiohttp.ClientError, OSError, ValueError."""
+        from yarl import URL
+
         reference, tls = reference_of(service), self._tls(service)
         address, port = await endpoint_behind(self._objects, *reference)
         shown = f"[{address}]" if ":" in address else address
         if self._session is None:
-            self._session = passing_session(CONNECT_SECONDS)
+            # It takes a tenth of a second, which the event loop does not wait for.
+            await asyncio.to_thread(importlib.import_module, "aiohttp")
+            self._session = self._session or passing_session(CONNECT_SECONDS)
         return await self._session.request(
             method,
             URL(f"https://{shown}:{port}{target}", encoded=True),

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from haru.apiserver.aggregation.availability import reason_of
 from haru.apiserver.aggregation.client import ExtensionClient
@@ -24,6 +23,9 @@ from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeError, wants_upgrade
+
+if TYPE_CHECKING:
+    import aiohttp
 
 HEAD_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
@@ -40,6 +42,8 @@ class ExtensionProxy:
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool, target: str = "") -> Response:
         """The answer, or a connection; `target` (encoded) is by default what was asked for. Raises StatusError."""
+        import aiohttp
+
         if not is_available(service):
             return unavailable()
         target = target or target_of(request.path, request.scope.get("query_string") or b"")

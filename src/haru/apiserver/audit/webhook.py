@@ -12,12 +12,14 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from haru.apiserver.audit.entries import HEAD, Entry, Losses
 from haru.apiserver.audit.log import TRUNCATE
 from haru.apiserver.audit_options import Delivery, WebhookTarget
+
+if TYPE_CHECKING:
+    import aiohttp
 
 PLUGIN = "webhook"
 BUFFERED = "buffered"
@@ -82,6 +84,8 @@ class AuditWebhook:
 
     async def start(self) -> None:
         """Begin; the webhook itself may come later."""
+        import aiohttp
+
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False)
@@ -213,6 +217,8 @@ class AuditWebhook:
     # --- one list
 
     async def _post(self, events: int, body: bytes) -> bool:
+        import aiohttp
+
         pause, why = self._delivery.backoff, ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -256,6 +262,8 @@ class AuditWebhook:
 
 def _why(error: Exception) -> str:
     """What went wrong with a request, without what a library shows of itself."""
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from haru.apiserver.peers.counts import Gvr, PeerMetrics
 from haru.apiserver.peers.endpoints import Address, url_of
@@ -21,6 +19,9 @@ from haru.apiserver.peers.options import SERVER_NAME, PeerOptions
 from haru.apiserver.upstream_session import passing_session
 from haru.kube.discovery_merge import Groups, served_resources
 from haru.tls import client_context
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CONNECT_SECONDS = 5.0
 DISCOVERY_SECONDS = 10.0
@@ -71,6 +72,8 @@ class PeerClient:
 
     def request(self, method: str, address: Address, target: str, headers: list[tuple[str, str]], body: bytes) -> Any:
         """A request on its way to a peer; `target` is encoded. The answer's body comes as it was sent."""
+        from yarl import URL
+
         if self._session is None:
             self._session = passing_session(CONNECT_SECONDS)
         assert self._tls is not None
@@ -90,6 +93,8 @@ class PeerClient:
         return Offer(frozenset(served_resources(core) | served_resources(named)), named)
 
     async def _groups(self, address: Address, path: str) -> Groups:
+        import aiohttp
+
         try:
             async with (
                 asyncio.timeout(DISCOVERY_SECONDS),

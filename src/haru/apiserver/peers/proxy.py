@@ -14,10 +14,8 @@ import logging
 import ssl
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-import aiohttp
 
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.peers.client import PeerClient
@@ -29,6 +27,9 @@ from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 Headers = list[tuple[str, str]]
 
@@ -101,6 +102,8 @@ class PeerProxy:
 
     async def forward(self, request: Request, asked: ResourceRequest, peers: Sequence[str], watches: bool) -> Response:
         """The answer of one of the peers; 503 when none can be asked."""
+        import aiohttp
+
         address = await self._place(asked, peers)
         try:
             headers = forwarded_headers(request)
@@ -145,6 +148,8 @@ class PeerProxy:
         return Random().choice(found)
 
     def _failed(self, request: Request, asked: ResourceRequest, error: Exception) -> Response:
+        import aiohttp
+
         _LOG.warning("%s %s could not be taken to a peer: %s", request.method, request.path, error or type(error))
         why = "it did not answer in time" if isinstance(error, TimeoutError) else "it can not be reached"
         resource = ".".join(part for part in (asked.gvr[2], asked.gvr[1], asked.gvr[0]) if part)
@@ -182,6 +187,8 @@ class AnswerStream:
             self._streams.discard(self)
 
     async def _pass_on(self, request: Request) -> None:
+        import aiohttp
+
         pieces = self._answer.content.iter_any()
         while True:
             try:

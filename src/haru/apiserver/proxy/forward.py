@@ -10,11 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-import aiohttp
-from yarl import URL
 
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, HEAD_SECONDS, Tunnel, passed_headers
@@ -24,6 +21,9 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CONNECT_SECONDS = 10.0
 _CORS = frozenset(f"access-control-allow-{name}" for name in ("credentials", "headers", "methods", "origin"))
@@ -62,6 +62,9 @@ class Proxy:
         return self._answer(request, place, prefix, answer)
 
     async def _ask(self, request: Request, place: ProxyTarget, target: str, prefix: str) -> aiohttp.ClientResponse:
+        import aiohttp
+        from yarl import URL
+
         body = await request.body()
         # A page that came compressed could not be rewritten.
         dropped = {*_OURS, "accept-encoding"} if "text/html" in request.header(b"accept") else set(_OURS)
@@ -144,6 +147,8 @@ def _is_page(answer: aiohttp.ClientResponse) -> bool:
 
 
 def _why(error: Exception, place: ProxyTarget) -> str:
+    import aiohttp
+
     if isinstance(error, TimeoutError):
         return f"no answer from {place.netloc}"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -9,16 +9,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import aiohttp
-from yarl import URL
+from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.kubelets.options import KubeletOptions
 from haru.kube.errors import StatusError
 from haru.tls import client_context, present_certificate
 from haru.upgrade_proxy import Headers, UpgradeError, UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,9 @@ class Kubelets:
         body: bytes = b"",
     ) -> Any:
         """A request that is to be awaited: its answer, whose body comes in pieces. Raises aiohttp.ClientError."""
+        import aiohttp
+        from yarl import URL
+
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=30)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._options.seconds)

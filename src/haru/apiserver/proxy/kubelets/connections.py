@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
-
-import aiohttp
 
 from haru.apiserver.auth.authentication import TOKEN_PROTOCOL
 from haru.apiserver.auth.node_authorizer import Attributes
@@ -25,6 +24,9 @@ from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
 from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")
 _NODE_NAME = re.compile(r"(?:https:)?([^:]+)(?::(\d{0,5}))?")
@@ -114,6 +116,8 @@ class KubeletProxy:
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
     async def _node(self, request: Request, wanted: ConnectRequest) -> Response:
+        import aiohttp
+
         named = _NODE_NAME.fullmatch(wanted.name)
         if named is None:
             raise bad_request_error(f"nodes \"{wanted.name}\": write the node's name, alone or with its kubelet's port")

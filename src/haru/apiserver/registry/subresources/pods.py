@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
-
-import aiohttp
 
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.object_metadata import keep_server_metadata
@@ -29,6 +28,9 @@ from haru.kube.validation.pod_subresources import (
 )
 from haru.kube.validation.types import Rules
 
+if TYPE_CHECKING:
+    import aiohttp
+
 OPTIONS = ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
 _NUMBERS = ("sinceSeconds", "tailLines", "limitBytes")
 _ERROR_BYTES = 2048
@@ -36,6 +38,8 @@ _ERROR_BYTES = 2048
 
 async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: str) -> aiohttp.ClientResponse:
     """The kubelet's answer for the log of a container of the call's pod. Raises StatusError."""
+    import aiohttp
+
     request = call.request
     given = [(name, request.param(name)) for name in OPTIONS if request.param(name)]
     path = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
