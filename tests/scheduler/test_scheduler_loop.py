@@ -34,6 +34,26 @@ def test_incomplete_gang_is_gated_and_reports_after_five_seconds() -> None:
     play(scenario)
 
 
+def test_while_there_is_work_only_some_holds_are_told_at_once_and_all_of_them_later() -> None:
+    async def scenario(bench: Bench) -> None:
+        async def told() -> int:
+            conditions = [await bench.condition(PODS, name, "PodScheduled") for name in held]
+            return sum(condition.get("reason") == "NotReadyForScheduling" for condition in conditions)
+
+        await bench.node(cpu=8)
+        held = [f"held-{number}" for number in range(70)]
+        for name in held:
+            await bench.pod(name, claim=f"no-{name}")
+        for number in range(6):
+            await bench.pod(f"bound-{number}")
+            await asyncio.sleep(2)
+        assert 0 < await told() < 35
+        await asyncio.sleep(10)
+        assert await told() == len(held)
+
+    play(scenario)
+
+
 def test_rejected_and_bound_pods_have_conditions_and_events() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=1)

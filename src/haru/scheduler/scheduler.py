@@ -31,12 +31,16 @@ from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
 
 _SECONDS = 5.0
+_WHILE_DECIDING = 25
+"""So many holds are told at each look while pods are being scheduled: most of those of a burst end by themselves."""
 
 
 class HoldReports:
     """Tells of holds. Unless `every` one is told, only those that no pod's author could know of: gates of ours.
 
-    What is held is `explained` as well, again when its unit has other pods.
+    What is held is `explained` as well, again when its unit has other pods. A burst of pods waits for claims that are
+    being made: to write that into each would take the time in which they are made. So the oldest holds are told first,
+    and the others once there is nothing to decide, or in their turn.
     """
 
     def __init__(self, state: SchedulerState, cycle: SchedulingCycle, every: bool) -> None:
@@ -45,17 +49,24 @@ class HoldReports:
         self._cycle = cycle
         self._every = every
         self._explained: dict[tuple[str, str, str], tuple[str, int]] = {}
+        self._told: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look every five seconds, until cancelled."""
         seen: dict[str, str] = {}
+        decided = self._cycle.decider.count
         while True:
             await asyncio.sleep(_SECONDS)
             now, piece = dict(self._admission.blocked), TimeSlice()
+            self._told = {path: message for path, message in self._told.items() if now.get(path) == message}
+            decided, before = self._cycle.decider.count, decided
+            left = _WHILE_DECIDING if decided > before else len(now)
             for path, message in now.items():
                 if seen.get(path) == message:
-                    if self._every or message.startswith(GANGS_OFF):
+                    is_known = path in self._told
+                    if (self._every or message.startswith(GANGS_OFF)) and (is_known or left > 0):
                         self._tell(path, message)
+                        left -= not is_known
                     self._explain(path, message)
                     await piece.shared()
             seen = now
@@ -77,6 +88,7 @@ class HoldReports:
         # Others had a turn since: it may be held no longer.
         if info is None or info.gated or self._admission.blocked.get(path) != message:
             return
+        self._told[path] = message
         kept = keeps_nomination(snapshot, info)
         self._status.not_scheduled(info.obj, "NotReadyForScheduling", message, NominationChange(keep=kept))
 

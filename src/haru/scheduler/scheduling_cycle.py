@@ -53,15 +53,16 @@ class Decider:
     def __init__(self, state: SchedulerState, log: DecisionLog | None) -> None:
         self._state = state
         self._log = log
-        self._decisions = 0
+        self.count = 0
+        """How many decisions there were."""
 
     def decide(
         self, snapshot: Snapshot, unit: QueuedUnit, pods: Sequence[Obj], recorder: MetricsRecorder | None = None
     ) -> Decision:
         """Decide the pods of a unit; a decision on a hypothetical snapshot is not logged."""
-        self._decisions += 1
+        self.count += 1
         group = group_object(snapshot, unit)
-        options = replace(self.options_for(pods, group, self._decisions), recorder=recorder)
+        options = replace(self.options_for(pods, group, self.count), recorder=recorder)
         if self._log is None or snapshot is not self._state.cluster.snapshot():
             return decide(snapshot, pods, group=group, options=options)
         share = str(uuid.uuid4())
@@ -72,8 +73,8 @@ class Decider:
 
     def decide_in_turn(self, snapshot: Snapshot, pods: Sequence[Obj], recorder: MetricsRecorder) -> list[Decision]:
         """Decide single pods of one profile as far as that can be done on one snapshot; there is no log."""
-        self._decisions += 1
-        options = replace(self.options(pods, self._decisions), recorder=recorder)
+        self.count += 1
+        options = replace(self.options(pods, self.count), recorder=recorder)
         try:
             return decide_in_turn(snapshot, pods, options=options)
         except Exception:
