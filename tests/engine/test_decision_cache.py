@@ -49,3 +49,20 @@ def test_difference_of_map_versions_is_exact(history: list[dict], first: dict, s
         for before in maps:
             expected = {key for key in {*now, *before} if now.get(key) is not before.get(key)}
             assert differing(now, before) == expected
+
+
+def test_difference_of_map_versions_is_exact_after_any_number_of_writes() -> None:
+    live: CowMap[int] = CowMap()
+    frozen = [live.freeze()]
+    # Copies with few, many, and very many writes between them: remembered, compared by bucket, and forgotten.
+    for writes in (1, 3, 900, 200, 3_000, 5, 1_500, 2, 4_095, 4_096, 1):
+        for number in range(writes):
+            key = f"key-{(number * 7 + len(frozen)) % 1_200}"
+            if number % 5:
+                live[key] = number % 3
+            else:
+                live.pop(key, None)
+        frozen.append(live.freeze())
+    for now in frozen:
+        for before in frozen:
+            assert differing(now, before) == {key for key in {*now, *before} if now.get(key) is not before.get(key)}

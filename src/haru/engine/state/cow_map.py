@@ -31,6 +31,10 @@ _BUCKETS = 256
 _MASK = _BUCKETS - 1
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
+_EMPTY_BUCKETS = (_EMPTY,) * _BUCKETS
+_MOST_WRITES = 4096
+_FEW_WRITES = 1024
+"""After more writes two copies are compared bucket by bucket."""
 
 
 _RAISE: Any = object()
@@ -42,13 +46,20 @@ def _bucket(key: str) -> int:
 
 
 class FrozenMap(Mapping[str, V]):
-    """An immutable map from text to values; made by `CowMap.freeze`."""
+    """An immutable map from text to values; made by `CowMap.freeze`.
 
-    __slots__ = ("_buckets", "_size")
+    `writes` are the keys that its `CowMap` wrote to, the first `len(writes)` of them before this copy was made.
+    """
 
-    def __init__(self, buckets: tuple[dict[str, V], ...] = (), size: int = 0) -> None:
+    __slots__ = ("_buckets", "_size", "_writes", "_written")
+
+    def __init__(
+        self, buckets: tuple[dict[str, V], ...] = (), size: int = 0, writes: Sequence[str] | None = None
+    ) -> None:
         self._buckets = buckets
         self._size = size
+        self._writes = writes
+        self._written = 0 if writes is None else len(writes)
 
     def __getitem__(self, key: str) -> V:
         if not self._buckets:
@@ -85,7 +96,7 @@ class FrozenMap(Mapping[str, V]):
 
     def values_of(self, keys: Iterable[str], default: Any = None) -> list[V | None]:
         """The values of many keys, the default for what is not there."""
-        buckets = self._buckets or (_EMPTY,) * _BUCKETS
+        buckets = self._buckets or _EMPTY_BUCKETS
         if isinstance(keys, Sequence) and len(keys) > self._size >> 2:
             # To put the buckets together is cheaper than to find the bucket of each of so many keys.
             whole: dict[str, V] = {}
@@ -95,9 +106,16 @@ class FrozenMap(Mapping[str, V]):
         return [buckets[crc32(key.encode()) & _MASK].get(key, default) for key in keys]
 
     def difference(self, other: FrozenMap[V]) -> set[str]:
-        """The keys that have another value there; cheap between copies of one map."""
+        """The keys that have another value there; cheap between copies of one map, cheaper after few writes."""
         found: set[str] = set()
-        ours, theirs = self._buckets or (_EMPTY,) * _BUCKETS, other._buckets or (_EMPTY,) * _BUCKETS
+        ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
+        begin, end = sorted((self._written, other._written))
+        if self._writes is not None and self._writes is other._writes and end - begin <= _FEW_WRITES:
+            for key in set(self._writes[begin:end]):
+                number = crc32(key.encode()) & _MASK
+                if ours[number].get(key) is not theirs[number].get(key):
+                    found.add(key)
+            return found
         # Nearly all buckets are the same in both: what runs for each of them is not Python's.
         for own, their in compress(zip(ours, theirs, strict=True), map(is_not, ours, theirs)):
             if list(own) == list(their):
@@ -226,13 +244,15 @@ def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
 class CowMap(MutableMapping[str, V]):
     """The writable side: a map that hands out frozen copies of itself."""
 
-    __slots__ = ("_buckets", "_frozen", "_owned", "_size")
+    __slots__ = ("_buckets", "_frozen", "_owned", "_size", "_writes")
 
     def __init__(self) -> None:
         self._buckets: list[dict[str, V]] = [_EMPTY] * _BUCKETS
         self._owned = bytearray(_BUCKETS)
         self._size = 0
         self._frozen: FrozenMap[V] | None = None
+        self._writes: list[str] = []
+        """The keys written to, in order; copies share it, so it only grows, and another one takes its place."""
 
     def __getitem__(self, key: str) -> V:
         return self._buckets[_bucket(key)][key]
@@ -252,7 +272,7 @@ class CowMap(MutableMapping[str, V]):
         return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._size else default
 
     def __setitem__(self, key: str, value: V) -> None:
-        bucket = self._writable(crc32(key.encode()) & _MASK)
+        bucket = self._writable(crc32(key.encode()) & _MASK, key)
         self._size += key not in bucket
         bucket[key] = value
 
@@ -264,7 +284,7 @@ class CowMap(MutableMapping[str, V]):
         index = crc32(key.encode()) & _MASK if self._size else 0
         value = self._buckets[index].get(key, _RAISE) if self._size else _RAISE
         if value is not _RAISE:
-            del self._writable(index)[key]
+            del self._writable(index, key)[key]
             self._size -= 1
         elif default is _RAISE:
             raise KeyError(key)
@@ -273,12 +293,16 @@ class CowMap(MutableMapping[str, V]):
     def freeze(self) -> FrozenMap[V]:
         """The map as it is now; later writes do not show in it."""
         if self._frozen is None:
-            self._frozen = FrozenMap(tuple(self._buckets), self._size)
+            self._frozen = FrozenMap(tuple(self._buckets), self._size, self._writes)
             self._owned = bytearray(_BUCKETS)
         return self._frozen
 
-    def _writable(self, index: int) -> dict[str, V]:
+    def _writable(self, index: int, key: str) -> dict[str, V]:
+        """The bucket in which a key is to be written."""
         self._frozen = None
+        if len(self._writes) >= _MOST_WRITES:
+            self._writes = []
+        self._writes.append(key)
         if not self._owned[index]:
             self._buckets[index] = dict(self._buckets[index])
             self._owned[index] = 1
