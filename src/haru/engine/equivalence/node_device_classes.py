@@ -64,11 +64,15 @@ _NOTHING = ClassifiedNode(NodeDeviceClass(()))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeDeviceClasses:
-    """The device classes of a cluster's nodes in the state of `devices` and `allocated`."""
+    """The device classes of a cluster's nodes in the state of `devices` and `allocated`.
+
+    `most_devices`: no node has, or had, more; None where some node has no class.
+    """
 
     by_node: FrozenMap[ClassifiedNode | None]
     devices: DeviceSnapshot
     allocated: AllocatedState
+    most_devices: int | None = None
 
     def of(self, devices: DeviceSnapshot, allocated: AllocatedState) -> FrozenMap[ClassifiedNode | None] | None:
         """Return the classes by node, None for nodes without one (`classified_nodes_of`); None for other devices."""
@@ -95,6 +99,8 @@ class ClassIndex:
         self._by_node: CowMap[ClassifiedNode | None] = CowMap()
         self._known: dict[Hashable, NodeDeviceClass] = {}
         self._changed: list[Obj | None] = []
+        self._unclassified: set[str] = set()
+        self._most_devices = 0
 
     def taken_changed(self, *allocations: Obj | None) -> None:
         """Note allocations that are new or gone."""
@@ -111,10 +117,12 @@ class ClassIndex:
         for node in nodes:
             if node:
                 self._classify(node, allocated)
-        return NodeDeviceClasses(self._by_node.freeze(), devices, allocated)
+        most = None if self._unclassified else self._most_devices
+        return NodeDeviceClasses(self._by_node.freeze(), devices, allocated, most)
 
     def _classify(self, node: str, allocated: AllocatedState) -> None:
         pools = self._inventory.pools_of(node)
+        self._unclassified.discard(node)
         if not pools:
             self._by_node.pop(node, None)
             return
@@ -126,6 +134,7 @@ class ClassIndex:
             part = _part(pool, node, use)
             if part is None:
                 self._by_node[node] = None
+                self._unclassified.add(node)
                 return
             parts.append(part)
             uses.append(use)
@@ -135,6 +144,7 @@ class ClassIndex:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             node_device_class = self._known[key] = NodeDeviceClass(parts)
+            self._most_devices = max(self._most_devices, node_device_class.devices.bit_length())
         self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses))
 
 

@@ -64,7 +64,6 @@ class SingleClassCapacity:
         self._options = options
         self._plan = chosen.plan
         self._members = chosen.members
-        self._limit = len(chosen.members)
         pod, demand = chosen.members[0][1], chosen.demand
         profile = options.profile
         fits = "NodeResourcesFit" in profile.filters
@@ -74,6 +73,7 @@ class SingleClassCapacity:
         self._claims = self._decoder.claims(demand.pending)
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
+        self._limit = self._most_on_a_node(len(chosen.members))
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
         declared, steps = options.gates.declared_features, options.budgets.step_budget
         key = (pod.shape, demand.asked, options.profile, options.features, steps, declared)
@@ -81,8 +81,16 @@ class SingleClassCapacity:
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
         self.kept = self._results.kept.setdefault(self._limit, DecisionCache())
-        """What is counted for so many members of this class, kept for later decisions."""
+        """What is counted for members of this class, of which a node may take so many, kept for later decisions."""
         self._counts_by_node: dict[str, tuple[NodeOccupancy, int]] = self.kept.get_or_compute("counts", None, dict)
+
+    def _most_on_a_node(self, members: int) -> int:
+        """Return a number of members that no node exceeds, the same for most gangs of a class.
+
+        No node has more than so many devices; so gangs of other sizes count the same.
+        """
+        most = self._base.most_devices
+        return members if most is None or not self.least else min(members, most // self.least)
 
     def free_of(self, info: NodeInfo) -> list[int]:
         """Return the free amount of each requested resource, and last the free pod slots."""

@@ -220,7 +220,8 @@ class Search:
             return self._fast_reprieve(order, places, enough)
         kept: dict[str, tuple[tuple[object, ...], Victims | None]]
         kept = counter.kept.get_or_compute("victims on nodes", None, dict)
-        key = (occupancy, order.units, order.guarded, enough, self._preemptor.info.needed)
+        members = len(self._preemptor.info.members) if enough is None else enough
+        key = (occupancy, order.units, order.guarded, members, self._preemptor.info.needed)
         known = kept.get(places[0][0])
         if known is None or known[0] != key:
             known = kept[places[0][0]] = key, self._fast_reprieve(order, places, enough)

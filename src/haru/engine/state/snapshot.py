@@ -211,6 +211,14 @@ class Snapshot:
             self.node_device_classes.of(self.devices, self.allocated) if self.node_device_classes is not None else None
         )
 
+    @property
+    def most_devices(self) -> int | None:
+        """Return how many devices no node exceeds that it alone sees; None where other nodes may see them, too."""
+        devices, known = self.devices, self.node_device_classes
+        if known is None or known.devices is not devices or devices.everywhere or devices.troubled:
+            return None
+        return known.most_devices
+
     @cached_property
     def all_classified_nodes(self) -> Mapping[str, ClassifiedNode | None] | None:
         """Return the device classes of all nodes of `node_names`."""
