@@ -347,6 +347,28 @@ async def test_list_failures_are_retried_with_exponential_backoff(client, api):
         assert pauses == sorted(pauses)
 
 
+class _Watched:
+    """A client whose watch shows one write, of which it asks whether it is known, and ends."""
+
+    shared = None
+
+    async def watch(self, *_, is_known, **__):
+        assert is_known("a", "101")
+        return
+        yield
+
+
+async def test_watch_that_showed_own_writes_alone_is_opened_again_without_a_pause():
+    pauses = []
+    informer = informer_of(_Watched(), pauses)
+    informer._backoff.next()
+    informer.announce(pod("a", uid="1", resourceVersion="101"))
+    await informer._watch()
+    assert informer.resource_version == "101"
+    assert pauses == []
+    assert informer._backoff.next() <= 1.6, "the shortest pause comes first again"
+
+
 async def test_failing_handler_does_not_stop_other_handlers(client, api, caplog):
     informer = informer_of(client)
     informer.add_handler(lambda obj: 1 / 0)

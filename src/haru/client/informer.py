@@ -305,17 +305,17 @@ class Informer:
             managed_fields=False,
         )
         loop = asyncio.get_running_loop()
-        began, heard = loop.time(), False
+        began, before = loop.time(), self.resource_version
         self._opened_at = began
         try:
             async with asyncio.timeout(None) as self._watch_limit, aclosing(events) as stream:
                 async for type_, obj in stream:
-                    if not heard:
-                        heard = True
-                        self._backoff.reset()
                     self._hear(type_, obj)
         finally:
             self._watch_limit = None
+            heard = self.resource_version != before
+            if heard:
+                self._backoff.reset()
         # A server that ends every watch at once must not be asked in a tight loop.
         if not heard and loop.time() - began < _SHORT_WATCH_SECONDS:
             await self._backoff.pause()
