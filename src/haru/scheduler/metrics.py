@@ -67,7 +67,7 @@ class SchedulerMetrics:
         """Take in what a decision has cost."""
         recorder.finish()
         for point, status, seconds in recorder.points:
-            self.extension_point(point, status, profile, seconds)
+            self._points.observe(seconds, point, status, profile)
         for plugin, point, status, seconds in recorder.runs:
             self.observe("plugin_execution_duration_seconds", seconds, plugin, point, status)
         for (plugin, point), number in recorder.evaluations.items():

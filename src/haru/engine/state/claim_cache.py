@@ -29,6 +29,8 @@ from haru.engine.state.snapshot import ClaimIndex
 from haru.kube.meta import Obj
 
 _NO_CLAIMS: Final[frozenset[str]] = frozenset()
+_INDEXED: Final = ("uid", "annotations", "ownerReferences")
+"""What indexes read of a claim's metadata, but for its name."""
 
 
 @dataclass(eq=False, slots=True)
@@ -211,7 +213,13 @@ class ClaimCache:
         effective = self.pending_reservations.reserved(path, shown)
         before = self.claims.get(path)
         _set(self._in_flight, path, assumed.obj if assumed is not None and not assumed.written else None)
+        if effective is before:  # what the watch shows is older than what is being written
+            return
         _set(self.claims, path, effective)
+        if effective is not None and before is not None and _confirms(effective, before):
+            if path in self._orphaned:
+                self._orphaned[path] = effective
+            return
         _index(self._by_pod, path, extended_resource_claim_owners(before), extended_resource_claim_owners(effective))
         were, are = consumer_keys(before), consumer_keys(effective)
         _index(self._by_consumer, path, were, are)
@@ -234,6 +242,16 @@ class ClaimCache:
     def _update_orphaned(self, path: str) -> None:
         claim = self.claims.get(path)
         _set(self._orphaned, path, claim if claim is not None and self._consumers.are_gone(claim) else None)
+
+
+def _confirms(claim: Obj, before: Obj) -> bool:
+    """Return whether an allocated claim has all that is indexed as it was, as one that was assumed and its answer."""
+    new, old = claim["metadata"], before["metadata"]
+    if any(new.get(name) != old.get(name) for name in _INDEXED):
+        return False
+    status, known = claim.get("status") or {}, before.get("status") or {}
+    same = _takes_the_same(known.get("allocation"), status.get("allocation"))
+    return same and status.get("reservedFor") == known.get("reservedFor")
 
 
 def _takes_the_same(old: Obj | None, new: Obj | None) -> bool:

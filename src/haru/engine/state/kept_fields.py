@@ -76,7 +76,11 @@ class KeptFields:
 
     def claim(self, obj: Obj) -> Obj:
         """Return a claim with its parts shared."""
-        metadata = {key: interned(value) for key, value in obj["metadata"].items() if key != "managedFields"}
+        metadata = {
+            key: intern(value) if type(value) is str else interned(value)
+            for key, value in obj["metadata"].items()
+            if key != "managedFields"
+        }
         kept = {**obj, "metadata": metadata}
         if "spec" in obj:
             kept["spec"] = self._shared.part(obj["spec"])
