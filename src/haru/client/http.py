@@ -48,12 +48,13 @@ class HttpTransport:
         """Send and read the whole answer within `timeout` seconds."""
         if self._through_proxy is not None:
             return await self._through_proxy.send(request, timeout)
-        exchange = Exchange(request, whole=True)
-        connection = await self._begin(exchange, timeout)
+        loop = asyncio.get_running_loop()
+        exchange = Exchange(request, whole=True, loop=loop)
+        connection = await self._begin(exchange, timeout, loop)
         try:
             body = await exchange.body()
         finally:
-            self._end(exchange, connection)
+            self._end(exchange, connection, loop)
         return Response(exchange.status, exchange.headers, body)
 
     @asynccontextmanager
@@ -63,30 +64,31 @@ class HttpTransport:
             async with self._through_proxy.stream(request, timeout) as stream:
                 yield stream
             return
-        exchange = Exchange(request, whole=False)
-        connection = await self._begin(exchange, timeout)
+        loop = asyncio.get_running_loop()
+        exchange = Exchange(request, whole=False, loop=loop)
+        connection = await self._begin(exchange, timeout, loop)
         try:
             await exchange.head()
             self._deadlines.drop(exchange)
             yield Stream(exchange.status, exchange.headers, exchange.chunks())
         finally:
-            self._end(exchange, connection)
+            self._end(exchange, connection, loop)
 
-    async def _begin(self, exchange: Exchange, timeout: float) -> HttpConnection:
+    async def _begin(self, exchange: Exchange, timeout: float, loop: asyncio.AbstractEventLoop) -> HttpConnection:
         """Send an exchange's request; it fails after `timeout` seconds, unless its deadline is dropped."""
         data = self._connections.encoded(exchange.request)
-        due = asyncio.get_running_loop().time() + timeout
-        connection = self._connections.take_free() or await self._connections.take(timeout)
-        self._deadlines.add(exchange, due)
+        now = loop.time()
+        connection = self._connections.take_free(now) or await self._connections.take(timeout)
+        self._deadlines.add(exchange, now + timeout)
         connection.start(data, exchange)
         return connection
 
-    def _end(self, exchange: Exchange, connection: HttpConnection) -> None:
+    def _end(self, exchange: Exchange, connection: HttpConnection, loop: asyncio.AbstractEventLoop) -> None:
         self._deadlines.drop(exchange)
         if not exchange.done:
             # What was not read to its end cannot carry another request.
             connection.close()
-        self._connections.give_back(connection)
+        self._connections.give_back(connection, loop.time())
 
     async def close(self) -> None:
         """Close all connections."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from haru.client.transport import Request
+from haru.client.transport import Request, RequestHead
 from haru.tls import ResumingContext
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
 _DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
-_LENGTH: Final = b"\r\ncontent-length: "
-_NOT_AS_IT_IS: Final = (b"\r\ntransfer-encoding:", b"\r\nconnection:", b"\r\n ", b"\r\n\t")
-"""In the head of an answer that only a parser understands."""
-_MOST_HEADERS: Final = 100
+_OTHERS: Final = rb"(?:(?!transfer-encoding:|connection:|content-length:|[ \t\r]).++(?<=\r)\n)*+"
+"""Headers that do not matter here, line by line: a class of characters takes longer to match than any character."""
+_WHOLE: Final = re.compile(
+    rb"HTTP/1\.1 ([2-5]\d\d).*+(?<=\r)\n" + _OTHERS + rb"content-length: (\d+)\r\n" + _OTHERS + rb"\r\n", re.IGNORECASE
+).match
+"""The head of an answer that says its length and nothing that only a parser understands."""
 _LONGEST_ADDRESS: Final = 100
 
 
@@ -80,10 +83,24 @@ def _pairs(head: bytes) -> Iterator[tuple[bytes, bytes]]:
 class Exchange:
     """The answer to one request, as it comes. `whole`: its reader waits for all of it, not for each chunk."""
 
-    __slots__ = ("_buffered", "_chunks", "_waiter", "done", "error", "headers", "paused", "request", "status", "whole")
+    __slots__ = (
+        "_buffered",
+        "_chunks",
+        "_loop",
+        "_waiter",
+        "done",
+        "error",
+        "headers",
+        "paused",
+        "request",
+        "status",
+        "whole",
+    )
 
-    def __init__(self, request: Request, whole: bool) -> None:
+    def __init__(self, request: Request, whole: bool, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """`loop`: the running one, if it is known: each look-up asks the kernel which process this is."""
         self.request = request
+        self._loop = loop
         self.status = 0
         self.headers: Mapping[str, str] = _NONE
         self.done = False
@@ -172,7 +189,7 @@ class Exchange:
     async def _more(self) -> None:
         if self.error is not None:
             raise self.error
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = (self._loop or asyncio.get_running_loop()).create_future()
         await self._waiter
         if self.error is not None:
             raise self.error
@@ -238,18 +255,11 @@ class HttpConnection(asyncio.Protocol):
 
     def _take_whole(self, exchange: Exchange, data: bytes) -> bool:
         """Take an answer that has come whole; return whether it is one that takes no parser."""
-        end = data.find(b"\r\n\r\n")
-        head = data[: end + 2].lower()
-        start = head.find(_LENGTH)
-        if start < 0 or not head.startswith(b"http/1.1 ") or head.find(_LENGTH, start + 1) > 0:
-            return False
-        status, length = head[9:12], head[start + len(_LENGTH) : head.find(b"\r\n", start + 2)]
-        if not (status.isdigit() and length.isdigit()) or len(data) - end - 4 != int(length):
-            return False
-        if status[:1] == b"1" or status in (b"204", b"304") or any(text in head for text in _NOT_AS_IT_IS):
+        head = _WHOLE(data)
+        if head is None or head[1] in (b"204", b"304") or len(data) - head.end() != int(head[2]):
             return False
         self._exchange, self._delimited = None, True
-        exchange.complete(int(status), Headers(data[:end]), data[end + 4 :])
+        exchange.complete(int(head[1]), Headers(data[: head.end() - 4]), data[head.end() :])
         return True
 
     def eof_received(self) -> None:
@@ -311,6 +321,14 @@ class HttpConnection(asyncio.Protocol):
         exchange.finish()
 
 
+def _encoded(headers: Mapping[str, str]) -> str:
+    """Headers as they are sent. Raises ValueError for one of several lines."""
+    for name, value in headers.items():
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"the header {name} has several lines")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+
+
 class HttpConnections:
     """The connections to one server that are kept open; as many more as there are requests at once."""
 
@@ -332,32 +350,23 @@ class HttpConnections:
         self._head = f" HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
         self._free: list[HttpConnection] = []
         self._used: set[HttpConnection] = set()
-        self._encoded: dict[tuple[tuple[str, str], ...], str] = {}
-        """Headers of requests as they are sent: a client has few different ones."""
 
     def encoded(self, request: Request) -> bytes:
         """Return the bytes of a request. Raises ValueError for a header of several lines."""
-        body, method, key = request.body, request.method, tuple(request.headers.items())
-        headers = self._encoded.get(key) or self._encode(key)
+        body, method, head = request.body, request.method, request.headers
+        if not isinstance(head, RequestHead):
+            headers = _encoded(head)
+        elif not (headers := head.text):
+            headers = head.text = _encoded(head)
         if method == "GET" and not self._address:  # to compress costs more than to copy
             headers += "accept-encoding: gzip\r\n"
         if body or method not in ("GET", "DELETE"):
             headers += f"content-length: {len(body)}\r\n"
-        head = f"{method} {self._prefix}{request.target()}{self._head}{headers}\r\n"
-        return head.encode("latin-1") + body
+        return f"{method} {self._prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
 
-    def _encode(self, headers: tuple[tuple[str, str], ...]) -> str:
-        for name, value in headers:
-            if "\n" in value or "\r" in value:
-                raise ValueError(f"the header {name} has several lines")
-        if len(self._encoded) >= _MOST_HEADERS:
-            self._encoded.clear()
-        text = self._encoded[headers] = "".join([f"{name}: {value}\r\n" for name, value in headers])
-        return text
-
-    def take_free(self) -> HttpConnection | None:
+    def take_free(self, now: float) -> HttpConnection | None:
         """Return a connection without an exchange, the one last given back; None if there is none."""
-        oldest = asyncio.get_running_loop().time() - _KEEPALIVE_SECONDS
+        oldest = now - _KEEPALIVE_SECONDS
         while self._free:
             connection = self._free.pop()
             if connection.reusable and connection.free_since >= oldest:
@@ -368,13 +377,13 @@ class HttpConnections:
 
     async def take(self, timeout: float) -> HttpConnection:
         """Return a connection without an exchange: the one last given back, or a new one. Raises OSError."""
-        connection = self.take_free()
+        connection = self.take_free(asyncio.get_running_loop().time())
         if connection is None:
             connection = await self._connect(min(timeout, _CONNECT_SECONDS))
             self._used.add(connection)
         return connection
 
-    def give_back(self, connection: HttpConnection) -> None:
+    def give_back(self, connection: HttpConnection, now: float) -> None:
         """Keep a connection for the next request if its exchange is done; close it if not."""
         self._used.discard(connection)
         if not connection.reusable:
@@ -384,7 +393,7 @@ class HttpConnections:
             connection.is_known = True
             if isinstance(self._tls, ResumingContext) and (secured := connection.secured) is not None:
                 self._tls.remember(secured)
-        now = connection.free_since = asyncio.get_running_loop().time()
+        connection.free_since = now
         # The one that is free for the longest is the first.
         while self._free and self._free[0].free_since < now - _KEEPALIVE_SECONDS:
             self._free.pop(0).close()

@@ -15,7 +15,7 @@ import orjson
 
 from haru.client.credentials import CredentialError, TokenSource
 from haru.client.transforms import SharedObjects, without_managed_fields
-from haru.client.transport import Request, Response, Transport, failure, retry_after
+from haru.client.transport import Request, RequestHead, Response, Transport, failure, retry_after
 from haru.kube.meta import Obj
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -49,7 +49,7 @@ class RequestSender:
         self.shared = shared
         self._shape = ""
         self._is_lean = False
-        self._heads: dict[tuple[str, str, bool, str], dict[str, str]] = {}
+        self._heads: dict[tuple[str, str, bool, str], RequestHead] = {}
         self.user_agent = user_agent
 
     async def close(self) -> None:
@@ -114,15 +114,15 @@ class RequestSender:
     def _headers(self, accept: str) -> dict[str, str]:
         return {"accept": accept, "user-agent": self.user_agent}
 
-    def _head(self, of_list: bool, content_type: str) -> Mapping[str, str]:
+    def _head(self, of_list: bool, content_type: str) -> RequestHead:
         """The headers of a request for objects, which are the same for all of a sort."""
         sort = self._shape, self.user_agent, of_list, content_type
         known = self._heads.get(sort)
         if known is None:
-            known = self._headers(self._accept(of_list))
+            headers = self._headers(self._accept(of_list))
             if content_type:
-                known["content-type"] = content_type
-            self._heads[sort] = known
+                headers["content-type"] = content_type
+            known = self._heads[sort] = RequestHead(headers)
         return known
 
     def _accept(self, of_list: bool = False) -> str:
@@ -133,7 +133,10 @@ class RequestSender:
         token = await self._token.value() if self._token is not None else ""
         if not token:
             return request
-        headers = {**request.headers, "authorization": f"Bearer {token}"}
+        if isinstance(request.headers, RequestHead):
+            headers: Mapping[str, str] = request.headers.authorized(token)
+        else:
+            headers = {**request.headers, "authorization": f"Bearer {token}"}
         return Request(
             request.method, request.path, request.query, headers, request.body, request.shared, request.encoded_here
         )

@@ -26,6 +26,25 @@ WatchEvent = tuple[str, Obj]
 """A type and an object."""
 
 
+class RequestHead(dict[str, str]):
+    """Headers that many requests have alike; nobody changes them, so what is made of them is made once."""
+
+    __slots__ = ("_authorized", "text")
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self.text = ""
+        """The headers as they are sent, once they were."""
+        self._authorized: tuple[str, RequestHead] | None = None
+
+    def authorized(self, token: str) -> RequestHead:
+        """The same headers with a bearer token."""
+        known = self._authorized
+        if known is None or known[0] != token:
+            known = self._authorized = token, RequestHead({**self, "authorization": f"Bearer {token}"})
+        return known[1]
+
+
 # Not frozen: a pod takes a scheduler eight of them, and a frozen one takes thrice as long to make.
 @dataclass(slots=True)
 class Request:
