@@ -237,6 +237,46 @@ async def test_old_garbage_is_freed_in_an_idle_moment_only(monkeypatch: pytest.M
     await until(lambda: left() is None)
 
 
+async def test_old_garbage_is_freed_beside_work_once_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(garbage, "_IDLE_BELOW", 0.0)
+    monkeypatch.setattr(garbage, "_OVERDUE", 3)
+    postpone_collection()
+    resume_collection()
+    left = old_garbage()
+    await until(lambda: left() is None)
+
+
+async def test_of_what_comes_and_stays_some_is_looked_at() -> None:
+    looked_at: list[int] = []
+
+    def note(phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(sum(len(gc.get_objects(each)) for each in range(info["generation"] + 1)))
+
+    postpone_collection()
+    resume_collection()
+    gc.callbacks.append(note)
+    try:
+        kept = [[number] for number in range(800_000)]
+    finally:
+        gc.callbacks.remove(note)
+    assert len(kept) == 800_000
+    assert 100_000 <= sum(looked_at) < 250_000
+    assert max(looked_at) < 35_000
+
+
+async def test_garbage_among_the_young_is_freed_soon_though_there_was_none_before() -> None:
+    postpone_collection()
+    resume_collection()
+    kept = [[number] for number in range(200_000)]
+    refs = []
+    for _ in range(200_000):
+        refs.append(weakref.ref(Linked()))
+    assert len(kept) == 200_000
+    assert sum(ref() is not None for ref in refs) < 50_000
+
+
 def test_old_garbage_is_freed_without_idle_moments_once_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "_PORTION", 100)
     monkeypatch.setattr(garbage, "_OVERDUE", 10)

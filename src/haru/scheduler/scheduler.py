@@ -31,8 +31,8 @@ from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
 
 _SECONDS = 5.0
-_WHILE_DECIDING = 25
-"""So many holds are told at each look while pods are being scheduled: most of those of a burst end by themselves."""
+_AT_ONCE = 25
+"""So many holds are told at each look while pods come or are scheduled: most of those of a burst end by themselves."""
 
 
 class HoldReports:
@@ -60,7 +60,7 @@ class HoldReports:
             now, piece = dict(self._admission.blocked), TimeSlice()
             self._told = {path: message for path, message in self._told.items() if now.get(path) == message}
             decided, before = self._cycle.decider.count, decided
-            left = _WHILE_DECIDING if decided > before else len(now)
+            left = len(now) if now == seen and decided == before else _AT_ONCE
             for path, message in now.items():
                 if seen.get(path) == message:
                     is_known = path in self._told
