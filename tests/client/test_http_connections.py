@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -210,6 +211,49 @@ async def _transport(serve: Serve) -> AsyncIterator[HttpTransport]:
     finally:
         await transport.close()
         server.close()
+
+
+_HEADER_LINES = [
+    b"Content-Length: %d" % len(BODY),
+    b"content-length: 2",
+    b"Content-Length : 2",
+    b"Transfer-Encoding: chunked",
+    b"Connection: close",
+    b"Connection: keep-alive",
+    b"Audit-Id: 1",
+    b"X-Content-Length: 7",
+    b"Warning: a\r\n b",
+    b"no colon",
+    b"",
+]
+
+
+def _outcome(answer: bytes, pieces: int) -> tuple[object, ...]:
+    """What comes of an answer that arrives in one piece or byte by byte, which only a parser understands."""
+    connection, exchange, _ = _connection(whole=True)
+    for start in range(0, len(answer), size := -(-len(answer) // pieces)):
+        connection.data_received(answer[start : start + size])
+    body = b"".join(exchange._chunks) if exchange.done else b""
+    headers = dict(exchange.headers) if exchange.done else {}
+    return (
+        exchange.done,
+        exchange.error is not None,
+        exchange.done and exchange.status,
+        headers,
+        body,
+        connection.reusable,
+    )
+
+
+@pytest.mark.parametrize(
+    "first", [b"HTTP/1.1 200 OK", b"HTTP/1.1 201", b"HTTP/1.0 200 OK", b"HTTP/1.1 204 No", b"HTTP/1.1 20 OK"]
+)
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_answer_in_one_piece_comes_to_what_it_does_byte_by_byte(first: bytes, end: bytes) -> None:
+    for before, after in itertools.product(_HEADER_LINES, repeat=2):
+        for body in (BODY, BODY[:-1], b"{}"):
+            answer = end.join([first, before, _HEADER_LINES[0], after, b"", b""]) + body
+            assert _outcome(answer, 1) == _outcome(answer, len(answer)), answer
 
 
 async def test_requests_one_after_the_other_share_a_connection() -> None:

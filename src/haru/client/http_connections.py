@@ -28,7 +28,7 @@ _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
 _DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
-_OTHERS: Final = rb"(?:(?!transfer-encoding:|connection:|content-length:|[ \t\r]).++(?<=\r)\n)*+"
+_OTHERS: Final = rb"(?:(?!transfer-encoding|connection|content-length)[\w-]++:.*+(?<=\r)\n)*+"
 """Headers that do not matter here, line by line: a class of characters takes longer to match than any character."""
 _WHOLE: Final = re.compile(
     rb"HTTP/1\.1 ([2-5]\d\d).*+(?<=\r)\n" + _OTHERS + rb"content-length: (\d+)\r\n" + _OTHERS + rb"\r\n", re.IGNORECASE
