@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,22 @@ def test_version_prints_kubernetes_version_as_text_and_json(capsys: pytest.Captu
     assert "v1.36" in capsys.readouterr().out
     assert main(["version", "-o", "json"]) == 0
     assert '"kind": "Version"' in capsys.readouterr().out
+
+
+_COUNTED = """
+import gc, sys
+from haru.__main__ import main
+begun = []
+gc.callbacks.append(lambda phase, _: phase == "start" and begun.append(phase))
+sys.argv = ["haru", "lint", "manifest.yaml"]
+main()
+print(len(begun), gc.get_freeze_count() > 10_000)
+"""
+
+
+def test_command_is_not_held_up_by_garbage_collection(home: Path) -> None:
+    """What it imports and reads lives until its end, when the interpreter would look through it once more."""
+    (home / "manifest.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
+    answer = subprocess.run([sys.executable, "-c", _COUNTED], capture_output=True, text=True, check=True)
+    collections, is_exempt = answer.stdout.split()[-2:]
+    assert int(collections) <= 2 and is_exempt == "True"

@@ -35,9 +35,12 @@ def coredns() -> Path:
             pytest.skip("neither coredns nor go is installed")
         command = ["go", "install", "-ldflags=-s -w", f"github.com/coredns/coredns@{VERSION}"]
         env = {**os.environ, "GOBIN": str(BUILD), "CGO_ENABLED": "0"}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=1800)
-        if done.returncode:
-            pytest.skip(f"{' '.join(command)}: {done.stderr[-500:]}")
+        try:
+            subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=1800)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"{' '.join(command)}: {error.stderr[-500:]}")
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{' '.join(command)}: not within half an hour")
     return binary
 
 
