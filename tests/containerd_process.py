@@ -117,7 +117,7 @@ class Containerd:
     def ctr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """A command of containerd's own client, in the namespace of the CRI."""
         command = ["ctr", "-a", f"{self.root}/containerd.sock", "-n", "k8s.io", *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if check and answer.returncode:
             raise AssertionError(f"{command}: {answer.stderr}")
         return answer

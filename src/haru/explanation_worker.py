@@ -16,11 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from haru.engine.framework import MetricsRecorder
-from haru.explain import Explanation, PendingQuestion
 from haru.kube.meta import name_of
+
+if TYPE_CHECKING:
+    from haru.explain import Explanation, PendingQuestion
 
 T = TypeVar("T")
 SHARE, IDLE_SHARE = 0.015, 0.25

@@ -19,9 +19,9 @@ from .render.condition_message import change_key as change_key
 from .render.condition_message import condition_line as condition_line
 from .render.condition_message import condition_text as condition_text
 from .render.condition_message import is_waiting as is_waiting
-from .render.condition_message import with_explanation as with_explanation
-from .render.condition_message import without_explanation as without_explanation
 from .render.json import to_json as to_json
+from .render.marked_message import with_explanation as with_explanation
+from .render.marked_message import without_explanation as without_explanation
 from .render.pending_table import row_json as row_json
 from .render.pending_table import what_text as what_text
 from .render.short import to_short as to_short

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from haru.dashboard.views.device_timeline import Held
-from haru.dashboard.views.looks import LookStore
-from haru.dashboard.views.usage import Span
-from haru.explain.happenings import Happening
+if TYPE_CHECKING:
+    from haru.dashboard.views.device_timeline import Held
+    from haru.dashboard.views.looks import LookStore
+    from haru.dashboard.views.usage import Span
+    from haru.explain.happenings import Happening
 
 
 def nothing(since: int, until: int) -> Sequence[object]:

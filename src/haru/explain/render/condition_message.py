@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from haru.engine import Reason
 from haru.explain.explanation import ExplanationData, Funnel, FunnelStage, Holder
+from haru.explain.render.marked_message import MARKER, MOST_BYTES, shortened
 from haru.explain.render.short import command_of
 from haru.explain.render.wording import brief, counted
 
-MARKER = "Explanation: "
-MOST_BYTES, MOST_LINE_BYTES = 32768, 1024
+MOST_LINE_BYTES = 1024
 _MOST_HOLDERS, _MOST_NODES, _MOST_REMEDIES, _MOST_COMMAND = 3, 4, 3, 160
 _SELECTING = ("class", "selector")
 _APART = ("constraints", "scattered")
@@ -38,32 +38,19 @@ def condition_line(explanation: ExplanationData) -> str:
     """The cause with its numbers and the first confirmed remedy, in at most 1024 bytes."""
     helps = next(_remedies(explanation), "")
     end = f". Helps: {helps}" if helps else ""
-    text = _shortened(_cause(explanation), MOST_LINE_BYTES - len(MARKER) - min(len(end.encode()), 400))
-    return _shortened(f"{text}{end}", MOST_LINE_BYTES - len(MARKER))
+    text = shortened(_cause(explanation), MOST_LINE_BYTES - len(MARKER) - min(len(end.encode()), 400))
+    return shortened(f"{text}{end}", MOST_LINE_BYTES - len(MARKER))
 
 
 def condition_text(explanation: ExplanationData) -> str:
     """The cause, what else is short, what the nodes say, when it starts, remedies with commands that are short."""
-    return _shortened(". ".join(_sentences(explanation)), MOST_BYTES // 2)
+    return shortened(". ".join(_sentences(explanation)), MOST_BYTES // 2)
 
 
 def change_key(explanation: ExplanationData) -> tuple[str, str, str]:
     """What an event is worth telling for: the verdict, the type of the first reason, the first remedy."""
     first = explanation.reasons[0].type if explanation.reasons else ""
     return explanation.verdict, first, next(_remedies(explanation), "")
-
-
-def with_explanation(message: str, text: str) -> str:
-    """The message of a condition: the scheduler's own, and after it the explanation; without one as it is."""
-    if not text:
-        return message
-    return _shortened(f"{message}{'' if message.endswith('.') else '.'} {MARKER}{text}", MOST_BYTES)
-
-
-def without_explanation(message: str) -> tuple[str, str]:
-    """The scheduler's own message, as far as it can be told, and the explanation."""
-    own, marker, text = message.partition(f" {MARKER}")
-    return (own, text) if marker else (message, "")
 
 
 def _sentences(explanation: ExplanationData) -> Iterator[str]:
@@ -184,9 +171,3 @@ def _remedies(explanation: ExplanationData, *, commands: bool = False) -> Iterat
         if remedy.confirmed and not _WELL_KNOWN_LABELS.search(remedy.summary):
             told = commands and 0 < len(remedy.command) <= _MOST_COMMAND
             yield f"{remedy.summary} ({remedy.command})" if told else remedy.summary
-
-
-def _shortened(text: str, limit: int) -> str:
-    """The text in at most so many bytes."""
-    data = text.encode()
-    return text if len(data) <= limit else data[: limit - 3].decode("utf-8", "ignore") + "..."

@@ -10,27 +10,18 @@ Source: our own. Decided in docs/adr/0022.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
+import sys
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from haru.client.events import EventRecorder
 from haru.engine import Options, Snapshot
 from haru.engine.equivalence import DecisionCache
 from haru.engine.framework import PreemptionOptions
 from haru.engine.state import WHOLE, GroupKey, PodInfo
-from haru.explain import (
-    AGAIN_SECONDS,
-    UNEXPLAINED,
-    Explanation,
-    ExplanationQueue,
-    PendingQuestion,
-    UnitKey,
-    change_key,
-    condition_line,
-    condition_text,
-    is_waiting,
-)
+from haru.explain import AGAIN_SECONDS, UNEXPLAINED, ExplanationQueue, UnitKey
 from haru.explanation_worker import SHARE, Worker, explain_in_time
 from haru.gangs import is_translated
 from haru.kube.kinds import Kind
@@ -42,12 +33,16 @@ from haru.scheduler.coexistence.partition_leases import annotations_of
 from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.status_writer import StatusWriter
 
+if TYPE_CHECKING:
+    from haru.explain import Explanation
+
 REASON = "SchedulingExplained"
 _BUSY_SECONDS = 1.0
 """How long after a cycle there may be more work: under load a scheduler waits for its API server."""
 _LOOK_SECONDS = 0.25
 _WRITE_SECONDS = 0.002
 """What a condition and an event are taken to cost."""
+_QUESTIONS = "haru.explain.pending_question"
 _log = logging.getLogger(__name__)
 
 
@@ -165,6 +160,11 @@ class ExplanationPublisher:
         self, snapshot: Snapshot, members: list[PodInfo], group: Obj | None, worker: Worker
     ) -> Explanation | None:
         """Explain with remedies, without where that takes too long; None where that does, too."""
+        if _QUESTIONS not in sys.modules:
+            # A tenth of a second, which neither a start nor the event loop waits for.
+            await worker.run(lambda _: importlib.import_module(_QUESTIONS))
+        from haru.explain import PendingQuestion
+
         seen = replace(
             snapshot,
             others={**snapshot.others, "Lease": {"": self._lease()}},
@@ -189,6 +189,8 @@ class ExplanationPublisher:
 
     def _told(self, key: UnitKey, found: Explanation, members: list[PodInfo], group: Obj | None) -> int:
         """Write the conditions, and the events if they say something new."""
+        from haru.explain import change_key, condition_line, condition_text, is_waiting
+
         waiting, why = is_waiting(found), change_key(found)
         line = condition_line(found) if waiting else ""
         whole = condition_text(found) if waiting else ""
