@@ -22,6 +22,11 @@ from haru.storage.sealing import Sealing
 GROUP_AT_MOST = 500
 PAGES_A_STEP = 256
 ROWS_A_STATEMENT = 100
+_INSERT = "INSERT INTO objects (key, revision, packed, value)"
+_OR_UPDATE = (
+    "ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, packed = excluded.packed, value = excluded.value"
+)
+"""The row stays where it is, and its place in the index: REPLACE would delete it and write both anew."""
 
 
 class Superseded(Exception):
@@ -182,7 +187,7 @@ def write_group(connection: sqlite3.Connection, events: Sequence[Event], sealing
             kept = sealing.seal(bucket_of(record.key), path_of(record.key), data)
             values += (record.key, record.revision, packed, kept)
         marks = ",".join(["(?,?,?,?)"] * len(rows))
-        connection.execute(f"INSERT OR REPLACE INTO objects (key, revision, packed, value) VALUES {marks}", values)
+        connection.execute(f"{_INSERT} VALUES {marks} {_OR_UPDATE}", values)
     for start in range(0, len(gone), ROWS_A_STATEMENT):
         keys = gone[start : start + ROWS_A_STATEMENT]
         connection.execute(f"DELETE FROM objects WHERE key IN ({','.join('?' * len(keys))})", keys)
