@@ -8,7 +8,7 @@ import pytest
 from counted_calls import SIZES
 from scheduler_bench import NS, PODS, Bench, play
 
-TOLD_AT_MOST = 60
+TOLD_AT_MOST = 30
 
 
 def told_beside_others(waiting: int) -> int:
@@ -35,4 +35,4 @@ def told_beside_others(waiting: int) -> int:
 def test_pods_that_wait_for_claims_are_told_in_small_numbers_while_others_are_bound(sizes: tuple[int, ...]) -> None:
     told = {size: told_beside_others(size) for size in sizes}
     assert told[min(sizes)] == min(sizes)
-    assert all(TOLD_AT_MOST // 3 < number <= TOLD_AT_MOST for size, number in told.items() if size > min(sizes))
+    assert all(0 < number <= TOLD_AT_MOST for size, number in told.items() if size > min(sizes))

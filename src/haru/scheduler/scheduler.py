@@ -31,7 +31,7 @@ from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.conditions import NominationChange
 
 _SECONDS = 5.0
-_AT_ONCE = 25
+_AT_ONCE = 10
 """So many holds are told at each look while pods come or are scheduled: most of those of a burst end by themselves."""
 
 
