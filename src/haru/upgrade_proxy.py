@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,13 @@ def wants_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     found = [(name.lower(), value.lower()) for name, value in headers]
     tokens = {part.strip() for name, value in found if name == b"connection" for part in value.split(b",")}
     return b"upgrade" in tokens and any(name == b"upgrade" and value for name, value in found)
+
+
+def wants_websocket(scope: Mapping[str, Any]) -> bool:
+    """Whether a request asks for a WebSocket, on a connection that can become one."""
+    headers = scope["headers"]
+    asked = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in headers)
+    return asked and wants_upgrade(headers) and HIJACK in (scope.get("extensions") or {})
 
 
 async def open_upgrade(upstream: Upstream, request: UpgradeRequest, seconds: float = 30.0) -> UpgradeResponse:

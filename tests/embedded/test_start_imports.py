@@ -8,7 +8,7 @@ import sys
 import pytest
 
 LATER = {
-    "haru.apiserver.server": {"aiohttp", "yarl"},
+    "haru.apiserver.server": {"aiohttp", "wsproto", "yarl"},
     "haru.scheduler.scheduler": {"haru.explain.entry", "haru.explain.results", "haru.lint"},
     "haru.dashboard.views.usage_history": {"haru.dashboard.views.tables", "haru.dashboard.views.queue"},
 }

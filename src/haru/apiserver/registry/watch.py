@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,7 +21,6 @@ from haru.apiserver.encoding.objects import Selection, partial_bytes, recent, wi
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.apiserver.registry.list import revision_of, selected, selection_of, wait_for_revision
 from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
-from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_websocket
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
@@ -30,6 +30,10 @@ from haru.kube.meta import Obj
 from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
 from haru.serving import EVENTS
 from haru.storage import Compacted, Event, Record, Watch
+from haru.upgrade_proxy import wants_websocket
+
+if TYPE_CHECKING:
+    from haru.apiserver.registry.watch_websocket import WebSocketWriter
 
 BOOKMARK_SECONDS = 60.0
 OBJECTS_AT_ONCE = 64
@@ -269,12 +273,18 @@ class _Objects:
 
 async def close_when_gone(client: Request | WebSocketWriter, watch: Watch) -> None:
     """Close a watch when its client goes."""
-    if isinstance(client, WebSocketWriter):
-        await client.gone()
-    else:
+    if isinstance(client, Request):
         while (await client.receive())["type"] != "http.disconnect":
             pass
+    else:
+        await client.gone()
     watch.close()
+
+
+def _websocket(request: Request, *, binary: bool) -> WebSocketWriter:
+    from haru.apiserver.registry.watch_websocket import WebSocketWriter
+
+    return WebSocketWriter(request, binary=binary)
 
 
 class WatchHandler:
@@ -294,7 +304,7 @@ class WatchHandler:
         selection = selection_of(call)
         revision = revision_of(request)
         prefix = call.resource.prefix(call.namespace)
-        socket = WebSocketWriter(request, binary=representation.protobuf) if wants_websocket(request) else None
+        socket = _websocket(request, binary=representation.protobuf) if wants_websocket(request.scope) else None
         initial: Sequence[Record] = ()
         if wants_initial and revision:
             await wait_for_revision(call, revision)

@@ -23,21 +23,10 @@ from wsproto.utilities import RemoteProtocolError
 from haru.apiserver.registry.watch_encoder import SEND_SECONDS, Piece
 from haru.apiserver.request import http
 from haru.kube.errors import bad_request_error
-from haru.upgrade_proxy import HIJACK, ByteStream, wants_upgrade
+from haru.upgrade_proxy import HIJACK, ByteStream
 
 _PIECE_BYTES = 64 * 1024
 _LENGTH_BYTES = 4
-
-
-def wants_websocket(request: http.Request) -> bool:
-    """Whether a watch is to be a WebSocket, on a connection that can become one."""
-    scope = request.scope
-    upgrade = request.headers.get(b"upgrade") or b""
-    return (
-        upgrade.lower() == b"websocket"
-        and wants_upgrade(scope["headers"])
-        and HIJACK in (scope.get("extensions") or {})
-    )
 
 
 class WebSocketWriter:

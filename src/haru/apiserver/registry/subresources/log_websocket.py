@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 
-from haru.apiserver.registry.watch_websocket import WebSocketWriter, wants_websocket
 from haru.apiserver.request.http import Message, Request, Response
+from haru.upgrade_proxy import wants_websocket
 
 _BASE64 = "base64.binary.k8s.io"
 _PROTOCOLS = ("binary.k8s.io", _BASE64)
@@ -16,8 +16,10 @@ _PROTOCOLS = ("binary.k8s.io", _BASE64)
 
 def over_websocket(request: Request, response: Response) -> Response:
     """The answer as a WebSocket, where the client wants one; else itself."""
-    if not wants_websocket(request):
+    if not wants_websocket(request.scope):
         return response
+    from haru.apiserver.registry.watch_websocket import WebSocketWriter
+
     socket = WebSocketWriter(request, binary=True, known=_PROTOCOLS)
     in_text = socket.protocol == _BASE64
 
