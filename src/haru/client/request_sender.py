@@ -134,12 +134,10 @@ class RequestSender:
         if not token:
             return request
         if isinstance(request.headers, RequestHead):
-            headers: Mapping[str, str] = request.headers.authorized(token)
+            request.headers = request.headers.authorized(token)
         else:
-            headers = {**request.headers, "authorization": f"Bearer {token}"}
-        return Request(
-            request.method, request.path, request.query, headers, request.body, request.shared, request.encoded_here
-        )
+            request.headers = {**request.headers, "authorization": f"Bearer {token}"}
+        return request
 
     def _refused(self, status: int) -> bool:
         """After a 401: whether another token may be had."""

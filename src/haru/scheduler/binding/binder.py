@@ -179,14 +179,15 @@ class Binder:
         if claim is None:
             claim = await self._read_claim(write)
             self._objects.observe(CLAIMS, claim)
-        wanted = reserved_claim(claim, write, self._times.allocation_time())
+        allocated_at = self._times.allocation_time()
+        wanted = reserved_claim(claim, write, allocated_at)
         try:
             if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
                 claim = strip_managed_fields(
                     await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
                 )
                 self._objects.announce(CLAIMS, claim)
-                wanted = reserved_claim(claim, write, self._times.allocation_time())
+                wanted = reserved_claim(claim, write, allocated_at)
             if wanted.get("status") != claim.get("status"):
                 if write.allocation is not None:
                     self._announce(write.path, write.uid, write.allocation)

@@ -97,9 +97,7 @@ def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
 
 def same_allocation(left: Obj, right: Obj) -> bool:
     """Tell whether two allocations are equal but for their timestamps."""
-    return {k: v for k, v in left.items() if k != "allocationTimestamp"} == {
-        k: v for k, v in right.items() if k != "allocationTimestamp"
-    }
+    return {**left, "allocationTimestamp": ""} == {**right, "allocationTimestamp": ""}
 
 
 def freed_status(claim: Obj) -> Obj:

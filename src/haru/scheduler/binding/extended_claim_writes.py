@@ -81,6 +81,8 @@ def recorded(member: MemberDecision) -> dict[str, Any]:
 def unrecorded(member: MemberDecision, pod: Mapping[str, Any] | None) -> dict[str, Any]:
     """What of it a pod does not say yet; of a pod that is not known nothing is assumed to be there."""
     status = (pod or {}).get("status") or {}
+    if member.extended is None and not (member.claimed or status.get(EXTENDED) or status.get(CLAIMED)):
+        return {}
     return {field: value for field, value in recorded(member).items() if (status.get(field) or None) != value}
 
 

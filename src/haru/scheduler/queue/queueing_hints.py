@@ -143,12 +143,14 @@ def node_events(old: Obj, new: Obj) -> list[ClusterEvent]:
 
 def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
+    before = _room(old)
     if old is None and not _room(new):
         return frozenset()  # a pod that begins to wait
     # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
     living = new if _lives(new) else None
     helped: set[str] = set()
-    if _room(old) and _room(old) != _room(living):
+    after = _room(living)
+    if before and before != after:
         helped |= POD_GONE
     if living is None:
         return frozenset(helped)
@@ -156,10 +158,10 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     lived = old if _lives(old) else None
     if _node(living) and not _node(lived):
         helped |= PREEMPTION  # while it was being bound it was nobody's victim
-    moved = (_node(lived), _room(lived)) != (_node(living), _room(living))
-    if _room(living) and (moved or _labels(old) != _labels(living)):
+    moved = (_node(lived), before if lived is old else "") != (_node(living), after)
+    if after and (moved or _labels(old) != _labels(living)):
         helped |= POD_PLACED
-    if old is not None and _room(living) and _may_be_resized(old, living) and _sizes(old) != _sizes(living):
+    if old is not None and after and _may_be_resized(old, living) and _sizes(old) != _sizes(living):
         helped |= plugins_for(ClusterEvent.POD_SCALE)
     if old is not None and living["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
         helped |= plugins_for(ClusterEvent.POD_TERMINATING)  # it is not counted any more
