@@ -52,8 +52,10 @@ async def test_strategic_merge_patch_merges_lists_by_key(api: Caller) -> None:
         (JSON, [{"op": "add", "path": "/data/x", "value": "1"}] * 10001, "", 413),
         (MERGE, {"metadata": {"name": "b"}}, "", 400),
         (MERGE, {"metadata": {"resourceVersion": "1"}}, "", 409),
-        (MERGE, {"metadata": {"uid": "x"}}, "", 409),
-        (MERGE, {"kind": "Secret"}, "", 400),
+        (MERGE, {"metadata": {"uid": "x"}}, "", 422),
+        (MERGE, {"kind": "Secret"}, "", 422),
+        (MERGE, {"apiVersion": "v2"}, "", 422),
+        (MERGE, {"metadata": None}, "", 400),
         (MERGE, {"data": {"k": 1}}, "", 422),
         (MERGE, {"nope": 1}, "?fieldValidation=Strict", 422),
         (APPLY, {**config_map("a"), "nope": 1}, "?fieldManager=m&fieldValidation=Ignore", 500),
@@ -70,6 +72,32 @@ async def test_invalid_patch_is_refused(api: Caller, kind: str, body: Any, query
     assert (answer.status, answer.json["code"]) == (code, code), answer.body
     if code == 415:
         assert STRATEGIC in answer.json["message"]
+
+
+@pytest.mark.parametrize("body", [{"kind": "Secret"}, {"kind": None}, {"apiVersion": "v2"}])
+async def test_strategic_patch_says_nothing_of_the_kind_of_its_result(api: Caller, body: Any) -> None:
+    await api.create(MAPS, config_map("a", k="1"))
+    answer = await api("PATCH", f"{MAPS}/a", {**body, "data": {"k": "2"}}, type=STRATEGIC)
+    assert (answer.status, answer.json["kind"], answer.json["data"]) == (200, "ConfigMap", {"k": "2"}), answer.body
+
+
+async def test_patch_without_kind_leaves_it(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("PATCH", f"{MAPS}/a", [{"op": "remove", "path": "/kind"}], type=JSON)
+    assert (answer.status, answer.json["kind"]) == (200, "ConfigMap"), answer.body
+
+
+async def test_patch_with_unknown_strictness_names_its_own_options(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("PATCH", f"{MAPS}/a?fieldValidation=Foo", {}, type=MERGE)
+    details = answer.json["details"]
+    assert (details["kind"], "name" in details) == ("PatchOptions", False)
+
+
+async def test_dry_run_may_be_asked_for_twice(api: Caller) -> None:
+    await api.create(MAPS, config_map("a", k="1"))
+    answer = await api("PATCH", f"{MAPS}/a?dryRun=All&dryRun=All", {"data": {"k": "2"}}, type=MERGE)
+    assert (answer.status, answer.json["data"], (await api.get(f"{MAPS}/a"))["data"]) == (200, {"k": "2"}, {"k": "1"})
 
 
 async def test_patch_of_missing_object_is_not_found(api: Caller) -> None:
@@ -190,11 +218,21 @@ async def test_merge_patch_takes_name_and_namespace_as_they_are(api: Caller) -> 
         assert (answer.status, answer.json["message"]) == (400, message)
 
 
-async def test_managed_fields_can_be_reset(api: Caller) -> None:
+@pytest.mark.parametrize("entries", [[{}], []])
+async def test_managed_fields_can_be_reset(api: Caller, entries: list[Any]) -> None:
     await apply(api, config_map("a", k="1"))
-    body: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
+    body: dict[str, Any] = {"metadata": {"managedFields": entries}}
     patched = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
     assert not patched.json["metadata"].get("managedFields")
+
+
+async def test_empty_list_with_keys_is_nobodys_when_it_is_applied(api: Caller) -> None:
+    given = {"name": "main", "image": "b:1", "env": [], "args": []}
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [given]}}
+    answer = await api("PATCH", f"{PODS}/p?fieldManager=one", obj, type=APPLY)
+    (entry,) = answer.json["metadata"]["managedFields"]
+    (container,) = entry["fieldsV1"]["f:spec"]["f:containers"].values()
+    assert sorted(container) == [".", "f:args", "f:image", "f:name"]
 
 
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
@@ -263,8 +301,8 @@ async def test_patch_may_change_to_another_version(api: Caller) -> None:
     assert (changed.status, changed.json["spec"]["targetCPUUtilizationPercentage"]) == (200, 70)
     assert changed.json["apiVersion"] == "autoscaling/v1"
     for odd, status in (
-        ({"apiVersion": ["v1"]}, 400),
-        ({"apiVersion": "autoscaling/v9"}, 400),
+        ({"apiVersion": ["v1"]}, 422),
+        ({"apiVersion": "autoscaling/v9"}, 422),
         ({**newer, "metadata": {"annotations": "1Gi"}}, 422),
     ):
         refused = await api("PATCH", f"{path}/b", odd, type="application/merge-patch+json")

@@ -53,6 +53,8 @@ QUALIFIED = (
             "must not begin or end with a hyphen",
         ]),
         (names.is_ip, "10.0.0.1", []),
+        (names.is_interface_address, "10.0.0.1/24", []),
+        (names.is_interface_address, "fd00::0:1/64", ['must be in canonical form ("fd00::1/64")']),
         (names.is_cidr, "10.0.0.1", ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]),
     ],
 )  # fmt: skip

@@ -55,10 +55,14 @@ def test_valid_claim_status_is_accepted(status: Obj) -> None:
             {"allocation": {"devices": {"config": [{"source": "X", **OPAQUE}]}}},
             'source: Unsupported value: "X": supported values: "FromClaim", "FromClass"',
         ),
-        ({"allocation": {"devices": {"results": [{**RESULT, "shareID": "A"}]}}}, "shareID: Invalid value"),
+        (
+            {"allocation": {"devices": {"results": [{**RESULT, "shareID": "A"}]}}},
+            "error validating uid: invalid UUID length: 1",
+        ),
         (
             {"devices": [STATUS]},
-            'status.devices[0]: Invalid value: "gpu.example.com/worker-1/gpu-0": must be an allocated device',
+            'status.devices[0]: Invalid value: {"Driver":"gpu.example.com","Pool":"worker-1","Device":"gpu-0",'
+            '"ShareID":""}: must be an allocated device in the claim',
         ),
         (
             {"allocation": ALLOCATION, "devices": [{**STATUS, "conditions": [{"type": "Ready"}]}]},
@@ -73,7 +77,7 @@ def test_valid_claim_status_is_accepted(status: Obj) -> None:
         ),
         (
             {"allocation": ALLOCATION, "devices": [{**STATUS, "networkData": {"ips": ["1.2.3.4"]}}]},
-            "networkData.ips[0]: Invalid value",
+            'networkData.ips[0]: Invalid value: "1.2.3.4": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or ',
         ),
         (
             {"allocation": ALLOCATION, "devices": [{**STATUS, "data": "x"}]},

@@ -188,11 +188,7 @@ def qualified(plural: str, group: str) -> str:
 
 
 def _named(group: str, plural: str, name: str) -> dict[str, Any]:
-    details: dict[str, Any] = {"name": name}
-    if group:
-        details["group"] = group
-    details["kind"] = plural
-    return details
+    return {member: text for member, text in (("name", name), ("group", group), ("kind", plural)) if text}
 
 
 def not_found_error(group: str, plural: str, name: str) -> StatusError:

@@ -234,15 +234,25 @@ _PREFIX: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 def is_cidr(value: str) -> list[str]:
     """An address with a prefix length."""
+    return [] if _interface(value) else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+
+
+def is_interface_address(value: str) -> list[str]:
+    """An address with a prefix length, as it is written."""
+    found = _interface(value)
+    if found is None:
+        return ["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"]
+    return [] if value == found.with_prefixlen else [f'must be in canonical form ("{found.with_prefixlen}")']
+
+
+def _interface(value: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
     address, _, prefix = value.rpartition("/")
-    good = False
-    if _PREFIX.fullmatch(prefix) and "%" not in address:
-        try:
-            ipaddress.ip_interface(value)
-            good = True
-        except ValueError:
-            pass
-    return [] if good else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    if not _PREFIX.fullmatch(prefix) or "%" in address:
+        return None
+    try:
+        return ipaddress.ip_interface(value)
+    except ValueError:
+        return None
 
 
 def is_network(value: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from haru.kube.errors import bad_request_error
+from haru.kube.errors import bad_request_error, invalid
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.printing import cluster, devices, drivers, pods, workloads
@@ -109,7 +109,10 @@ def table(
     Later events of a watch may leave out the columns.
     """
     if include_object not in ("None", "Metadata", "Object"):
-        raise bad_request_error(f'unrecognized includeObject value: "{include_object}": use None, Metadata or Object')
+        why = "must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request_error(
+            f"Unable to convert to Table as requested: {invalid('includeObject', include_object, why)}"
+        )
     found = _printer(kind)
     rows: list[Obj] = []
     for obj in objs if found.order is None else sorted(objs, key=found.order):

@@ -95,7 +95,7 @@ def parse_label_selector(text: str) -> LabelSelector:
     try:
         return LabelSelector(tuple(_Parser(text).requirements()))
     except ValueError as error:
-        raise bad_request_error(f"unable to parse requirement: {error}") from None
+        raise bad_request_error(str(error)) from None
 
 
 class _Parser:
@@ -117,7 +117,11 @@ class _Parser:
         while token := self._peek():
             if token in _PUNCTUATION and token != "!":
                 raise ValueError(f"found '{token}', expected: !, identifier, or 'end of string'")
-            yield self._requirement()
+            try:
+                requirement = self._requirement()
+            except ValueError as error:
+                raise ValueError(f"unable to parse requirement: {error}") from None
+            yield requirement
             token = self._take()
             if not token:
                 return
@@ -149,13 +153,8 @@ class _Parser:
         if sign in ("<", ">"):
             value = self._exact()
             if not re.fullmatch("[+-]?[0-9]+", value):
-                raise ValueError(
-                    str(
-                        invalid(
-                            "values[0][" + key + "]", value, "for 'Gt', 'Lt' operators, the value must be an integer"
-                        )
-                    )
-                )
+                why = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise ValueError(str(invalid("values[0]", value, why)))
             return Requirement(key, "gt" if sign == ">" else "lt", frozenset({value}))
         raise ValueError(f"found '{sign}', expected: {_OPERATORS}")
 
@@ -192,7 +191,7 @@ _PUNCTUATION: Final = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 def _check_key(key: str) -> None:
     complaints = is_qualified_name(key)
     if complaints:
-        raise ValueError(str(invalid("key", key, "; ".join(complaints))))
+        raise ValueError(str(invalid("<nil>", key, "; ".join(complaints))))
 
 
 def _checked(key: str, operator: Operator, values: set[str]) -> Requirement:
@@ -319,11 +318,14 @@ _ALWAYS: Final = {"metadata.name": "metadata.name", "metadata.namespace": "metad
 def selectable_path(kind: _Addressed, path: str) -> str:
     """Where the value of a selectable field lies; StatusError 400 when the kind cannot be selected by it."""
     custom = getattr(kind, "custom", None)
-    chosen = custom.selectable if custom is not None else SELECTABLE_FIELDS.get((kind.group, kind.plural), {})
-    found = _ALWAYS.get(path) or chosen.get(path)
-    if found is None:
-        raise bad_request_error(f"field label not supported: {path}")
-    return found
+    chosen = custom.selectable if custom is not None else SELECTABLE_FIELDS.get((kind.group, kind.plural))
+    found = _ALWAYS.get(path) or (chosen or {}).get(path)
+    if found is not None:
+        return found
+    if chosen is None:
+        listed = ", ".join(f'"{each}"' for each in _ALWAYS)
+        raise bad_request_error(f'"{path}" is not a known field selector: only {listed}')
+    raise bad_request_error(f"field label not supported: {path}")
 
 
 def field_value(kind: _Addressed, obj: Mapping[str, Any], path: str) -> str:

@@ -63,7 +63,7 @@ async def read_options(call: Call) -> Options:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(invalid("propagationPolicy", policy, why))
     if policy not in ("", "Background", "Foreground", "Orphan"):
-        why = 'supported values: "Background", "Foreground", "Orphan"'
+        why = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, why))
     if errors:
         raise invalid_error("meta.k8s.io", "DeleteOptions", "", errors)
@@ -134,14 +134,17 @@ def _check_preconditions(call: Call, options: Options, obj: Obj) -> None:
     kind, metadata = call.resource.kind, obj["metadata"]
     why = ""
     if options.uid and options.uid != metadata["uid"]:
-        why = f"UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
     elif options.resource_version and options.resource_version != metadata["resourceVersion"]:
         why = (
-            f"ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified"
         )
     if why:
-        raise conflict_error(kind.group, kind.plural, call.name, f"Precondition failed: {why}")
+        raise conflict_error(kind.group, kind.kind, call.name, why)
 
 
 def _marked(call: Call, obj: Obj, options: Options) -> Obj:

@@ -37,22 +37,17 @@ from haru.kube.validation.signing_requests import validate_signing_request_appro
 
 
 async def finalize(call: Call) -> Response:
-    """PUT: the namespace's `spec.finalizers`; once they are gone from one that is being deleted, so is it."""
+    """PUT: the metadata and `spec.finalizers` of a namespace; once these are gone from a deleted one, so is it."""
     return await update_with(call, _finalized)
 
 
 async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
     metadata = keep_server_metadata(call, wanted, live)
     finalizers = (wanted.get("spec") or {}).get("finalizers") or []
-    spec = {"finalizers": finalizers} if finalizers else {}
-    new = {**live, "metadata": {**live["metadata"], **_managed(metadata)}, "spec": spec}
-    if errors := validate_namespace(new):
+    new = {**live, "metadata": metadata, "spec": {"finalizers": finalizers} if finalizers else {}}
+    if errors := validate_metadata_update(metadata, live["metadata"]) + validate_namespace(new):
         raise call.invalid(call.name, errors)
     return new
-
-
-def _managed(metadata: Obj) -> Obj:
-    return {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
 
 
 async def update_approval(call: Call) -> Response:

@@ -94,7 +94,8 @@ def revision_of(request: Request) -> int:
     """The `resourceVersion` parameter, 0 when absent."""
     text = request.param("resourceVersion")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
-        error = invalid("resourceVersion", text[:80], "resource version must be an unsigned integer")
+        why = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+        error = invalid("resourceVersion", text[:80], f'strconv.ParseUint: parsing "{text[:80]}": {why}')
         raise invalid_error("meta.k8s.io", "ListOptions", "", [error])
     return int(text or 0)
 
@@ -122,12 +123,11 @@ def _decode_token(text: str, prefix: str) -> tuple[int, str]:
 
 
 def check_options(request: Request) -> None:
-    """422 for combinations of options that have no meaning."""
+    """422 for combinations of options that have no meaning, 400 for a time that is no number."""
     errors: list[FieldError] = []
     match, version = request.param("resourceVersionMatch"), request.param("resourceVersion")
     going_on = request.param("continue")
-    if "sendInitialEvents" in request.query:
-        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    request.number("timeoutSeconds")
     if match:
         if not version:
             errors.append(
@@ -145,6 +145,8 @@ def check_options(request: Request) -> None:
         if match == "Exact" and version == "0":
             why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             errors.append(forbidden("resourceVersionMatch", why))
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
 
@@ -175,7 +177,7 @@ async def _snapshot(call: Call, limit: int) -> int:
         revision = revision_of(request)
     except StatusError as error:
         # 1.36 refuses it while it reads, not with the other options.
-        raise bad_request_error(f"invalid resource version: {error.message}") from None
+        raise bad_request_error(f"invalid resource version: {error.message.partition(' is invalid: ')[2]}") from None
     if not revision:
         return 0
     await wait_for_revision(call, revision)

@@ -92,6 +92,8 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
     kind = call.resource.kind
     given, found = wanted.get("metadata") or {}, live["metadata"]
     if given.get("uid") and given["uid"] != found["uid"]:
+        if call.request.method == "PATCH":  # what is patched is the object itself
+            raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], "field is immutable")])
         why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found['uid']}"
         raise conflict_error(kind.group, kind.plural, call.name, why)
     version = named_version(given)
@@ -165,4 +167,6 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
         if metadata.get(name) is None:
             metadata.pop(name, None)
     drop_empty(metadata)
+    if metadata.get("managedFields") == []:
+        metadata["managedFields"] = [{}]  # it says the same, and is left where empty lists are left out
     return metadata

@@ -100,25 +100,34 @@ def patcher(
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:
         return lambda live: apply_merge_patch(live, value), repeated
-    return lambda live: apply_strategic_merge_patch(live, value, message), repeated
+    # Its result is no text that says of what kind it is.
+    return lambda live: apply_strategic_merge_patch(live, value, message) | _type_of(live), repeated
+
+
+def _type_of(obj: Obj) -> Obj:
+    return {member: obj[member] for member in ("apiVersion", "kind")}
 
 
 def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | None = None) -> Obj:
     """A patched object with known fields only, or the refusal that strictness asks for; `live`: before the patch."""
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-        raise StatusError(422, "Invalid", "the patched object has no metadata")
-    version, named = obj.get("apiVersion"), obj.get("kind")
-    if named != kind.kind:
-        raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {named}")
+    if not isinstance(obj, dict):
+        raise StatusError(422, "Invalid", "the patched object is none")
+    if obj.get("metadata") is None:
+        obj = {**obj, "metadata": {}}
+    version, named = obj.get("apiVersion"), obj.get("kind") or kind.kind
     wish = bodies.strictness(call.request)
     known = repeated if wish != "Ignore" else []
-    if version == kind.api_version:
-        return _readable(obj, kind, wish, known, call, live)
+    if version == kind.api_version and named == kind.kind:
+        return _readable({**obj, "kind": kind.kind}, kind, wish, known, call, live)
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
-    if other is None:
-        raise bad_request_error(f"the patch may not change the apiVersion ({kind.api_version}) to {version}")
-    return served(_readable(obj, other, wish, known, call), kind)
+    if other is None or named != kind.kind:
+        raise _unreadable(obj, f'no kind "{named}" is registered for version "{version}"')
+    return served(_readable({**obj, "kind": kind.kind}, other, wish, known, call), kind)
+
+
+def _unreadable(obj: Obj, why: str) -> StatusError:
+    return invalid_error("", "", "", [invalid("patch", orjson.dumps(obj).decode(), why)])
 
 
 def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call, live: Obj | None = None) -> Obj:
@@ -126,8 +135,7 @@ def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call, 
     try:
         return bodies.decode_checked(obj, kind, wish, repeated, call.request, live)
     except StatusError as error:
-        shown = orjson.dumps(obj).decode()
-        raise invalid_error("", "", "", [invalid("patch", shown, error.message.partition(": ")[2])]) from None
+        raise _unreadable(obj, error.message.partition(": ")[2]) from None
 
 
 async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:

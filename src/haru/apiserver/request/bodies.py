@@ -26,6 +26,8 @@ DEPTH_LIMIT = 200
 """Deeper values are refused: what encodes and walks them recurses."""
 QUICK_DEPTH = 30
 PROBLEMS_LIMIT = 100
+WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+"""What the query of a write is called."""
 _STRICTNESS = ("Ignore", "Warn", "Strict")
 _COLON_ESCAPED = rb"\u003"
 """How every escape begins that could stand for a colon."""
@@ -155,9 +157,7 @@ def strictness(request: Request) -> str:
         error = FieldError(
             "FieldValueNotSupported", "fieldValidation", values[0], 'supported values: "", "Ignore", "Strict", "Warn"'
         )
-        raise invalid_error(
-            "meta.k8s.io", "CreateOptions" if request.method == "POST" else "UpdateOptions", "", [error]
-        )
+        raise invalid_error("meta.k8s.io", WRITE_OPTIONS[request.method], "", [error])
     return values[0]
 
 

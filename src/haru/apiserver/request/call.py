@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
+from haru.apiserver.request.bodies import WRITE_OPTIONS
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, invalid, invalid_error, not_found_error, too_long
 from haru.kube.meta import Obj
@@ -131,7 +132,7 @@ class DynamicAdmission(Protocol):
 def read_write_options(call: Call) -> None:
     """Take `dryRun` and `fieldManager` from the query, and the time from the clock."""
     request = call.request
-    kind = _OPTIONS.get(request.method, "DeleteOptions")
+    kind = WRITE_OPTIONS.get(request.method, "DeleteOptions")
     call.now = call.objects.now()
     call.dry_run = is_dry_run(request.query.get("dryRun") or (), kind)
     manager = request.param("fieldManager")
@@ -145,15 +146,12 @@ def read_write_options(call: Call) -> None:
     call.manager = manager or default_manager(request)
 
 
-_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
-
-
 def is_dry_run(values: Sequence[str], options: str = "DeleteOptions") -> bool:
-    """Whether `dryRun` is asked for; 422 for a value other than `All`."""
+    """Whether `dryRun` is asked for, if more than once; 422 for a value other than `All`."""
     wanted = [value for value in values if value]
     if not wanted:
         return False
-    if wanted != ["All"]:
+    if set(wanted) != {"All"}:
         error = FieldError("FieldValueNotSupported", "dryRun", wanted, 'supported values: "All"')
         raise invalid_error("meta.k8s.io", options, "", [error])
     return True

@@ -27,7 +27,6 @@ BODY_LIMIT = 3 * 1024 * 1024
 JSON = "application/json"
 
 TRUE = {"1", "t", "T", "true", "TRUE", "True"}
-_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
 _INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
 _DIGITS = 20
 _AUDIT_ID_BYTES = 64
@@ -107,16 +106,9 @@ class Request:
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter as Go reads it; present without a value means true."""
+        """A boolean parameter: `0` and `false` are false, any other value is true, also an empty one."""
         values = self.query.get(name)
-        if not values:
-            return False
-        value = values[0]
-        if value in TRUE or value == "":
-            return True
-        if value in _FALSE:
-            return False
-        raise bad_request_error(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+        return values is not None and values[0] != "0" and values[0].lower() != "false"
 
     def number(self, name: str) -> int:
         """An integer parameter, 0 when absent."""

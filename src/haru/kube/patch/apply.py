@@ -23,6 +23,7 @@ from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, 
 from haru.kube.schema import MessageType
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
+_SCALE_VERSION: Final = "autoscaling/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     changed = difference.changed.without_subtrees(ignored)
     conflicts = _conflicts(holdings, owner, changed)
     if conflicts and not force:
+        if write.subresource == "scale":  # they are told in the version of what is applied
+            conflicts = [(each._replace(api_version=_SCALE_VERSION), fields) for each, fields in conflicts]
         raise _conflict_error(conflicts)
     _take(holdings, owner.identity, changed, difference.removed)
     # An apply that changes nothing but owners is none at any time.

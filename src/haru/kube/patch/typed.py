@@ -213,7 +213,7 @@ def field_set(value: Any, shape: Shape, path: str = "") -> FieldSet:
         if item is None or not _is_merged(inner, item):
             builder.add(element)
             continue
-        if not item or not shape.names(key):
+        if item == {} or not shape.names(key):
             builder.add(element)
         builder.below(element, field_set(item, inner, f"{path}.{key}"))
     return builder.build()

@@ -41,6 +41,8 @@ MAX_DEVICE_CONDITIONS = 8
 MAX_DATA_BYTES = 10 * 1024
 MAX_IPS = 16
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID_LENGTHS = (32, 36, 38, 45)
+_IDENTITY = ("driver", "pool", "device", "shareID")
 _UUID_MESSAGE = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
     "characters"
@@ -84,8 +86,8 @@ def _consumer(field: str, consumer: Obj) -> list[FieldError]:
     return [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)]
 
 
-def _device_key(device: Obj) -> Hashable:
-    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+def _device_key(device: Obj) -> tuple[str, ...]:
+    return tuple(device.get(name) or "" for name in _IDENTITY)
 
 
 def _allocation(field: str, allocation: Obj, known: RequestNames) -> list[FieldError]:
@@ -113,7 +115,9 @@ def _device_identity(field: str, device: Obj) -> list[FieldError]:
     found += label_name(f"{field}.device", device.get("device") or "")
     share = device.get("shareID")
     if share is not None and not _UUID.fullmatch(share):
-        found.append(invalid(f"{field}.shareID", share, _UUID_MESSAGE))
+        is_short = len(share) not in _UUID_LENGTHS
+        why = f"error validating uid: invalid UUID length: {len(share)}" if is_short else _UUID_MESSAGE
+        found.append(invalid(f"{field}.shareID", share, why))
     return found
 
 
@@ -126,9 +130,9 @@ def _configuration(field: str, config: Obj, known: RequestNames) -> list[FieldEr
 def _device_status(field: str, device: Obj, allocated: frozenset[Hashable]) -> list[FieldError]:
     found = _device_identity(field, device)
     if _device_key(device) not in allocated:
-        identity = "/".join(str(device.get(name) or "") for name in ("driver", "pool", "device"))
-        if device.get("shareID"):
-            identity += f"/{device['shareID']}"
+        identity = {
+            f"{name[0].upper()}{name[1:]}": text for name, text in zip(_IDENTITY, _device_key(device), strict=True)
+        }
         found.append(invalid(field, identity, "must be an allocated device in the claim"))
     found += validate_conditions(f"{field}.conditions", items(device, "conditions"), MAX_DEVICE_CONDITIONS)
     if device.get("data") is not None:
@@ -147,4 +151,4 @@ def _network_data(field: str, network: Obj) -> list[FieldError]:
 
 
 def _address(field: str, address: str) -> list[FieldError]:
-    return each_message(field, address, names.is_cidr(address))
+    return each_message(field, address, names.is_interface_address(address))

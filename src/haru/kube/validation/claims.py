@@ -26,7 +26,7 @@ from haru.kube.validation.devices import (
     device_toleration,
     fully_qualified_name,
 )
-from haru.kube.validation.metadata import validate_template_metadata
+from haru.kube.validation.metadata import validate_annotations, validate_labels
 from haru.kube.validation.types import Rules
 
 RequestNames = Mapping[str, frozenset[str]]
@@ -34,7 +34,10 @@ RequestNames = Mapping[str, frozenset[str]]
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
 MAX_CONSTRAINTS = 32
-_TEMPLATE_METADATA = ("labels", "annotations")
+_NO_TEMPLATE_METADATA = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+)
 _ONE_REQUEST_KIND = "exactly one of `exactly` or `firstAvailable` is required"
 
 
@@ -52,10 +55,11 @@ def validate_claim_template(template: Obj, rules: Rules) -> list[FieldError]:
     """A ResourceClaimTemplate when it is created."""
     spec = part(template, "spec")
     metadata = part(spec, "metadata")
-    found = validate_template_metadata(metadata, "spec.metadata")
-    for name, value in metadata.items():
+    found = validate_annotations(part(metadata, "annotations"), "spec.metadata.annotations")
+    found += validate_labels(part(metadata, "labels"), "spec.metadata.labels")
+    for name in _NO_TEMPLATE_METADATA:
         # An empty list is set, an empty text or a zero is not: so it is with Go's zero values.
-        if name not in _TEMPLATE_METADATA and value is not None and value not in ("", 0):
+        if metadata.get(name) is not None and metadata[name] not in ("", 0):
             found.append(forbidden(f"spec.metadata.{name}", "cannot be set"))
     return found + _claim_spec("spec.spec", part(spec, "spec"), rules)
 
@@ -159,7 +163,8 @@ def _constraint(field: str, constraint: Obj, known: RequestNames, rules: Rules) 
     if distinct is not None:
         return found + fully_qualified_name(f"{field}.distinctAttribute", distinct)
     if rules.gates.enabled("DRAConsumableCapacity"):
-        return [*found, required(field, 'exactly one of "matchAttribute" or "distinctAttribute" is required')]
+        why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        return [*found, required(field, why)]  # none is set, but those are the words
     return [*found, required(f"{field}.matchAttribute")]
 
 

@@ -34,8 +34,8 @@ _SECRET_KEYS = {
 def validate_namespace(namespace: Obj) -> list[FieldError]:
     """A Namespace: its finalizers are names."""
     found: list[FieldError] = []
-    for index, finalizer in enumerate(items(part(namespace, "spec"), "finalizers")):
-        place = f"spec.finalizers[{index}]"
+    place = "spec.finalizers"
+    for finalizer in items(part(namespace, "spec"), "finalizers"):
         found += each_message(place, finalizer, names.is_qualified_name(finalizer))
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             found.append(

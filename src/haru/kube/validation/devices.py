@@ -132,7 +132,9 @@ def device_toleration(field: str, toleration: Obj) -> list[FieldError]:
     """A toleration of device taints."""
     found: list[FieldError] = []
     if toleration.get("key"):
-        found += label_key(f"{field}.key", toleration["key"])
+        complaints = names.is_qualified_name(toleration["key"])
+        complaints = [text.replace("a qualified name", "a valid label key") for text in complaints]
+        found += each_message(f"{field}.key", toleration["key"], complaints)
     operator, value = toleration.get("operator") or "", toleration.get("value") or ""
     if operator == "Exists":
         if value:
@@ -151,8 +153,10 @@ def binding_conditions(field: str, holder: Obj) -> list[FieldError]:
     if not binding and not failure:
         return []
     found: list[FieldError] = []
-    for name, values in (("bindingConditions", binding), ("bindingFailureConditions", failure)):
+    lists = (("bindingConditions", binding), ("bindingFailureConditions", failure))
+    for name, values in lists:
         found += bounded(f"{field}.{name}", values, MAX_BINDING_CONDITIONS, label_key)
+    for name, values in lists:
         for index, value in enumerate(values):
             if value in values[:index]:
                 found.append(duplicate(f"{field}.{name}[{index}]", value))
@@ -162,10 +166,10 @@ def binding_conditions(field: str, holder: Obj) -> list[FieldError]:
             found.append(invalid(f"{field}.bindingFailureConditions[{index}]", value, why))
     if not binding:
         why = "bindingConditions are required to use bindingFailureConditions"
-        found.append(invalid(f"{field}.bindingConditions", binding, why))
+        found.append(invalid(f"{field}.bindingConditions", holder.get("bindingConditions"), why))
     if not failure:
         why = "bindingFailureConditions are required to use bindingConditions"
-        found.append(invalid(f"{field}.bindingFailureConditions", failure, why))
+        found.append(invalid(f"{field}.bindingFailureConditions", holder.get("bindingFailureConditions"), why))
     return found
 
 

@@ -113,10 +113,11 @@ def validate_disruption_budget(budget: Obj) -> list[FieldError]:
             found += count_or_percent(f"spec.{name}", value)
             if str(value).endswith("%") and str(value)[:-1].isdigit() and int(str(value)[:-1]) > 100:
                 found.append(invalid(f"spec.{name}", value, "must not be greater than 100%"))
+    found += validate_label_selector("spec.selector", spec.get("selector"))
     policies, policy = ("AlwaysAllow", "IfHealthyBudget"), spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in policies:
         found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
-    return found + validate_label_selector("spec.selector", spec.get("selector"))
+    return found
 
 
 def validate_runtime_class(runtime: Obj) -> list[FieldError]:

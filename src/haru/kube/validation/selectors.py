@@ -101,10 +101,10 @@ def _condition(field: str, condition: Obj) -> list[FieldError]:
     if generation < 0:
         found.append(invalid(f"{field}.observedGeneration", generation, "must be greater than or equal to zero"))
     if not condition.get("lastTransitionTime"):
-        found.append(required(f"{field}.lastTransitionTime", "must be set"))
+        found.append(required(f"{field}.lastTransitionTime"))
     reason = condition.get("reason") or ""
     if not reason:
-        found.append(required(f"{field}.reason", "must be set"))
+        found.append(required(f"{field}.reason"))
     else:
         if not _REASON.fullmatch(reason):
             examples = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")

@@ -43,19 +43,15 @@ async def bind(call: Call) -> Response:
     labelled = await _with_topology(call, binding)
 
     async def make(pod: Obj) -> Obj:
-        if metadata.get("uid") and metadata["uid"] != pod["metadata"]["uid"]:
-            raise _conflict(
-                pods.name,
-                f"Precondition failed: UID in precondition: {metadata['uid']}, "
-                f"UID in object meta: {pod['metadata']['uid']}",
-            )
-        version = metadata.get("resourceVersion")
-        if version and version != pod["metadata"]["resourceVersion"]:
-            raise _conflict(
-                pods.name,
-                f"Precondition failed: ResourceVersion in precondition: {version}, "
-                f"ResourceVersion in object meta: {pod['metadata']['resourceVersion']}",
-            )
+        for member, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            given, found = metadata.get(member), pod["metadata"][member]
+            if given and given != found:
+                key = pods.resource.registry_key(pods.namespace, pods.name)
+                why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}"
+                why = (
+                    f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+                )
+                raise conflict_error("", "pods", pods.name, why)
         return bound(call, pod, labelled)
 
     await change(pods, make, prepare=_as_it_is, applied=True)

@@ -116,7 +116,8 @@ async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
     kind, name = reference.get("kind") or "", reference.get("name") or ""
     plural = _BOUND.get(kind)
     if plural is None or reference.get("apiVersion", "v1") != "v1":
-        raise bad_request_error(f"cannot bind token for serviceaccount to a type {kind}")
+        group, _, version = reference.get("apiVersion", "v1").rpartition("/")
+        raise bad_request_error(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     found = await call.objects.read("", plural, "" if kind == "Node" else call.namespace, name)
     if found is None:
         raise not_found_error("", plural, name)

@@ -1,0 +1,113 @@
+"""Answers that kube-apiserver 1.36.2 was seen to give to odd requests, which no recording has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_caller import MAPS, PODS, Caller, config_map, pod
+
+NAMESPACE = "/api/v1/namespaces/default"
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        (f"{MAPS}?timeoutSeconds=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (f"{MAPS}?fieldSelector=zz%3D1", 400, '"zz" is not a known field selector: only "metadata.name", "metadata.n'),
+        (f"{PODS}?fieldSelector=zz%3D1", 400, "field label not supported: zz"),
+        (
+            f"{MAPS}?resourceVersion=x",
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "x": strconv.Par',
+        ),
+        (
+            f"{MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden'
+            " unless resourceVersion is provided, sendInitialEvents: Forbidden: sendInitialEvents is forbidden for",
+        ),
+    ],
+)
+async def test_list_with_odd_options_is_refused(api: Caller, path: str, code: int, message: str) -> None:
+    answer = await api("GET", path)
+    assert (answer.status, answer.json["message"][: len(message)]) == (code, message)
+
+
+@pytest.mark.parametrize(("text", "watched"), [("x", True), ("2", True), ("", True), ("0", False), ("FALSE", False)])
+async def test_flag_is_true_unless_it_is_0_or_false(api: Caller, text: str, watched: bool) -> None:
+    answer = await api("GET", f"{MAPS}?watch={text}&timeoutSeconds=1&resourceVersion=1")
+    assert (b'"ConfigMapList"' not in answer.body) is watched
+
+
+@pytest.mark.parametrize(
+    ("preconditions", "why"),
+    [
+        ({"uid": "x"}, "the UID in the precondition (x) does not match the UID in record ("),
+        (
+            {"resourceVersion": "1"},
+            "the ResourceVersion in the precondition (1) does not match the ResourceVersion in ",
+        ),
+    ],
+)
+async def test_deletion_of_another_object_is_a_conflict(api: Caller, preconditions: Any, why: str) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("DELETE", f"{MAPS}/a", {"preconditions": preconditions})
+    assert (answer.status, answer.json["details"]) == (409, {"name": "a", "kind": "ConfigMap"})
+    assert answer.json["message"].startswith(f'Operation cannot be fulfilled on ConfigMap "a": {why}')
+
+
+async def test_unknown_propagation_policy_is_told_those_that_there_are(api: Caller) -> None:
+    answer = await api("DELETE", f"{MAPS}/a", {"propagationPolicy": "Foo"})
+    (cause,) = answer.json["details"]["causes"]
+    listed = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+    assert (answer.status, cause["message"]) == (422, f'Unsupported value: "Foo": {listed}')
+
+
+async def test_binding_of_another_pod_is_a_conflict_of_pods(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p", "uid": "x"}, "target": {"name": "n"}}
+    answer = await api("POST", f"{PODS}/p/binding", body)
+    assert (answer.status, answer.json["details"]["kind"]) == (409, "pods")
+    assert "StorageError: invalid object, Code: 4, Key: /registry/pods/default/p, " in answer.json["message"]
+
+
+async def test_conflict_about_a_scale_tells_the_version_of_scales(api: Caller) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await api.create(path, {"metadata": {"name": "d"}, "spec": spec})
+    await api("PATCH", f"{path}/d/scale?fieldManager=one", {"spec": {"replicas": 3}}, type=MERGE)
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 4}}
+    answer = await api("PATCH", f"{path}/d/scale?fieldManager=two", scale, type=APPLY)
+    assert answer.status == 409
+    assert 'conflict with "one" with subresource "scale" using autoscaling/v1: .spec.replicas' in answer.json["message"]
+
+
+async def test_finalizing_a_namespace_writes_its_metadata(api: Caller) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}})
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {}}
+    answer = await api("PUT", "/api/v1/namespaces/n/finalize", body)
+    metadata = answer.json["metadata"]
+    assert (answer.status, "finalizers" in metadata, metadata["labels"]["a"]) == (200, False, "b")
+
+
+async def test_finalizer_that_is_no_name_is_told_by_the_list(api: Caller) -> None:
+    answer = await api("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}, "spec": {"finalizers": ["x"]}})
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["spec.finalizers"]
+
+
+async def test_token_cannot_be_bound_to_any_kind(api: Caller) -> None:
+    await api.create(f"{NAMESPACE}/serviceaccounts", {"metadata": {"name": "a"}})
+    spec = {"boundObjectRef": {"kind": "Pod", "apiVersion": "apps/v1", "name": "p"}}
+    answer = await api("POST", f"{NAMESPACE}/serviceaccounts/a/token", {"spec": spec})
+    assert (answer.status, answer.json["message"]) == (400, "cannot bind token to object of type apps/v1, Kind=Pod")
+
+
+async def test_table_with_unknown_rows_is_refused(api: Caller) -> None:
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    answer = await api("GET", f"{MAPS}?includeObject=Foo", accept=accept)
+    why = "includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None', or empty"
+    assert (answer.status, answer.json["message"]) == (400, f"Unable to convert to Table as requested: {why}")
