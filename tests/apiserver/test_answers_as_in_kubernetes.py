@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
 
+WIDGETS = "/apis/e.io/v1/namespaces/default/widgets"
 NAMESPACE = "/api/v1/namespaces/default"
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -111,3 +112,60 @@ async def test_table_with_unknown_rows_is_refused(api: Caller) -> None:
     answer = await api("GET", f"{MAPS}?includeObject=Foo", accept=accept)
     why = "includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None', or empty"
     assert (answer.status, answer.json["message"]) == (400, f"Unable to convert to Table as requested: {why}")
+
+
+@pytest.fixture
+async def widgets(api: Caller) -> Caller:
+    """A server that serves Widgets, whose list is a set."""
+    names = {"plural": "widgets", "kind": "Widget"}
+    items = {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}
+    schema = {"type": "object", "properties": {"items": items}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "e.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await api.create(definitions, {"metadata": {"name": "widgets.e.io"}, "spec": spec})
+    await api.create(WIDGETS, {"apiVersion": "e.io/v1", "kind": "Widget", "metadata": {"name": "u"}})
+    return api
+
+
+@pytest.mark.parametrize(
+    ("named", "code", "message"),
+    [
+        ({}, 400, "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing"),
+        (
+            {"apiVersion": "e.io/v1"},
+            400,
+            "the object provided is unrecognized (must be of type Widget): Object 'Kind' ",
+        ),
+        ({"kind": "Widget"}, 400, "the API version in the data () does not match the expected API version (e.io/v1)"),
+        (
+            {"apiVersion": "e.io/v1", "kind": "Z"},
+            422,
+            'Z.e.io "n" is invalid: kind: Invalid value: "Z": must be Widget',
+        ),
+    ],
+)
+async def test_custom_resource_says_of_what_kind_it_is(widgets: Caller, named: Any, code: int, message: str) -> None:
+    answer = await widgets("POST", WIDGETS, {**named, "metadata": {"name": "n"}})
+    assert (answer.status, answer.json["message"][: len(message)]) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            {"apiVersion": "e.io/v2"},
+            'Widget.e.io "u" is invalid: apiVersion: Invalid value: "e.io/v2": must be e.io/v1',
+        ),
+        ({"kind": "Z"}, 'Z.e.io "u" is invalid: kind: Invalid value: "Z": must be Widget'),
+    ],
+)
+async def test_patch_of_custom_resource_leaves_its_kind(widgets: Caller, patch: Any, message: str) -> None:
+    answer = await widgets("PATCH", f"{WIDGETS}/u", patch, type=MERGE)
+    assert (answer.status, answer.json["message"]) == (422, message)
+
+
+async def test_item_of_a_set_that_is_there_three_times_is_told_once(widgets: Caller) -> None:
+    body = {"apiVersion": "e.io/v1", "kind": "Widget", "metadata": {"name": "n"}, "items": ["a", "a", "a", "b", "b"]}
+    answer = await widgets("POST", WIDGETS, body)
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["items[1]", "items[4]"]

@@ -114,7 +114,7 @@ async def test_missing_required_fields_and_invalid_metadata_are_refused(api: Cal
     assert answer.json["details"]["causes"] == [
         {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.model"}
     ]
-    assert (await api("POST", TRAININGS, {**training(), "kind": "Other"})).status == 400
+    assert (await api("POST", TRAININGS, {**training(), "kind": "Other"})).status == 422
     assert (await api("POST", TRAININGS, {**training(), "metadata": {"name": "Bad_Name"}})).status == 422
     assert (await api("POST", TRAININGS, {**training(), "metadata": {"name": "a", "labels": 5}})).status == 400
 

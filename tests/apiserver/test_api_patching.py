@@ -74,6 +74,14 @@ async def test_invalid_patch_is_refused(api: Caller, kind: str, body: Any, query
         assert STRATEGIC in answer.json["message"]
 
 
+async def test_whole_number_with_a_point_is_an_integer_in_a_strategic_patch(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    body = {"spec": {"activeDeadlineSeconds": 30.0}, "metadata": {"annotations": {"a": "1.0,"}}}
+    answer = await api("PATCH", f"{PODS}/p", body, type=STRATEGIC)
+    assert (answer.status, answer.json["spec"].get("activeDeadlineSeconds")) == (200, 30), answer.body
+    assert (await api("PATCH", f"{PODS}/p", body, type=MERGE)).status == 422
+
+
 @pytest.mark.parametrize("body", [{"kind": "Secret"}, {"kind": None}, {"apiVersion": "v2"}])
 async def test_strategic_patch_says_nothing_of_the_kind_of_its_result(api: Caller, body: Any) -> None:
     await api.create(MAPS, config_map("a", k="1"))

@@ -159,3 +159,12 @@ def test_invalid_strategic_patch_is_refused_with_code(patch, code: int) -> None:
     with pytest.raises(StatusError) as error:
         apply_strategic_merge_patch(live, patch, POD)
     assert error.value.code == code
+
+
+def test_item_without_its_key_is_told_as_go_shows_it() -> None:
+    live = {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}
+    patch = {"spec": {"template": {"spec": {"containers": [{"image": "b", "args": ["c", 1]}]}}}}
+    with pytest.raises(
+        StatusError, match=r"^map: map\[args:\[c 1\] image:b\] does not contain declared merge key: name$"
+    ):
+        apply_strategic_merge_patch(live, patch, DEPLOYMENT)

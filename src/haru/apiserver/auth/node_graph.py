@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from haru.apiserver.encoding.objects import recent
@@ -55,16 +56,17 @@ class _Followed:
     async def refresh(self) -> None:
         """Take in what has changed."""
         async with self._lock:
-            if self._watch is not None:
-                try:
-                    events = self._watch.pending()
-                except Compacted:
-                    self._watch.close()
-                    self._watch = None
-                else:
-                    await self._take_in({event.key: event.new for event in events})
-                    return
-            await self._read()
+            try:
+                if self._watch is not None:
+                    with suppress(Compacted):
+                        await self._take_in({event.key: event.new for event in self._watch.pending()})
+                        return
+                    self._forget()
+                await self._read()
+            except BaseException:
+                # What was not taken in would never be known: the next who asks reads everything.
+                self._forget()
+                raise
 
     async def _read(self) -> None:
         resource = self._objects.served.find(self._group, self._plural)
@@ -77,17 +79,16 @@ class _Followed:
 
     async def _take_in(self, records: Mapping[str, Record | None]) -> None:
         """Take in the newest version of each key; None: it is gone."""
-        try:
-            for position, (key, record) in enumerate(records.items(), 1):
-                self._set(key, record)
-                if not position % _CHUNK:
-                    await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            # What was not taken in would never be known: the next who asks reads everything.
-            assert self._watch is not None
+        for position, (key, record) in enumerate(records.items(), 1):
+            self._set(key, record)
+            if not position % _CHUNK:
+                await asyncio.sleep(0)
+
+    def _forget(self) -> None:
+        """Have the next refresh read everything."""
+        if self._watch is not None:
             self._watch.close()
             self._watch = None
-            raise
 
     def _set(self, key: str, record: Record | None) -> None:
         end, references = self._links(recent(record)) if record is not None else ("", set[Reference]())

@@ -143,42 +143,61 @@ PACKING = 4
 """How many bytes of an object one compressed byte stands for, about."""
 
 
+class NoteSizes:
+    """Notes that keep something, with its size, in the order in which they got it; one that is gone counts no more."""
+
+    def __init__(self) -> None:
+        self._sizes: OrderedDict[ref[Note], int] = OrderedDict()
+        self.bytes = 0
+
+    def add(self, note: Note, size: int) -> None:
+        """A note keeps something from now on, in place of what it kept."""
+        place = ref(note, self._gone)
+        if place in self._sizes:
+            self._gone(place)
+        self._sizes[place] = size
+        self.bytes += size
+
+    def remove(self, note: Note) -> int:
+        """A note keeps nothing any more; return the size of what it kept."""
+        size = self._sizes.pop(ref(note), 0)
+        self.bytes -= size
+        return size
+
+    def pop_oldest(self) -> Note | None:
+        """Remove the note that has kept something for longest, and return it if it is still there."""
+        place, size = self._sizes.popitem(last=False)
+        self.bytes -= size
+        return place()
+
+    def _gone(self, place: ref[Note]) -> None:
+        self.bytes -= self._sizes.pop(place, 0)
+
+
 class _Recent:
-    """The notes that have a decoded object, with its size, in the order in which they got it.
+    """The notes that have a decoded object.
 
     What has been replaced has a quarter of the room, for watches that are to hear of it: of many objects that wait for
     their next change, as the pods of a large job, each would otherwise have gone by then.
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[ref[Note], int] = OrderedDict()
-        self._replaced: OrderedDict[ref[Note], int] = OrderedDict()
-        self._bytes = self._replaced_bytes = 0
+        self._newest, self._replaced = NoteSizes(), NoteSizes()
 
     def keep(self, note: Note, obj: Obj, size: int) -> None:
         """Keep an object with a note until many others were kept after it."""
         note.recent = obj
-        self._newest[ref(note, self._gone)] = size
-        self._bytes += size
-        while self._bytes > RECENT_BYTES:
-            is_replaced = self._replaced_bytes * 4 > RECENT_BYTES or not self._newest
-            kept, freed = (self._replaced if is_replaced else self._newest).popitem(last=False)
-            self._bytes -= freed
-            self._replaced_bytes -= freed if is_replaced else 0
-            if (old := kept()) is not None:
+        newest, replaced = self._newest, self._replaced
+        newest.add(note, size)
+        while newest.bytes + replaced.bytes > RECENT_BYTES:
+            full = replaced if replaced.bytes * 4 > RECENT_BYTES or not newest.bytes else newest
+            if (old := full.pop_oldest()) is not None:
                 old.recent = None
 
     def replaced(self, note: Note) -> None:
         """The object of a note is no longer the newest version."""
-        size = self._newest.pop(ref(note), None)
-        if size is not None:
-            self._replaced[ref(note, self._gone)] = size
-            self._replaced_bytes += size
-
-    def _gone(self, dead: ref[Note]) -> None:
-        replaced = self._replaced.pop(dead, 0)
-        self._replaced_bytes -= replaced
-        self._bytes -= replaced or self._newest.pop(dead, 0)
+        if size := self._newest.remove(note):
+            self._replaced.add(note, size)
 
 
 _RECENT = _Recent()

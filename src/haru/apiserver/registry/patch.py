@@ -5,6 +5,7 @@ Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ from haru.kube.patch.apply import server_side_apply
 from haru.kube.patch.declared import declared_of
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
-from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.patch.strategic import apply_strategic_merge_patch, with_whole_numbers
 from haru.kube.patch.type_errors import joined, type_errors
 from haru.kube.schema import MessageType
 from haru.kube.validation.custom_resources import validate_custom, validate_custom_status
@@ -45,6 +46,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 OPERATIONS_LIMIT = 10_000
+_WHOLE_WITH_POINT = re.compile(rb"[0-9]\.0+\s*[,}\]]").search
 
 
 async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
@@ -100,7 +102,9 @@ def patcher(
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:
         return lambda live: apply_merge_patch(live, value), repeated
-    # Its result is no text that says of what kind it is.
+    # Its result is no text: it does not say of what kind it is, and how a number was written is forgotten.
+    if _WHOLE_WITH_POINT(data):
+        value = with_whole_numbers(value)
     return lambda live: apply_strategic_merge_patch(live, value, message) | _type_of(live), repeated
 
 
@@ -121,6 +125,8 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | N
         return _readable({**obj, "kind": kind.kind}, kind, wish, known, call, live)
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
+    if kind.custom is not None and isinstance(obj["metadata"], dict) and obj.get("kind"):
+        raise bodies.wrong_custom_type(obj, kind)
     if other is None or named != kind.kind:
         raise _unreadable(obj, f'no kind "{named}" is registered for version "{version}"')
     return served(_readable({**obj, "kind": kind.kind}, other, wish, known, call), kind)

@@ -12,7 +12,14 @@ import orjson
 from haru.apiserver.request.http import Request
 from haru.kube import yaml
 from haru.kube.decoding import strict_decode
-from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, unsupported_media_type_error
+from haru.kube.errors import (
+    FieldError,
+    StatusError,
+    bad_request_error,
+    invalid,
+    invalid_error,
+    unsupported_media_type_error,
+)
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.repeated_names import duplicate_fields
@@ -236,6 +243,9 @@ def check_kind(value: Obj, kind: Kind) -> None:
     given_version, given_kind = value.get("apiVersion"), value.get("kind")
     if given_version == kind.api_version and given_kind == kind.kind:
         return
+    if kind.custom is not None:
+        _check_custom_kind(value, kind)
+        return
     if not given_version and not given_kind:
         value["apiVersion"], value["kind"] = kind.api_version, kind.kind
         return
@@ -253,6 +263,31 @@ def check_kind(value: Obj, kind: Kind) -> None:
             f"({kind.api_version})"
         )
     value["apiVersion"], value["kind"] = kind.api_version, kind.kind
+
+
+def _check_custom_kind(value: Obj, kind: Kind) -> None:
+    """A custom resource says of what kind it is: it is read before anybody knows."""
+    given_version, given_kind = value.get("apiVersion"), value.get("kind")
+    if not given_kind or not isinstance(given_kind, str):
+        why = f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
+        raise bad_request_error(why)
+    if given_version != kind.api_version:
+        raise bad_request_error(
+            f"the API version in the data ({given_version or ''}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    raise wrong_custom_type(value, kind)
+
+
+def wrong_custom_type(value: Obj, kind: Kind) -> StatusError:
+    """422 for a custom resource that says that it is of another kind or version than the one that it is written as."""
+    errors = [
+        invalid(member, value.get(member), f"must be {wanted}")
+        for member, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version))
+        if value.get(member) != wanted
+    ]
+    group = str(value.get("apiVersion") or "").rpartition("/")[0]
+    return invalid_error(group, str(value.get("kind")), (value.get("metadata") or {}).get("name") or "", errors)
 
 
 def json_text(text: str) -> str:

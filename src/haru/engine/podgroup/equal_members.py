@@ -55,9 +55,10 @@ class EqualMembers:
         """Return what each requests of devices on an overlay; None where each has to be asked by itself."""
         if len(self.pods) == 1:
             return None
-        if self._demands is None or not self._demands.hold(overlay, group, options):
-            self._demands = EqualDemands.of(overlay, self.pods, group, options)
-        return None if self._demands is None else self._demands.demands
+        known = self._demands
+        if known is None or not known.hold(overlay, group, options):
+            known = self._demands = EqualDemands.of(overlay, self.pods, group, options)
+        return None if known is None else known.demands
 
 
 def members_with_demands(

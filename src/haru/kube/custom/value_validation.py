@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -283,13 +284,13 @@ def repetitions(value: Any, schema: Structural, path: str) -> Iterator[FieldErro
 
 
 def _repeated_items(value: Sequence[Any], schema: Structural, path: str) -> Iterator[FieldError]:
-    seen: set[str] = set()
+    counts: Counter[str] = Counter()
     for index, item in enumerate(value):
         key = item if schema.list_type == "set" else _keys(item, schema)
         text = json.dumps(key, sort_keys=True)
-        if text in seen:
+        counts[text] += 1
+        if counts[text] == 2:  # more of them are not told
             yield duplicate(f"{path}[{index}]", key)
-        seen.add(text)
 
 
 def _keys(item: Any, schema: Structural) -> Any:

@@ -32,8 +32,26 @@ def apply_strategic_merge_patch(obj: Obj, patch: Obj, message: MessageType) -> O
     return _merge_map(obj, patch, message)
 
 
+def with_whole_numbers(value: Any) -> Any:
+    """The value with 3 for 3.0, which fits a field of integers as well."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: with_whole_numbers(item) for key, item in value.items()}
+    return [with_whole_numbers(item) for item in value] if isinstance(value, list) else value
+
+
 def _unprocessable(message: str) -> StatusError:
     return StatusError(422, "Invalid", message)
+
+
+def _text(value: Any) -> str:
+    """A value in a message, as Go shows it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_text, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _merge_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
@@ -218,7 +236,7 @@ def _check_order(items: Any, order: list[Any], identity: Callable[[Any], Any]) -
             position = named.index(identity(item), position) + 1
         except ValueError:
             raise bad_request_error(
-                f"The order in patch list:\n{items}\n doesn't match $setElementOrder list:\n{order}\n"
+                f"The order in patch list:\n{_text(items)}\n doesn't match $setElementOrder list:\n{_text(order)}\n"
             ) from None
 
 
@@ -235,7 +253,7 @@ def _merge_list(original: list[Any], patch: list[Any], field: Field | None) -> l
     where = {_hashable(item.get(key)): index for index, item in enumerate(merged) if isinstance(item, dict)}
     for item in changes:
         if not isinstance(item, dict) or key not in item:
-            raise _unprocessable(f"map: {item} does not contain declared merge key: {key}")
+            raise _unprocessable(f"map: {_text(item)} does not contain declared merge key: {key}")
         index = where.get(_hashable(item[key]))
         if index is None:
             where[_hashable(item[key])] = len(merged)
@@ -254,7 +272,7 @@ def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[lis
             changes.append(item)
         elif directive == "delete":
             if key not in item:
-                raise _unprocessable(f"map: {item} does not contain declared merge key: {key}")
+                raise _unprocessable(f"map: {_text(item)} does not contain declared merge key: {key}")
             kept = [present for present in kept if not isinstance(present, dict) or present.get(key) != item[key]]
         elif directive == "replace":
             replace = True

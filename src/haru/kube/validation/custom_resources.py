@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 
 from haru.kube.custom.structural import Structural
@@ -71,18 +72,26 @@ def _count(obj: Obj, path: str) -> Iterator[FieldError]:
         yield invalid(path, value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
+_GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}", NoneType: "<nil>"}
+
+
+def _typed(value: Any) -> str:
+    shown = value if isinstance(value, str) else json.dumps(value)
+    return f"{shown} is of the type {_GO_TYPES.get(type(value), 'map[string]interface {}')}"
+
+
 def _of_type(obj: Obj, path: str, wanted: type, absent: Any, name: str) -> tuple[Any, list[FieldError]]:
     """The value at a path of the definition, and why there is none of that type."""
     value: Any = obj
     for step in path.removeprefix(".").split("."):
         if not isinstance(value, dict):
-            why = f"{path} accessor error: {json.dumps(value)} is of another type, expected map[string]interface{{}}"
+            why = f"{path} accessor error: {_typed(value)}, expected map[string]interface{{}}"
             return absent, [invalid(path, absent, why)]
         if step not in value:
             return absent, []
         value = value[step]
     if isinstance(value, bool) or not isinstance(value, wanted):
-        why = f"{path} accessor error: {json.dumps(value)} is of another type, expected {name}"
+        why = f"{path} accessor error: {_typed(value)}, expected {name}"
         return absent, [invalid(path, absent, why)]
     return value, []
 
