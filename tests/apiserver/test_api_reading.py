@@ -64,7 +64,6 @@ async def test_label_and_field_selectors_select_objects(api: Caller, query: str,
         (f"{PODS}?resourceVersionMatch=Exact&resourceVersion=0", 422, ""),
         (f"{PODS}?resourceVersionMatch=Other&resourceVersion=1", 422, ""),
         (f"{PODS}?sendInitialEvents=true", 422, "sendInitialEvents is forbidden for list"),
-        (f"{PODS}?watch=maybe", 400, ""),
     ],
 )
 async def test_invalid_list_options_are_refused(api: Caller, url: str, code: int, text: str) -> None:

@@ -366,7 +366,7 @@ def test_table_has_columns_rows_and_requested_objects() -> None:
     assert whole["columnDefinitions"] == []
     assert whole["rows"][0]["object"] == {"kind": "ConfigMap", "apiVersion": "v1", **obj}
     assert printers.table(kind, [obj], NOW, "None")["rows"][0]["object"] is None
-    with pytest.raises(StatusError, match="unrecognized includeObject value"):
+    with pytest.raises(StatusError, match="includeObject: Invalid value: \"Everything\": must be 'Metadata'"):
         printers.table(kind, [obj], NOW, "Everything")
 
 
