@@ -155,7 +155,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         group(),
         "spec.schedulingPolicy.gang.minCount",
         0,
-        "spec.schedulingPolicy.gang.minCount: Required value",
+        "spec.schedulingPolicy.gang.minCount: Required value: must be greater than or equal to 1",
     ),
     (group(), "spec.schedulingPolicy.gang.minCount", -1, "minCount: Invalid value: -1"),
     (

@@ -186,7 +186,7 @@ def _policy(field: str, policy: Obj) -> list[FieldError]:
     if gang is not None:
         count = gang.get("minCount") or 0
         if not count:
-            found.append(required(f"{field}.gang.minCount"))
+            found.append(required(f"{field}.gang.minCount", "must be greater than or equal to 1"))
         elif count < 1:
             found.append(invalid(f"{field}.gang.minCount", count, "must be greater than or equal to 1"))
     return found
