@@ -6,13 +6,16 @@ A new version that changes one of these fails here, and by name. pyproject.toml 
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import logging
+import re
 import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +107,19 @@ def test_argparse_lists_the_actions_of_a_parser() -> None:
     parser.add_subparsers().add_parser("up").add_argument("--port")
     (commands,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     assert [action.option_strings for action in commands.choices["up"]._actions] == [["-h", "--help"], ["--port"]]
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Such a repeat matches too much before Python 3.11.5 (python/cpython#100061, #106052); `(?>(?:...)*)` does not."""
+    classes, repeat = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]"), re.compile(r"\)(?:[*+?]|\{[\d,]*\})\+")
+    assert repeat.search(classes.sub("", "([)*+]a)*+")) and not repeat.search(classes.sub("", r"[)*+]\)*+(b)*c+"))
+    found = []
+    for file in sorted((Path(__file__).parents[1] / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(text)) if repeat.search(text := file.read_text()) else ():
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+                found += [f"{file}:{node.lineno}"] * ("(?" in value and bool(repeat.search(classes.sub("", value))))
+    assert found == []
 
 
 def test_tls_connection_gives_its_verified_chain() -> None:

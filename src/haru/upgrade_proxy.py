@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from haru.event_loop import cancelled
+from haru.event_loop import abort, cancelled
 
 HIJACK = "haru.hijack"
 """ASGI extension: a function that takes the connection over and returns it as `ByteStream`."""
@@ -38,7 +38,7 @@ class ByteStream:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.writer.wait_closed()
         except (OSError, TimeoutError):
-            self.writer.transport.abort()
+            abort(self.writer.transport)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ def test_standby_replica_survives_signal_and_leader_dumps_its_queue(up: Up, tmp_
             replicas.append(process)
             until(f"{name} is ready", lambda port=port: health(port, "/readyz")[0] == 200)
         up.api.create_all(PENDING % "haru", up.api.namespace("own"))
+        until("the pod was tried", lambda: "PodScheduled" in str(up.api.get("pods", "giant", "own").get("status")))
         dump_of(replicas[0], "pod own/giant: priority 0, attempts 1", "unschedulable 1 pods")
         dump_of(replicas[1], "no scheduler works in this process")
     finally:

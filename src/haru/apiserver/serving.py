@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.request.protocol import protocol_class
-from haru.event_loop import for_clients
+from haru.event_loop import abort, for_clients
 from haru.http2 import MAX_STREAMS
 from haru.http2.alpn import offer_protocols
 from haru.serving import listening_socket, local_socket, server_class, settings
@@ -134,7 +134,7 @@ def _drop_idle(server: Any) -> None:
     if not server.server_state.tasks:
         for connection in list(server.server_state.connections):
             if connection.transport is not None:
-                connection.transport.abort()
+                abort(connection.transport)
 
 
 def make_server(app: Any, tls: TlsFiles | None, http2_streams: int) -> Any:

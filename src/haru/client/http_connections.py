@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from haru.client.transport import Request, RequestHead
+from haru.event_loop import abort
 from haru.tls import ResumingContext
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ _KEEPALIVE_SECONDS: Final = 30.0
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
 _DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
-_OTHERS: Final = rb"(?:(?!transfer-encoding|connection|content-length)[\w-]++:.*+(?<=\r)\n)*+"
-"""Headers that do not matter here, line by line: a class of characters takes longer to match than any character."""
+_OTHERS: Final = rb"(?>(?:(?!transfer-encoding|connection|content-length)[\w-]++:.*+(?<=\r)\n)*)"
+"""Headers that do not matter here, line by line: a class of characters takes longer to match than any character.
+
+A possessive repeat of the group says the same, but matches too much before Python 3.11.5 (python/cpython#100061)."""
 _WHOLE: Final = re.compile(
     rb"HTTP/1\.1 ([2-5]\d\d).*+(?<=\r)\n" + _OTHERS + rb"content-length: (\d+)\r\n" + _OTHERS + rb"\r\n", re.IGNORECASE
 ).match
@@ -58,7 +61,7 @@ class Headers(Mapping[str, str]):
     def _all(self) -> dict[str, str]:
         if self._decoded is None:
             pairs = _pairs(self._raw) if isinstance(self._raw, bytes) else self._raw
-            self._decoded = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
+            self._decoded = {name.decode("latin-1").lower(): value.strip().decode("latin-1") for name, value in pairs}
         return self._decoded
 
     def __getitem__(self, name: str) -> str:
@@ -77,7 +80,7 @@ _NONE: Final = Headers()
 def _pairs(head: bytes) -> Iterator[tuple[bytes, bytes]]:
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
-        yield name, value.strip()
+        yield name, value
 
 
 class Exchange:
@@ -227,7 +230,7 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection, whatever is under way on it."""
         self.reusable = False
         if self._transport is not None:
-            self._transport.abort()
+            abort(self._transport)
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from haru import serving
+from haru.event_loop import abort
 from haru.http2 import MAX_STREAMS, frames
 from haru.http2.frame_writer import FrameWriter, ReceiveWindow
 from haru.http2.frames import ErrorCode, FrameReader, Http2ConnectionError, Http2StreamError, Setting
@@ -152,7 +153,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Cut the connection."""
         self._phase = Phase.CLOSED
-        self.transport.abort()
+        abort(self.transport)
 
     # --- frames
 
@@ -398,7 +399,7 @@ class Connection(asyncio.Protocol):
         self._phase = Phase.CLOSED
         self._close_streams()
         if self.writer.paused:
-            self.transport.abort()  # a client that does not read would not see GOAWAY
+            abort(self.transport)  # a client that does not read would not see GOAWAY
         else:
             self.transport.close()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from haru.event_loop import for_clients
+from haru.event_loop import abort, for_clients
 from haru.secure_serving.protocol import protocol_class
 from haru.serving import listening_socket, settings
 
@@ -132,7 +132,7 @@ class Listener:
                 task.cancel()
             for connection in list(server.server_state.connections):
                 if connection.transport is not None:
-                    connection.transport.abort()
+                    abort(connection.transport)
         if self._socket is not None:
             self._socket.close()
 

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 TAG_BYTES = 64 * 1024
 """A tag that is longer is passed on as it is."""
-_TAG = re.compile(rb"<([a-zA-Z][^\s/>]*)(?:\"[^\"]*\"|'[^']*'|[^'\">])*+>")
+_TAG = re.compile(rb"<([a-zA-Z][^\s/>]*)(?>(?:\"[^\"]*\"|'[^']*'|[^'\">])*)>")
 _ATTRIBUTE = re.compile(rb"([^\s\"'<>/=]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+)")
 _RAW = (b"script", b"style")
 _LINKS: dict[str, Sequence[str]] = {
