@@ -182,9 +182,11 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Obj]]:
         user = pod(f"p{draw(st.integers(0, 3))}", cpu=str(draw(st.integers(0, 2))), node=name)
         held = allocated(claim(f"c-{name}"), allocation(name, draw(st.sampled_from(["d0", "d1"]))), user)
         held["metadata"]["resourceVersion"] = str(number + 2)
-        slices = [resource_slice(name, draw(st.integers(0, 3)))]
-        for entry in slices[0]["spec"]["devices"]:
+        slices = [resource_slice(name, draw(st.integers(0, 3)), pool) for pool in ("", "", f"{name}-more")]
+        for entry in (entry for made in slices for entry in made["spec"]["devices"]):
             entry["attributes"] = {"size": {"int": draw(st.integers(1, 2))}}
+            if draw(st.integers(0, 9)) == 0:
+                entry["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
         made = draw(st.sampled_from([node(name, str(draw(st.integers(0, 4))), labels), user, held, *slices]))
         events.append((draw(st.sampled_from(["apply", "apply", "remove"])), made))
     return events
@@ -200,7 +202,9 @@ def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) ->
         getattr(cluster, what)(obj)
         if number % 3 == 0 or number == len(history) - 1:
             snapshot = cluster.snapshot()
-            assert _state(snapshot, work) == _state(replace(snapshot, decision_cache=DecisionCache()), work)
+            anew = replace(snapshot, decision_cache=DecisionCache())
+            by_pool = replace(anew, decision_cache=DecisionCache(), node_device_classes=None)
+            assert _state(snapshot, work) == _state(anew, work) == _state(by_pool, work)
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:

@@ -186,7 +186,7 @@ def _recorded(
 class AllocatedState:
     """All that is taken, by pool, and what each claim holds. Immutable."""
 
-    __slots__ = ("_change", "_claims", "_pools")
+    __slots__ = ("_change", "_claims", "_compared", "_pools")
 
     def __init__(
         self,
@@ -197,6 +197,8 @@ class AllocatedState:
         self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
         self._change: tuple[Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse], frozenset[PoolKey]] | None = None
         """The pools of the state that this one was made of, and which of them changed."""
+        self._compared = self._change
+        """The same of the state that it was compared with last: several indexes follow the same states."""
 
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
@@ -234,9 +236,12 @@ class AllocatedState:
 
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
-        if self._change is not None and self._change[0] is before._pools:
-            return set(self._change[1])
-        return self._pools.difference(before._pools)
+        for known in (self._change, self._compared):
+            if known is not None and known[0] is before._pools:
+                return set(known[1])
+        found = self._pools.difference(before._pools)
+        self._compared = before._pools, frozenset(found)
+        return found
 
     def _changed_to(
         self, pools: Mapping[PoolKey, PoolUse | None], claims: Mapping[str, tuple[_Taken, ...] | None]

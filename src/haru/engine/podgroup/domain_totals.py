@@ -19,10 +19,10 @@ from haru.engine.dra.pools.device_table import TableSchema
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.selectors.compiled_selectors import compiled_selector_of
-from haru.engine.equivalence.node_device_classes import SelectorFootprint
+from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, values_of
-from haru.engine.state.node_info import InternedId, NodeInfo
+from haru.engine.state.node_info import ABSENT, InternedId, NodeInfo
 
 PODS = "pods"
 BOUNDLESS = 1 << 40
@@ -71,6 +71,8 @@ class DomainTotals:
         """Grows when a node enters or leaves a domain."""
         self._nodes: Mapping[str, NodeInfo] = {}
         self._known: dict[str, NodeInfo] = {}
+        self.domain_of: dict[str, str] = {}
+        """The domain of each node that is in one."""
         self._values: tuple[int, list[str]] = (-1, [])
 
     @staticmethod
@@ -87,33 +89,27 @@ class DomainTotals:
             self._values = (self.version, sorted(self.domains))
         return self._values[1]
 
-    def value_of(self, node: str) -> str | None:
-        """Return the domain of a node, or None."""
-        info = self._known.get(node)
-        return info.labels[self.label] if info is not None else None
-
     def node(self, name: str) -> NodeInfo:
         """Return the state of a node that is in some domain."""
         return self._known[name]
 
     def _catch_up(self, nodes: Mapping[str, NodeInfo]) -> None:
+        label, known, domain_of = self.label, self._known, self.domain_of
         changed = list(differing(nodes, self._nodes))
         counts: dict[tuple[str, InternedId, InternedId], int] = {}
         samples: dict[tuple[str, InternedId, InternedId], NodeInfo] = {}
         for name, node in zip(changed, values_of(nodes, changed), strict=True):
-            before = self._known.pop(name, None)
-            after = node if node is not None and node.present and self.label in node.labels else None
-            source = before.labels[self.label] if before is not None else None
-            target = after.labels[self.label] if after is not None else None
+            source, before = domain_of.get(name), known.pop(name, None)
+            target = None if node is None or node.spec is ABSENT else node.spec.labels.get(label)
             if source != target:
                 self._move(name, source, target)
             if before is not None and source is not None:
                 key = source, before.spec.kind, before.load
                 counts[key], samples[key] = counts.get(key, 0) - 1, before
-            if after is not None and target is not None:
-                self._known[name] = after
-                key = target, after.spec.kind, after.load
-                counts[key], samples[key] = counts.get(key, 0) + 1, after
+            if node is not None and target is not None:
+                known[name] = node
+                key = target, node.spec.kind, node.load
+                counts[key], samples[key] = counts.get(key, 0) + 1, node
         self._nodes = nodes
         # Nodes of one kind with one load have equal amounts: what most of them have is added once.
         for key, count in counts.items():
@@ -127,8 +123,12 @@ class DomainTotals:
         self.version += 1
         if source is not None:
             self.domains[source].nodes.discard(name)
+            del self.domain_of[name]
         if target is not None:
-            self.domains.setdefault(target, ResourceTotals()).nodes.add(name)
+            if target not in self.domains:
+                self.domains[target] = ResourceTotals()
+            self.domains[target].nodes.add(name)
+            self.domain_of[name] = target
 
 
 class Count(NamedTuple):
@@ -156,6 +156,7 @@ class DeviceTotals:
         self._features = features
         self._seen: tuple[DeviceSnapshot, AllocatedState] | None = None
         self._pools: dict[str, tuple[str, Count]] = {}
+        """The counts of pools that have changed; those of others are not kept by pool."""
         self._footprint = SelectorFootprint([ask.selection], ())
         self._selected: dict[TableSchema, int] = {}
         """The devices that are selected, as bits, of tables of a schema that the selectors cannot tell apart."""
@@ -190,30 +191,68 @@ class DeviceTotals:
 
     def _catch_up(self, snapshot: Snapshot, domain_totals: DomainTotals) -> None:
         devices, allocated = snapshot.devices, snapshot.allocated
-        if self._seen is None:
-            changed = set(devices.pools)
+        before, self._seen = self._seen, (devices, allocated)
+        if before is None:
+            self._begin(snapshot)
+            changed = set[str]()
         else:
-            changed = differing(devices.pools, self._seen[0].pools)
-            if allocated is not self._seen[1]:
-                changed |= {str(key) for key in allocated.changed(self._seen[1])}
-        self._seen = (devices, allocated)
+            changed = differing(devices.pools, before[0].pools)
+            if allocated is not before[1]:
+                changed |= {str(key) for key in allocated.changed(before[1])}
         moved = domain_totals.version != self._version
         for name in changed:
-            self._replace(name, devices.pools.get(name), allocated, None if moved else domain_totals)
+            old = self._pools.pop(name, None)
+            if old is None and before is not None:
+                old = self._count_pool(before[0].pools.get(name), before[1])
+            new = self._count_pool(devices.pools.get(name), allocated)
+            if new is not None:
+                self._pools[name] = new
+            if new != old:
+                self._replace(old, new, None if moved else domain_totals)
         if moved:
             self._version = domain_totals.version
             self._domains = {}
-            equal = Counter((domain_totals.value_of(node), count) for node, count in self._on.items())
+            equal = Counter(zip(map(domain_totals.domain_of.get, self._on), self._on.values(), strict=True))
             for (value, count), nodes in equal.items():
                 self._add(value, Count(count.free * nodes, count.total * nodes))
 
+    def _begin(self, snapshot: Snapshot) -> None:
+        """Count all pools: once for the nodes of a device class, where the selectors cannot tell them apart."""
+        devices, counted = snapshot.devices, 0
+        counts: dict[NodeDeviceClass, Count | None] = {}
+        for node, classified in (snapshot.classified_nodes or {}).items():
+            if classified is None:
+                continue
+            node_device_class = classified.node_device_class
+            if node_device_class not in counts:
+                counts[node_device_class] = self._count_class(devices, node, node_device_class)
+            count = counts[node_device_class]
+            if count is not None:
+                self._on[node] = count
+                counted += len(classified.uses)
+        if counted < len(devices.pools):
+            known = frozenset(self._on)
+            for pool in devices.pools.values():
+                if not any(item.placement.node_name in known for item in pool.slices):
+                    self._replace(None, self._count_pool(pool, snapshot.allocated), None)
+
+    def _count_class(self, devices: DeviceSnapshot, node: str, node_device_class: NodeDeviceClass) -> Count | None:
+        """Count the devices of a node of a class; None where its nodes may have other counts."""
+        pools = [devices.pools[name] for name in devices.by_node.get(node, ())]
+        pools.sort(key=lambda pool: (pool.key.driver.encode(), pool.key.pool.encode()))
+        bits = offset = 0
+        for pool, schema in zip(pools, node_device_class.models, strict=True):
+            selected = self._selected_of(pool, node)
+            if selected is None:
+                return None
+            bits |= selected[1] << offset
+            offset += schema.count
+        return Count((bits & ~node_device_class.taken).bit_count(), bits.bit_count())
+
     def _replace(
-        self, name: str, pool: Pool | None, allocated: AllocatedState, domain_totals: DomainTotals | None
+        self, old: tuple[str, Count] | None, new: tuple[str, Count] | None, domain_totals: DomainTotals | None
     ) -> None:
-        old = self._pools.pop(name, None)
-        new = self._count_pool(pool, allocated) if pool is not None else None
-        if new is not None:
-            self._pools[name] = new
+        """Count what a pool has in place of what it had."""
         for entry, sign in ((old, -1), (new, 1)):
             if entry is None:
                 continue
@@ -224,14 +263,16 @@ class DeviceTotals:
                 continue
             self._on[node] = self._on.get(node, _NONE).plus(change)
             if domain_totals is not None:
-                self._add(domain_totals.value_of(node), change)
+                self._add(domain_totals.domain_of.get(node), change)
 
     def _add(self, value: str | None, change: Count) -> None:
         if value is not None:
             self._domains[value] = self._domains.get(value, _NONE).plus(change)
 
-    def _count_pool(self, pool: Pool, allocated: AllocatedState) -> tuple[str, Count]:
+    def _count_pool(self, pool: Pool | None, allocated: AllocatedState) -> tuple[str, Count] | None:
         """Return the one node that sees a pool ("" if there are several), and the counts of its devices."""
+        if pool is None:
+            return None
         use = allocated.use(pool.key)
         if len(pool.slices) == 1 and (owner := pool.slices[0].placement.node_name):
             selected = self._selected_of(pool, owner)

@@ -8,7 +8,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -31,6 +31,7 @@ from haru.engine.state.pod_info import PodInfo
 _TOPIC = "single-class capacity"
 _MANY = 1 << 30
 _PODS = "pods"
+_MAX_KINDS = 4096
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class _ClassResults:
         """Drop all results; the device classes changed."""
         self.classes = classes
         self.feasible_nodes: dict[str, tuple[object, bool]] = {}
+        self.feasible_kinds = DecisionCache()
         self.served: dict[Hashable, _Served] = {}
         self.kept: dict[int, DecisionCache] = {}
 
@@ -100,13 +102,13 @@ class SingleClassCapacity:
         free.append(_MANY if room is None else room - len(info.pods))
         return free
 
-    def add(self, free: list[int], pod: PodInfo) -> None:
-        """Add the amounts that a removed pod frees."""
-        usage, index = pod.usage, 0
+    def add(self, free: list[int], pods: Collection[PodInfo]) -> None:
+        """Add the amounts that removed pods free."""
+        usages, index = [pod.usage for pod in pods], 0
         for name, _ in self.requests:
-            free[index] += usage.get(name, 0)
+            free[index] += sum([usage.get(name, 0) for usage in usages])
             index += 1
-        free[index] += 1
+        free[index] += len(usages)
 
     def is_plain(self, occupancy: NodeOccupancy) -> bool:
         """Tell whether arithmetic counts the members of the node; else it has to be filtered."""
@@ -121,10 +123,17 @@ class SingleClassCapacity:
 
     def is_feasible(self, info: NodeInfo) -> bool:
         """Tell whether the node passes the filters when no pod is on it."""
+        if self._plan.general:
+            # The filters tell nodes of one kind apart by nothing but the pods on them.
+            kinds, kind = self._results.feasible_kinds, info.spec.kind
+            return kinds.get_or_compute("kinds", kind, lambda: self._passes(info), _MAX_KINDS)
         known = self._results.feasible_nodes.get(info.name)
         if known is None or known[0] is not info.spec:
-            known = self._results.feasible_nodes[info.name] = info.spec, not self._plan.check(info.rebuilt(()))
+            known = self._results.feasible_nodes[info.name] = info.spec, self._passes(info)
         return known[1]
+
+    def _passes(self, info: NodeInfo) -> bool:
+        return not self._plan.check(info.rebuilt(()))
 
     def current_count(self, occupancy: NodeOccupancy) -> int | None:
         """Count the members that a node takes now; None if it has to be filtered. Raises as `count` does."""

@@ -114,6 +114,12 @@ def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
     return int(spec.get("priority") or 0), spec.get("disruptionMode") == "PodGroup"
 
 
+def is_disrupted_whole(snapshot: Snapshot, key: GroupKey) -> bool:
+    """Tell whether the pods of a group are evicted together or not at all."""
+    found = _disruption(snapshot, key)
+    return found is not None and found[1]
+
+
 def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> DisruptionUnit:
     members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
     known = tuple(member for member in members if _is_evictable(member))

@@ -100,10 +100,9 @@ def without_orphans(base: Snapshot, orphaned: Mapping[str, Obj]) -> Snapshot:
 def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> set[str]:
     """Return the allocated claims reserved for pods or for their groups."""
     used, found = snapshot.claim_index.by_consumer, set[str]()
-    for pod in pods:
-        found |= used.get(consumer_key(PODS, pod.key.namespace, pod.key.name)) or frozenset()
-        if pod.group is not None:
-            found |= used.get(consumer_key(POD_GROUPS, *pod.group)) or frozenset()
+    found.update(*[used.get(consumer_key(PODS, pod.key.namespace, pod.key.name)) or () for pod in pods])
+    groups = dict.fromkeys([pod.group for pod in pods if pod.group is not None])
+    found.update(*[used.get(consumer_key(POD_GROUPS, *group)) or () for group in groups])
     return found
 
 

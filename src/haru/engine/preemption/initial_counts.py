@@ -5,7 +5,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 from haru.engine.preemption.node_occupancy import NodeOccupancies
@@ -38,14 +38,21 @@ class InitialCounts:
         return made
 
     def catch_up(
-        self, occupancies: NodeOccupancies, arithmetic: Callable[[str], int | None], filtering: Callable[[str], int]
+        self,
+        occupancies: NodeOccupancies,
+        arithmetic: Callable[[str], int | None],
+        filtering: Callable[[str], int],
+        candidates: Callable[[], Iterable[str]],
     ) -> None:
         """Count the nodes that changed, by `arithmetic`, or by `filtering` where that returns None.
 
-        An error of either leaves nodes uncounted; the next call counts them.
+        All but the `candidates` take none. An error leaves nodes uncounted; the next call counts them.
         """
         changed = occupancies.changes.since(self._position)
-        for name in self.location if changed is None else changed & self.location.keys():
+        if changed is None:
+            changed = self._filtered.union(candidates())
+            changed.update(*map(compress, self.sets, self.counts))
+        for name in changed & self.location.keys():
             count = arithmetic(name)
             if count is None:
                 self._filtered.add(name)

@@ -5,7 +5,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.node_device_classes import classified_nodes_of
@@ -90,8 +90,14 @@ class NodeCounter:
             count = self.count_by_arithmetic(name)
             return InitialCounts.of_node(name, self.count_by_filtering(name) if count is None else count)
         found = self._counter.kept.get_or_compute("initial counts", sets, lambda: InitialCounts(sets), _MAX_NODE_SETS)
-        found.catch_up(self._occupancies, self.count_by_arithmetic, self.count_by_filtering)
+        found.catch_up(self._occupancies, self.count_by_arithmetic, self.count_by_filtering, self._candidates)
         return found
+
+    def _candidates(self) -> Iterator[str]:
+        """Yield the nodes that may take members with all units in place: those with enough free devices."""
+        for one in self._base.node_classes:
+            if one.node_device_class is None or one.node_device_class.free >= self._counter.least:
+                yield from one.names
 
     def count_by_arithmetic(self, name: str) -> int | None:
         """Count the members that a node takes with all units in place; None if it has to be filtered."""
@@ -152,8 +158,7 @@ class NodeCounter:
         if counter.lacks_devices(occupancy, state.taken):
             return 0
         free = counter.free_of(occupancy.info)
-        for pod in state.removed_pods.values():
-            counter.add(free, pod)
+        counter.add(free, state.removed_pods.values())
         return counter.count(occupancy, state.taken, free)
 
     def count_by_filtering(self, name: str) -> int:

@@ -17,7 +17,7 @@ from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classif
 from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing
+from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import PODS
@@ -124,11 +124,13 @@ class NodeOccupancies:
         if not occupancy.frees_known:
             occupancy.frees_known = True
             occupancy.plain = occupancy.simple
-            cacheable = True
-            for claim, bits in self._bits_by_claim(occupancy).items():
-                self._on.setdefault(claim, set()).add(name)
-                cacheable &= self._record_claim(occupancy, claim, bits)
-            if not cacheable:
+            bits_by_claim = self._bits_by_claim(occupancy)
+            for claim in bits_by_claim:
+                if claim in self._on:
+                    self._on[claim].add(name)
+                else:
+                    self._on[claim] = {name}
+            if not self._record_claims(occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
 
@@ -140,10 +142,13 @@ class NodeOccupancies:
             places = view.table.places
             for device, holders in use.devices.items():
                 bit = first << places[device] if device in places else 0
+                if len(holders) == 1:
+                    (holder,) = holders
+                    bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
+                    continue
+                occupancy.plain = False
                 for holder in holders:
                     bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
-                if len(holders) != 1:
-                    occupancy.plain = False
             first <<= len(view.devices)
         return bits_by_claim
 
@@ -165,28 +170,28 @@ class NodeOccupancies:
             _look_at(occupancy, base, views)
         return occupancy
 
-    def _record_claim(self, occupancy: NodeOccupancy, claim: str, bits: int) -> bool:
-        """Record which pod's removal frees a claim's devices; return whether only the node and the claim decide that.
+    def _record_claims(self, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
+        """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
 
-        Otherwise it may change when other pods come or go, though node and claim stay the same.
+        Otherwise it may change when other pods come or go, though node and claims stay the same.
         """
         assert self._base is not None
-        base = self._base
-        obj = base.claims.get(claim)
-        user = _sole_user(claim, obj, occupancy.info.pods)
-        if user is None:
-            users = claim_users(base, claim)
-            if users is None:
-                return False
-            (user,) = users if len(users) == 1 else ("",)
-            if user not in occupancy.info.pods:
-                occupancy.plain = False
-                return _used_by_pods_only(obj)
-            if not _used_by_pods_only(obj):
-                occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
-                return False
-        occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
-        return True
+        base, frees, pods = self._base, occupancy.frees, occupancy.info.pods
+        cacheable = True
+        for (claim, bits), obj in zip(bits_by_claim.items(), values_of(base.claims, bits_by_claim), strict=True):
+            user = _sole_user(claim, obj, pods)
+            if user is None:
+                users = claim_users(base, claim)
+                if users is None:
+                    cacheable = False
+                    continue
+                (user,) = users if len(users) == 1 else ("",)
+                cacheable &= _used_by_pods_only(obj)
+                if user not in pods:
+                    occupancy.plain = False
+                    continue
+            frees[user] = frees.get(user, 0) | bits
+        return cacheable
 
 
 def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]) -> None:
@@ -205,11 +210,12 @@ def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]
 
 def _sole_user(path: str, claim: Obj | None, pods: Mapping[str, PodInfo]) -> str | None:
     """Return the one of a node's pods for which alone a claim is reserved, as most claims are; None for any other."""
-    status = claim.get("status") if claim is not None else None
-    entries: Sequence[Obj] = status.get("reservedFor") or () if status else ()
-    if len(entries) != 1 or entries[0].get("resource") != PODS:
+    if claim is None or not (status := claim.get("status")):
         return None
-    user, uid = f"{path.partition('/')[0]}/{entries[0].get('name')}", entries[0].get("uid")
+    entries: Sequence[Obj] = status.get("reservedFor") or ()
+    if len(entries) != 1 or (entry := entries[0]).get("resource") != PODS:
+        return None
+    user, uid = f"{path[: path.find('/')]}/{entry.get('name')}", entry.get("uid")
     pod = pods.get(user)
     return None if pod is None or (uid and uid != pod.key.uid) else user
 

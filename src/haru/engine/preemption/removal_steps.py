@@ -67,8 +67,7 @@ class RemovalSteps:
             # Usually too few devices are free, of any kind, which is cheap to see.
             if (devices & ~taken).bit_count() >= least:
                 free = counter.free_of(occupancy.info) if free is None else free.copy()
-                for pod in removed:
-                    counter.add(free, pod)
+                counter.add(free, removed)
                 removed = []
                 count = counter.count(occupancy, taken, free)
             if count != self._count:

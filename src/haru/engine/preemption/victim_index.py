@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 from haru.engine.preemption.change_log import ChangeLog
-from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below
+from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, is_disrupted_whole, running_pods, units_below
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
@@ -138,9 +138,11 @@ class VictimIndex:
 
     def _group_units(self, base: Snapshot, key: GroupKey) -> list[DisruptionUnit]:
         """Return the group's whole unit, if it is one and has pods on existing nodes."""
+        if not is_disrupted_whole(base, key):
+            return []
         pods = (base.pods[path] for path in base.group_state(key).scheduled)
-        present = [pod for pod in pods if (node := base.nodes.get(pod.node)) is not None and node.present]
-        return [unit for unit in units_below(base, _ABOVE_ALL, present[:1]) if unit.group is not None]
+        first = next((pod for pod in pods if (node := base.nodes.get(pod.node)) is not None and node.present), None)
+        return [] if first is None else units_below(base, _ABOVE_ALL, [first])
 
 
 def _key(path: str) -> GroupKey:
