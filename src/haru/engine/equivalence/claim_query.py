@@ -117,7 +117,7 @@ class ClaimQuery:
 
     def _answer_by_signature(self, index: NodeClassIndex, number: int) -> Answer:
         """Return the answer of a node with the same signature, if there is one."""
-        if len(index.classes) < _FEW_CLASSES or index.inventory_count * _USES < len(index.classes):
+        if index.class_count < _FEW_CLASSES or index.inventory_count * _USES < index.class_count:
             return self._solve(index, number)
         try:
             views = self._views(index, number)

@@ -69,7 +69,7 @@ class DeviceFeasibilityCache:
             self._forget_changes()
         if index is None:
             partitionable = self._features.PartitionableDevices
-            self._index = NodeClassIndex(devices, overlay.allocated, (), partitionable=partitionable)
+            self._index = NodeClassIndex(devices, overlay.allocated, (), partitionable=partitionable, lazy=True)
             return
         if devices is not index.snapshot or overlay.allocated is not index.allocated:
             moved = index.update(devices, overlay.allocated)

@@ -34,10 +34,15 @@ _ABSENT = NodeClass(None)
 """The class of a number without a node."""
 _UNCLASSIFIED = NodeClass(None)
 """The class of a node that no query has asked for."""
+_MOVED = NodeClass(None)
+"""The class of a node that no query has asked for since its devices changed."""
 
 
 class NodeClassIndex:
-    """Nodes by class in one state of the devices; `update` follows to the next state."""
+    """Nodes by class in one state of the devices; `update` follows to the next state.
+
+    `lazy`: nodes whose devices change are in no class until it is asked for.
+    """
 
     def __init__(
         self,
@@ -46,7 +51,10 @@ class NodeClassIndex:
         nodes: Iterable[NodeView],
         *,
         partitionable: bool = True,
+        lazy: bool = False,
     ) -> None:
+        self._lazy = lazy
+        self._moved = 0
         self.snapshot = snapshot
         self.allocated = allocated
         self.nodes = list(nodes)
@@ -70,6 +78,11 @@ class NodeClassIndex:
     def inventory_count(self) -> int:
         """Return how many different pools there are, whatever their devices are called."""
         return self._inventories.count
+
+    @property
+    def class_count(self) -> int:
+        """Return how many classes there are at most."""
+        return len(self.classes) + self._moved
 
     def numbers(self, name: str) -> Sequence[int]:
         """Return the numbers of the nodes of a name; there may be several, or none."""
@@ -115,7 +128,11 @@ class NodeClassIndex:
         for number in moved:
             if self._class_of[number] is not _UNCLASSIFIED:
                 self._remove(number)
-                self._add(number)
+                if self._lazy:
+                    self._class_of[number] = _MOVED
+                    self._moved += 1
+                else:
+                    self._add(number)
         return moved
 
     def views(self, number: int) -> list[PoolView]:
@@ -133,7 +150,10 @@ class NodeClassIndex:
 
     def class_of(self, number: int) -> NodeClass:
         """Return the class of a node."""
-        if self._class_of[number] is _UNCLASSIFIED:
+        if self._class_of[number] is _MOVED:
+            self._moved -= 1
+            self._add(number)
+        elif self._class_of[number] is _UNCLASSIFIED:
             known = len(self._inventories)
             self._add(number)
             self._inventories.expected += len(self._inventories) - known
@@ -157,12 +177,13 @@ class NodeClassIndex:
 
     def _reset(self) -> None:
         self.classes.clear()
+        self._moved = 0
         self._inventories = self._inventories.renewed()
         before = self._class_of
         self._class_of = [_ABSENT] * len(self.nodes)
         for numbers in self._named.values():
             for number in numbers:
-                if before and before[number] is _UNCLASSIFIED:
+                if before and (before[number] is _UNCLASSIFIED or before[number] is _MOVED):
                     self._class_of[number] = _UNCLASSIFIED
                 else:
                     self._add(number)
@@ -187,7 +208,8 @@ class NodeClassIndex:
 
     def _remove(self, number: int) -> None:
         node_class = self._class_of[number]
-        if node_class is _ABSENT or node_class is _UNCLASSIFIED:
+        if node_class is _ABSENT or node_class is _UNCLASSIFIED or node_class is _MOVED:
+            self._moved -= node_class is _MOVED
             return
         del node_class.nodes[number]
         if not node_class.nodes:

@@ -15,7 +15,7 @@ from itertools import chain
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import Computed, Patched
+from haru.engine.state.cow_map import Computed, Patched, values_of
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
@@ -175,10 +175,11 @@ class EvictionDryRun:
         removed_pods: dict[str, PodInfo | None] = {pod.key.path: None for pod in pods}
         claims: dict[str, Obj | None] = {}
         free: list[str] = []
-        for path in _claims_of(base, pods):
-            if state.frees(path):
+        paths = _claims_of(base, pods)
+        for path, claim in zip(paths, values_of(base.claims, paths), strict=True):
+            if claim is not None and (trial.is_sole_use(claim) or state.frees(path)):
                 free.append(path)
-                claims[path] = freed(base.claims[path])
+                claims[path] = freed(claim)
             elif (changed := state.claim(path)) is not None:
                 claims[path] = changed
         return replace(
@@ -192,6 +193,15 @@ class EvictionDryRun:
             allocated=base.allocated.freed(free),
             pod_index=base.pod_index.without(removed_pods),
         )
+
+    def is_sole_use(self, claim: Obj) -> bool:
+        """Tell whether an allocated claim is reserved for one pod of the units alone, as most claims are."""
+        entries = claim["status"].get("reservedFor") or ()
+        if len(entries) != 1 or entries[0].get("resource") != PODS:
+            return False
+        path = f"{claim['metadata'].get('namespace') or 'default'}/{entries[0].get('name')}"
+        number, uid = self.unit_of.get(path), entries[0].get("uid")
+        return number is not None and (not uid or uid == self.base.pods[path].key.uid)
 
     # Queries of `_State`
 

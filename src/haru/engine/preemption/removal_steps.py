@@ -70,6 +70,8 @@ class RemovalSteps:
                 counter.add(free, removed)
                 removed = []
                 count = counter.count(occupancy, taken, free)
+            elif not self._count:
+                continue
             if count != self._count:
                 # Nothing is noted before the count is known: counting may raise an error.
                 self._left, self._taken, self._free, self._removed, self._count = left, taken, free, removed, count
