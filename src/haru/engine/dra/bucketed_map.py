@@ -47,6 +47,8 @@ class Bucketed(Generic[K, V]):
     @classmethod
     def of(cls, entries: Mapping[K, V]) -> Bucketed[K, V]:
         """A map of these entries."""
+        if 0 < len(entries) < _WIDTH:
+            return cls().put(entries)
         found: list[list[list[dict[K, V]]]] = [[[_NONE] * _WIDTH for _ in range(_WIDTH)] for _ in range(_WIDTH)]
         for key, value in entries.items():
             number = _checksum(key)

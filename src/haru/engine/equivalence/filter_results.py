@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.equivalence.claim_query import ClaimQuery
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility, ScoreIndex
 from haru.engine.equivalence.prefilter_state import PodSignature, PreFilterState, SharedPreFilterState

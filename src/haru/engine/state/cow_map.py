@@ -32,7 +32,7 @@ _MASK = _BUCKETS - 1
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
 _EMPTY_BUCKETS = (_EMPTY,) * _BUCKETS
-_MOST_WRITES = 4096
+_MOST_WRITES = 2048
 _FEW_WRITES = 1024
 """After more writes two copies are compared bucket by bucket."""
 
@@ -251,8 +251,11 @@ class CowMap(MutableMapping[str, V]):
         self._owned = bytearray(_BUCKETS)
         self._size = 0
         self._frozen: FrozenMap[V] | None = None
-        self._writes: list[str] = []
-        """The keys written to, in order; copies share it, so it only grows, and another one takes its place."""
+        self._writes: list[str] | None = None
+        """The keys written to since some copy was made, in order; None before the first copy, and after too many.
+
+        Copies share it, so it only grows.
+        """
 
     def __getitem__(self, key: str) -> V:
         return self._buckets[_bucket(key)][key]
@@ -293,6 +296,8 @@ class CowMap(MutableMapping[str, V]):
     def freeze(self) -> FrozenMap[V]:
         """The map as it is now; later writes do not show in it."""
         if self._frozen is None:
+            if self._writes is None:
+                self._writes = []
             self._frozen = FrozenMap(tuple(self._buckets), self._size, self._writes)
             self._owned = bytearray(_BUCKETS)
         return self._frozen
@@ -300,9 +305,10 @@ class CowMap(MutableMapping[str, V]):
     def _writable(self, index: int, key: str) -> dict[str, V]:
         """The bucket in which a key is to be written."""
         self._frozen = None
-        if len(self._writes) >= _MOST_WRITES:
-            self._writes = []
-        self._writes.append(key)
+        if self._writes is not None:
+            self._writes.append(key)
+            if len(self._writes) > _MOST_WRITES:
+                self._writes = None
         if not self._owned[index]:
             self._buckets[index] = dict(self._buckets[index])
             self._owned[index] = 1

@@ -8,11 +8,11 @@ snapshots, and those that tentative placements touched on either overlay.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
+from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.node_info import ABSENT, NodeInfo
