@@ -183,6 +183,9 @@ def _recorded(
     return pools, held
 
 
+_Change = tuple[Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse], frozenset[PoolKey]]
+
+
 class AllocatedState:
     """All that is taken, by pool, and what each claim holds. Immutable."""
 
@@ -195,9 +198,9 @@ class AllocatedState:
     ) -> None:
         self._pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] = pools or Bucketed()
         self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
-        self._change: tuple[Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse], frozenset[PoolKey]] | None = None
+        self._change: _Change | None = None
         """The pools of the state that this one was made of, and which of them changed."""
-        self._compared = self._change
+        self._compared: _Change | None = None
         """The same of the state that it was compared with last: several indexes follow the same states."""
 
     @classmethod

@@ -8,7 +8,7 @@ Source: our own; KEP-4381 for when a claim is free (1.36 does not free devices w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -196,7 +196,7 @@ class EvictionDryRun:
 
     def is_sole_use(self, claim: Obj) -> bool:
         """Tell whether an allocated claim is reserved for one pod of the units alone, as most claims are."""
-        entries = claim["status"].get("reservedFor") or ()
+        entries: Sequence[Obj] = claim["status"].get("reservedFor") or ()
         if len(entries) != 1 or entries[0].get("resource") != PODS:
             return False
         path = f"{claim['metadata'].get('namespace') or 'default'}/{entries[0].get('name')}"
