@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explain tests/http2 tests/kube tests/lint \
 	tests/test_*.py
 
-.PHONY: demo test fast bytecode coverage docs lint nightly conformance bench golden golden-record golden-explanations release setup clean
+.PHONY: demo test tests fast bytecode coverage docs lint nightly conformance bench golden golden-record golden-explanations release setup clean
 
 setup: $(VENV)/.ready
 
@@ -22,10 +22,13 @@ $(VENV)/.ready: pyproject.toml hatch_build.py tools/setup.sh frontend/package-lo
 demo: setup
 	$(BIN)/python examples/demo/demo.py
 
-# mypy keeps one core busy; the bytecode, which each worker would make anew for all tests, is made on another one.
+# Each worker would make the bytecode of all tests anew. Lint takes what the tests leave, and fails the run as they do.
 test: setup
-	$(MAKE) -j2 lint docs bytecode
-	$(BIN)/python tools/run_tests.py -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
+	$(MAKE) -j2 docs bytecode
+	$(MAKE) -j2 lint tests
+
+tests: setup
+	MAKEFLAGS= $(BIN)/python tools/run_tests.py -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3 $(TESTS)
 
 fast: setup
 	$(BIN)/python -m pytest -q -m "not nightly and not slow" -n $(WORKERS) --dist worksteal $(FAST)
