@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from engine_objects import Obj, claim
+from typing import Any
 
+from engine_objects import Obj, claim
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.engine.dra.extended_resources import ANNOTATION
 from haru.engine.state.claim_cache import ClaimCache
 from haru.engine.state.cow_map import CowMap
 from haru.engine.state.pod_info import PodInfo
@@ -83,6 +88,47 @@ def test_claim_whose_consumer_is_gone_is_orphaned_and_found_by_consumer() -> Non
     cache.remove(allocated("1", ENTRY))
     index = index_of(cache)
     assert not index.orphaned and not index.by_consumer
+
+
+OWNER: Obj = {"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+
+
+def version(reserved: int, uid: str, annotated: bool, owned: bool, device: int, timed: bool, is_allocated: bool) -> Obj:
+    """Claim default/c as somebody may have left it: allocated or not, of a pod's extended resources or not."""
+    made = allocated("1", *([ENTRY, {**ENTRY, "name": "q"}][:reserved]))
+    made["metadata"] |= {"uid": uid, "annotations": {ANNOTATION: "true"} if annotated else {}}
+    made["metadata"]["ownerReferences"] = [OWNER] if owned else []
+    allocation = made["status"]["allocation"]
+    allocation["devices"]["results"][0]["device"] = f"gpu-{device}"
+    allocation |= {"allocationTimestamp": "2026-11-27T03:00:00Z"} if timed else {}
+    if not is_allocated:
+        del made["status"]["allocation"]
+    return made
+
+
+VALUES = ((0, 1, 2), ("1", "2"), (False, True), (False, True), (0, 1), (False, True), (True, False))
+
+
+@given(st.tuples(*map(st.sampled_from, VALUES)), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), max_size=5))
+def test_indexes_after_any_changes_are_those_of_the_last_version_alone(
+    first: tuple[Any, ...], changes: list[tuple[int, int]]
+) -> None:
+    histories = [list(first)]
+    for field, value in changes:
+        histories.append(list(histories[-1]))
+        histories[-1][field] = VALUES[field][value % len(VALUES[field])]
+    history = [version(*fields) for fields in histories]
+    cache, fresh = empty()[0], empty()[0]
+    for one in history:
+        cache.apply(one)
+    fresh.apply(history[-1])
+    index, expected = index_of(cache), index_of(fresh)
+    assert cache.claims["default/c"] is history[-1]
+    for name in ("extended", "by_consumer", "orphaned", "in_flight"):
+        assert dict(getattr(index, name)) == dict(getattr(expected, name)), name
+    assert all(found is history[-1] for found in index.orphaned.values())
+    assert dict(index.owners.by_claim) == dict(expected.owners.by_claim)
+    assert cache.allocated.devices == fresh.allocated.devices
 
 
 def test_pending_reservation_is_part_of_the_claim_until_it_is_dropped() -> None:
