@@ -258,17 +258,24 @@ def _state(given: AllocatedState) -> State:
     capacity = given.capacity
     pairs = capacity.items() if isinstance(capacity, Mapping) else ((_identity(c), c["capacity"]) for c in capacity)
     shared = (
-        (_identity(s), str(s["shareID"])) if isinstance(s, Mapping) else (DeviceId(*s[:3]), s[3]) for s in given.shared
+        (_identity(s), str(s["shareID"])) if isinstance(s, Mapping) else (_identity(s[:3]), s[3]) for s in given.shared
     )
-    whole = [_IDENTITY(d) if type(d) is dict or isinstance(d, Mapping) else d for d in given.devices]
-    return State.of(whole, shared, {DeviceId(*device): used for device, used in pairs})
+    whole = [_IDENTITY(d) if type(d) is dict else _identity(d) for d in given.devices]
+    return State.of(whole, shared, {_identity(device): used for device, used in pairs})
 
 
 _IDENTITY = itemgetter("driver", "pool", "device")
 
 
-def _identity(device: Mapping[str, Any] | tuple[str, str, str]) -> DeviceId:
-    return DeviceId(*(_IDENTITY(device) if isinstance(device, Mapping) else device))
+def _identity(device: Any) -> DeviceId:
+    """The three names of a device; whatever else a file has in its place is told."""
+    if isinstance(device, DeviceId):
+        return device
+    if isinstance(device, tuple | list) and len(device) == 3:
+        return DeviceId(*device)
+    if isinstance(device, Mapping):
+        return DeviceId(*_IDENTITY(device))
+    raise InputError(f"allocated: {device!r} is no device: it is named by driver, pool and device")
 
 
 def _v1(objects: list[Obj]) -> list[Obj]:

@@ -105,6 +105,8 @@ def test_objects_of_older_versions_are_converted() -> None:
         ({"classes": [{"metadata": {"name": "any"}, "spec": {"selectors": 3}}]}, r"DeviceClass #0 \(any\)"),
         ({"node": {"metadata": {"name": "n", "labels": ["x"]}}}, r"Node #0 \(n\)"),
         ({"allocated": dra.AllocatedState([{"driver": "d"}])}, "allocated: 'pool' is missing"),
+        ({"allocated": dra.AllocatedState(["abc"])}, "allocated: 'abc' is no device"),  # type: ignore[list-item]
+        ({"allocated": dra.AllocatedState([("d", "p")])}, "allocated: .* is no device"),  # type: ignore[list-item]
     ],
 )
 def test_invalid_input_is_named(more: Obj, text: str) -> None:
