@@ -330,7 +330,8 @@ async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
     stranger_pem, _ = pem(certificate("stranger", ca=True))
     for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
         (tmp_path / name).write_bytes(data)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca_pem.decode())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_verify_locations(cadata=ca_pem.decode())
     tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     tls.verify_mode = ssl.CERT_REQUIRED
 
@@ -356,7 +357,8 @@ async def test_later_connections_resume_the_session_of_the_first(tmp_path: Path,
     ca_pem, _ = pem(ca)
     for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
         (tmp_path / name).write_bytes(data)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca_pem.decode())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_verify_locations(cadata=ca_pem.decode())
     tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     tls.verify_mode = ssl.CERT_REQUIRED
     resumed: list[tuple[bool, str]] = []

@@ -7,8 +7,9 @@ every machine, busy or not.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 SHORT = (10, 100)
 LONG = (10, 100, 1000)
 SIZES = [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.nightly)]
+_TOOL = 4
 FLAT = 2.0
 """The cost at the largest size is at most this many times that at the smallest."""
 
@@ -28,21 +30,38 @@ class Steps:
         self.places: dict[str, int] = {}
 
     def __enter__(self) -> Steps:
-        self._before = sys.gettrace()
-        sys.settrace(self._trace)
+        if sys.version_info >= (3, 12):  # where a trace function is not told each instruction of code that ran before
+            self._thread, events = threading.get_ident(), sys.monitoring.events
+            sys.monitoring.use_tool_id(_TOOL, "steps")
+            sys.monitoring.register_callback(_TOOL, events.INSTRUCTION, self._monitor)
+            sys.monitoring.set_events(_TOOL, events.INSTRUCTION)
+        else:
+            self._before = sys.gettrace()
+            sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
+        if sys.version_info >= (3, 12):
+            sys.monitoring.set_events(_TOOL, 0)
+            sys.monitoring.register_callback(_TOOL, sys.monitoring.events.INSTRUCTION, None)
+            sys.monitoring.free_tool_id(_TOOL)
+        else:
+            sys.settrace(self._before)
+
+    def _monitor(self, code: CodeType, _: int) -> None:
+        if threading.get_ident() == self._thread:
+            self._step(code)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
-            self.count += 1
-            code = frame.f_code
-            where = f"{code.co_filename.rpartition('/haru/')[2]}:{code.co_name}"
-            self.places[where] = self.places.get(where, 0) + 1
+            self._step(frame.f_code)
         return self._trace
+
+    def _step(self, code: CodeType) -> None:
+        self.count += 1
+        where = f"{code.co_filename.rpartition('/haru/')[2]}:{code.co_name}"
+        self.places[where] = self.places.get(where, 0) + 1
 
 
 def steps(work: Callable[[], object]) -> Steps:

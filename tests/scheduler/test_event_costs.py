@@ -3,12 +3,11 @@ wait."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
+from counted_calls import steps
 from scheduler_bench import state_of
 
 from haru.engine import SchedulerCache
@@ -81,30 +80,11 @@ def made(api_version: str, kind: str, name: str, **rest: Any) -> Obj:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
 
 
-def steps(work: Callable[[], object]) -> int:
-    """How many instructions of Python's interpreter the work takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def a_claim_that_a_pod_names(count: int) -> int:
     waiting = Waiting()
     for number in range(count):
         waiting.pod(f"p{number}", claim=f"c{number}")
-    cost = steps(lambda: waiting.claim("c7"))
+    cost = steps(lambda: waiting.claim("c7")).count
     assert len(waiting.admission.blocked) == count - 1
     return cost
 
@@ -113,7 +93,7 @@ def a_claim_that_nobody_names(count: int) -> int:
     waiting = Waiting()
     for number in range(count):
         waiting.pod(f"p{number}", claim=f"c{number}")
-    cost = steps(lambda: waiting.claim("other"))
+    cost = steps(lambda: waiting.claim("other")).count
     assert len(waiting.admission.blocked) == count
     return cost
 
@@ -122,7 +102,7 @@ def a_claim_made_from_a_template(count: int) -> int:
     waiting = Waiting()
     for number in range(count):
         waiting.pod(f"p{number}", generated=f"c{number}")
-    cost = steps(lambda: waiting.claim("c7", owner="Pod/p7"))
+    cost = steps(lambda: waiting.claim("c7", owner="Pod/p7")).count
     assert len(waiting.admission.blocked) == count - 1
     return cost
 
@@ -132,7 +112,7 @@ def a_claim_of_one_member_of_a_group(count: int) -> int:
     waiting.group("g")
     for number in range(count):
         waiting.pod(f"p{number}", claim=f"c{number}", group="g")
-    cost = steps(lambda: waiting.claim("c7"))
+    cost = steps(lambda: waiting.claim("c7")).count
     assert len(waiting.admission.blocked) == count - 1
     return cost
 
@@ -141,7 +121,7 @@ def a_pod_group_that_pods_name(count: int) -> int:
     waiting = Waiting()
     for number in range(count):
         waiting.pod(f"p{number}", group=f"g{number}")
-    cost = steps(lambda: waiting.group("g7"))
+    cost = steps(lambda: waiting.group("g7")).count
     assert len(waiting.admission.blocked) == count - 1
     return cost
 
@@ -151,7 +131,7 @@ def one_more_member_of_a_gang_that_is_not_whole(count: int) -> int:
     waiting.group("g", MANY * 2)
     for number in range(count):
         waiting.pod(f"p{number}", group="g")
-    cost = steps(lambda: waiting.pod("more", group="g"))
+    cost = steps(lambda: waiting.pod("more", group="g")).count
     assert len(waiting.admission.blocked) == count + 1
     return cost
 
