@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -188,10 +189,8 @@ async def test_files_that_are_no_driver_socket_are_ignored(here: Bench) -> None:
 async def test_stale_driver_socket_is_retried_until_driver_listens(here: Bench) -> None:
     path = here.kubelet / "plugins_registry" / f"{DRIVER}-reg.sock"
     path.parent.mkdir(parents=True)
-    stale = await asyncio.start_unix_server(lambda reader, writer: writer.close(), str(path))
-    stale.close()
-    await stale.wait_closed()
-    assert path.exists()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
     async with here.running() as devices, here.driver(Plain()):
         await until(lambda: devices.registry.find(DRIVER), "the driver behind a socket of the same name")
 

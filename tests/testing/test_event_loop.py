@@ -283,7 +283,7 @@ def test_old_garbage_is_freed_without_idle_moments_once_it_is_overdue(monkeypatc
     postpone_collection()
     resume_collection()
     left, kept = old_garbage(), []
-    while left() is not None:
+    while len(kept) % 50 or left() is not None:  # from Python 3.12 on a collection may come while the answer is held
         kept.append([left])
         assert len(kept) < 1_000_000
 
