@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from haru.event_loop import abort
 from haru.upgrade_proxy import HIJACK, take_over
 
 if TYPE_CHECKING:
@@ -126,6 +127,13 @@ def server_class() -> Any:
                     await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
 
     return Server
+
+
+def abort_connections(server: Any) -> None:
+    """Cut all connections of a server."""
+    for connection in list(server.server_state.connections):
+        if connection.transport is not None:
+            abort(connection.transport)
 
 
 def _answer(cycle_of: Callable[[], Any], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:

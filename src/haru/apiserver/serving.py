@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.request.protocol import protocol_class
-from haru.event_loop import abort, for_clients
+from haru.event_loop import for_clients
 from haru.http2 import MAX_STREAMS
 from haru.http2.alpn import offer_protocols
-from haru.serving import listening_socket, local_socket, server_class, settings
+from haru.serving import abort_connections, listening_socket, local_socket, server_class, settings
 
 if TYPE_CHECKING:
     from haru.apiserver.server import ApiServer
@@ -132,9 +132,7 @@ class HttpServer:
 def _drop_idle(server: Any) -> None:
     """Cut connections on which nothing is in flight: an idle client does not answer the farewell of TLS."""
     if not server.server_state.tasks:
-        for connection in list(server.server_state.connections):
-            if connection.transport is not None:
-                abort(connection.transport)
+        abort_connections(server)
 
 
 def make_server(app: Any, tls: TlsFiles | None, http2_streams: int) -> Any:

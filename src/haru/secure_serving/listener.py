@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from haru.event_loop import abort, for_clients
+from haru.event_loop import for_clients
 from haru.secure_serving.protocol import protocol_class
-from haru.serving import listening_socket, settings
+from haru.serving import abort_connections, listening_socket, settings
 
 if TYPE_CHECKING:
     import uvicorn
@@ -130,9 +130,7 @@ class Listener:
                         await asyncio.wait(list(server.server_state.tasks))
             for task in list(server.server_state.tasks):
                 task.cancel()
-            for connection in list(server.server_state.connections):
-                if connection.transport is not None:
-                    abort(connection.transport)
+            abort_connections(server)
         if self._socket is not None:
             self._socket.close()
 

@@ -8,10 +8,8 @@ Source: kube-aggregator's proxy transport, as behaviour.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import importlib
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,9 +81,7 @@ class ExtensionClient:
         address, port = await endpoint_behind(self._objects, *reference)
         shown = f"[{address}]" if ":" in address else address
         if self._session is None:
-            # It takes a tenth of a second, which the event loop does not wait for.
-            await asyncio.to_thread(importlib.import_module, "aiohttp")
-            self._session = self._session or passing_session(CONNECT_SECONDS)
+            self._session = passing_session(CONNECT_SECONDS)
         return await self._session.request(
             method,
             URL(f"https://{shown}:{port}{target}", encoded=True),

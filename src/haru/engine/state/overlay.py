@@ -59,7 +59,7 @@ class Overlay:
         self.volumes: TentativeVolumes = NO_VOLUMES
         self.changes: list[str | None] = []
         self._differences: list[tuple[Mapping[str, NodeInfo], set[str]]] = []
-        self.presences: list[tuple[int, frozenset[str], list[tuple[str, NodeInfo | None]]]] = []
+        self.presence: tuple[int, frozenset[str], list[tuple[str, NodeInfo | None]]] | None = None
         """What `present_nodes` answered last, with the number of changes then: several readers ask for the same."""
         self._journal: list[tuple[str, str, Any]] = []
 
@@ -229,15 +229,15 @@ def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[st
     if names is None:
         return overlay.present_nodes()
     state = len(overlay.changes)
-    for asked, before, answer in overlay.presences:
-        if asked == state and before == names:
-            return answer
+    known = overlay.presence
+    if known is not None and known[0] == state and known[1] == names:
+        return known[2]
     touched, nodes = overlay._nodes, overlay.snapshot.nodes
     found: list[tuple[str, NodeInfo | None]] = []
     for name in sorted(names):
         node = touched.get(name) or nodes.get(name)
         found.append((name, None if node is None or node.spec is ABSENT else node))
-    overlay.presences = [(state, frozenset(names), found)]
+    overlay.presence = state, frozenset(names), found
     return found
 
 
