@@ -141,6 +141,20 @@ async def test_delete_collection_deletes_selected_objects(api: Caller) -> None:
     assert len((await api.get(MAPS))["items"]) == 2
 
 
+async def test_delete_collection_with_a_limit_says_how_it_goes_on(api: Caller) -> None:
+    for index in range(3):
+        await api.create(MAPS, config_map(f"m{index}"))
+    revision = (await api.get(MAPS))["metadata"]["resourceVersion"]
+    first = (await api("DELETE", f"{MAPS}?limit=2")).json
+    token = first["metadata"].pop("continue")
+    assert first["metadata"] == {"resourceVersion": revision, "remainingItemCount": 1}
+    assert [i["metadata"]["name"] for i in first["items"]] == ["m0", "m1"]
+    last = (await api("DELETE", f"{MAPS}?limit=2&continue={token}")).json
+    assert last["metadata"] == {"resourceVersion": revision}
+    assert [i["metadata"]["name"] for i in last["items"]] == ["m2"]
+    assert not (await api.get(MAPS))["items"]
+
+
 async def test_namespace_is_deleted_after_finalize(api: Caller) -> None:
     created = await api.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     assert created["spec"] == {"finalizers": ["kubernetes"]} and created["status"] == {"phase": "Active"}

@@ -123,6 +123,22 @@ async def test_list_with_expired_continue_token_is_read_in_one_request(api, clie
     assert asked[-1] == {}
 
 
+async def test_collection_is_deleted_in_pages_and_from_the_start_where_a_token_has_expired(api, client):
+    def answer(status: int, token: str = "") -> None:
+        metadata = {"resourceVersion": "7", **({"continue": token} if token else {})}
+        kind = "PodList" if status == 200 else "Status"
+        api.fail("DELETE /api/v1/namespaces/ns/pods", status, body=orjson.dumps({"kind": kind, "metadata": metadata}))
+
+    for status, token in ((200, "1"), (200, "2"), (410, ""), (200, "1"), (200, "")):
+        answer(status, token)
+    await client.delete_collection(PODS, "ns", label_selector="a=b")
+    assert [entry[2].get("continue") for entry in api.log] == [None, "1", "2", None, "1"]
+    assert {(entry[2]["labelSelector"], entry[2]["limit"]) for entry in api.log} == {("a=b", "500")}
+    answer(410)
+    with pytest.raises(StatusError):
+        await client.delete_collection(PODS, "ns")
+
+
 @pytest.mark.parametrize(
     ("method", "status", "headers", "attempts"),
     [

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import socket
+import threading
+import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haru.client.api import ApiClient
 from haru.client.http import HttpTransport, _Deadlines
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request
@@ -326,6 +331,91 @@ async def test_connection_that_was_closed_meanwhile_is_not_used() -> None:
         for _ in range(3):
             assert (await transport.send(GET, 60)).status == 200
             await asyncio.sleep(0.01)
+
+
+METHODS = ["GET", "PUT", "DELETE", "POST", "PATCH"]
+
+
+class _Server:
+    """A server in a thread, so that what it does reaches the client's kernel and not yet its event loop.
+
+    It answers with the number of the connection. A request to /cut it reads, and closes the connection.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.port = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        for number in itertools.count(1):
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            self._threads.append(threading.Thread(target=self._serve, args=(connection, number)))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        with connection, contextlib.suppress(OSError):
+            while head := connection.recv(1 << 16):
+                self.seen.append(head.split(b" HTTP", 1)[0].decode())
+                if b"/cut" in head:
+                    return
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number)
+
+    def close_idle(self) -> None:
+        """Close the connections; their end has come to the client's kernel when this returns."""
+        for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.close_idle()
+        for thread in self._threads:
+            thread.join(60)
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    with contextlib.closing(_Server()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_request_on_a_connection_that_was_just_closed_takes_another(server: _Server, method: str) -> None:
+    transport = HttpTransport(f"http://127.0.0.1:{server.port}")
+    assert (await transport.send(GET, 60)).body == b"1"
+    time.sleep(0.2)  # the loop is held up: it cannot be told
+    server.close_idle()
+    assert (await transport.send(Request(method, "/x"), 60)).body == b"2"
+    assert server.seen == ["GET /x", f"{method} /x"]
+    await transport.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_only_reads_are_repeated_when_the_server_closes_the_connection_instead_of_an_answer(
+    server: _Server, method: str
+) -> None:
+    async with ApiClient.http(f"http://127.0.0.1:{server.port}", sleep=lambda _: asyncio.sleep(0)) as client:
+        await client.raw("GET", "/x")
+        with pytest.raises(ConnectionError, match=f"{method} /cut: the server closed the connection|reset"):
+            await client.raw(method, "/cut")
+    assert server.seen == ["GET /x", *[f"{method} /cut"] * (3 if method == "GET" else 1)]
+
+
+def test_connection_whose_end_was_told_carries_no_other_request() -> None:
+    connection, _, _ = _connection(whole=True)
+    connection.data_received(WITH_LENGTH)
+    assert connection.reusable
+    connection.eof_received()  # its transport closes, and sends nothing more
+    assert not connection.reusable
 
 
 async def test_server_that_is_not_there_is_an_os_error() -> None:

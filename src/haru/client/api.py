@@ -280,11 +280,24 @@ class ApiClient(RequestSender):
 
     async def delete_collection(
         self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = ""
-    ) -> Obj:
-        """Delete all objects that the selectors choose."""
-        query = _selection(label_selector, field_selector)
-        options = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        return await self._json("DELETE", self._path(kind, namespace), query, options)
+    ) -> None:
+        """Delete all objects that the selectors choose, a page of them with each request.
+
+        A kube-apiserver gives a request a minute, and then answers 504 or closes the connection.
+        """
+        query = [*_selection(label_selector, field_selector), ("limit", str(_PAGE))]
+        path, options = self._path(kind, namespace), {"kind": "DeleteOptions", "apiVersion": "v1"}
+        following: list[tuple[str, str]] | None = []
+        while following is not None:
+            try:
+                page = await self._json("DELETE", path, [*query, *following], options)
+            except StatusError as error:
+                if error.code != 410 or not following:
+                    raise
+                following = []  # the revision is compacted: what is left is found in the newest one
+                continue
+            token = (page.get("metadata") or {}).get("continue")
+            following = [("continue", token)] if token else None
 
     async def create_subresource(self, kind: Kind, name: str, subresource: str, obj: Obj, namespace: str = "") -> Obj:
         """POST to a subresource: binding, eviction, token."""

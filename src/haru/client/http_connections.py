@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 10.0
 _KEEPALIVE_SECONDS: Final = 30.0
+_SURELY_SEEN_SECONDS: Final = 0.1
+"""What happened on a connection so long ago, an event loop has told."""
 _MOST_BUFFERED: Final = 1 << 20
 _GZIP: Final = 31
 _DELIMITING: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -221,6 +224,13 @@ class HttpConnection(asyncio.Protocol):
         self._exchange, self._parser = exchange, None
         self._transport.write(data)
 
+    def is_quiet(self) -> bool:
+        """Look whether the server has sent nothing, not even its end, that the loop has yet to tell."""
+        assert self._transport is not None
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not poll.poll(0)
+
     @property
     def secured(self) -> ssl.SSLObject | None:
         """The TLS of the connection, if it has any."""
@@ -266,7 +276,8 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def eof_received(self) -> None:
-        """Let the transport close."""
+        """Let the transport close: what is written from now on would not be sent."""
+        self.reusable = False
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the exchange: as it should where the end of the connection is that of the body."""
@@ -368,11 +379,15 @@ class HttpConnections:
         return f"{method} {self._prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
 
     def take_free(self, now: float) -> HttpConnection | None:
-        """Return a connection without an exchange, the one last given back; None if there is none."""
-        oldest = now - _KEEPALIVE_SECONDS
+        """Return a connection without an exchange, the one last given back; None if there is none.
+
+        Unlike a read, a write that met the end of its connection cannot be sent again: it may have been carried out.
+        """
+        oldest, seen = now - _KEEPALIVE_SECONDS, now - _SURELY_SEEN_SECONDS
         while self._free:
             connection = self._free.pop()
-            if connection.reusable and connection.free_since >= oldest:
+            since = connection.free_since
+            if connection.reusable and since >= oldest and (since > seen or connection.is_quiet()):
                 self._used.add(connection)
                 return connection
             connection.close()

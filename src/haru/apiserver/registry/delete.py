@@ -322,7 +322,7 @@ async def handle_delete_collection(call: Call) -> Response:
     listed = {
         "kind": kind.list_kind,
         "apiVersion": kind.api_version,
-        "metadata": {"resourceVersion": str(call.objects.store.revision)},
+        "metadata": found.metadata(),
         "items": items,
     }
     return json_response(listed)

@@ -59,6 +59,15 @@ class ListPage:
     next: str = ""
     remaining: int | None = None
 
+    def metadata(self) -> Obj:
+        """The metadata of the list."""
+        metadata: Obj = {"resourceVersion": str(self.revision)}
+        if self.next:
+            metadata["continue"] = self.next
+            if self.remaining is not None:
+                metadata["remainingItemCount"] = self.remaining
+        return metadata
+
 
 def selection_of(call: Call) -> Selection:
     """The selectors of the request; 400 for malformed ones and for fields that can not select."""
@@ -280,11 +289,7 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     records = await in_version(found.records, call.resource)
     if records is not found.records:
         found = replace(found, records=records)
-    metadata: Obj = {"resourceVersion": str(found.revision)}
-    if found.next:
-        metadata["continue"] = found.next
-        if found.remaining is not None:
-            metadata["remainingItemCount"] = found.remaining
+    metadata = found.metadata()
     resource = call.resource
     kind = resource.kind
     representation = representation_of(call.request)
