@@ -369,7 +369,11 @@ class _Server:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number)
 
     def close_idle(self) -> None:
-        """Close the connections; their end has come to the client's kernel when this returns."""
+        """Hold up the client's loop and close the connections: their end has come to its kernel when this returns."""
+        time.sleep(0.2)
+        self._cut()
+
+    def _cut(self) -> None:
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -377,7 +381,7 @@ class _Server:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.close_idle()
+        self._cut()
         for thread in self._threads:
             thread.join(60)
 
@@ -392,7 +396,6 @@ def server() -> Iterator[_Server]:
 async def test_request_on_a_connection_that_was_just_closed_takes_another(server: _Server, method: str) -> None:
     transport = HttpTransport(f"http://127.0.0.1:{server.port}")
     assert (await transport.send(GET, 60)).body == b"1"
-    time.sleep(0.2)  # the loop is held up: it cannot be told
     server.close_idle()
     assert (await transport.send(Request(method, "/x"), 60)).body == b"2"
     assert server.seen == ["GET /x", f"{method} /x"]
