@@ -137,6 +137,41 @@ async def test_encrypted_values_are_not_kept_in_history(tmp_path: Path) -> None:
         assert {key for (key,) in connection.execute("SELECT key FROM past")} == {"pods/a/b"}
 
 
+async def seen_by_watch_after(path: Path, since: int) -> list[str]:
+    """The values of the Secrets that a watch from `since` sees of a store that is not encrypted any more."""
+    store = SqliteStore(path)
+    await store.start()
+    try:
+        return [event.new.value.decode() for event in store.watch("secrets/", since).pending() if event.new]
+    finally:
+        await store.stop()
+
+
+async def test_watch_from_before_encryption_was_given_up_begins_anew(tmp_path: Path) -> None:
+    """Of the encrypted time no changes are kept: a watch that went on from there would have missed them."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(path, sealing=sealing("secrets"))
+    await store.start()
+    await store.transact(Put("pods/a/b", b"1"))
+    before = store.revision
+    await store.transact(Put("secrets/a/b", b"one"))
+    await store.transact(Delete("secrets/a/b"))
+    await store.transact(Put("pods/a/b", b"2"))
+    given_up = store.revision
+    await store.stop()
+    for _ in range(2):
+        with pytest.raises(Compacted):
+            await seen_by_watch_after(path, before)
+    store = SqliteStore(path)
+    await store.start()
+    assert len(store.watch("pods/", before).pending()) == 1
+    await store.transact(Put("secrets/a/c", b"two"))
+    await store.stop()
+    assert await seen_by_watch_after(path, given_up) == ["two"]
+    with pytest.raises(Compacted):
+        await seen_by_watch_after(path, before)
+
+
 async def test_restored_store_has_no_history(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()

@@ -17,7 +17,7 @@ import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ class SqliteStore(MemoryStore):
         self._gathered: list[Batch] = []  # decided, and yet to be handed to the writer
         self._failures = 0  # failed commits that are known here: staged changes of theirs have been taken back
         self._loaded = 0
+        self._missing: Mapping[str, int] = {}
 
     async def start(self) -> None:
         """Open the file, load the state and start the writer."""
@@ -145,12 +146,17 @@ class SqliteStore(MemoryStore):
         )
         if problem:
             _LOG.warning("store %s: %s; watches from before it begin anew", self._path, problem)
+        self._missing = change_log.missing_before(connection)
         for name, bucket in self._buckets.items():
-            bucket.compacted = self._loaded if self._sealing.ciphers(name) else self._compacted
+            bucket.compacted = max(self._compacted, self._missing_before(name))
         now = self._clock()
         for event in events:
             event.at = now
             self._bucket(bucket_of(event.key)).log.append(event)
+
+    def _missing_before(self, resource: str) -> int:
+        """Up to which revision changes from before the start may be missing in the history of a resource."""
+        return self._loaded if self._sealing.ciphers(resource) else self._missing.get(resource, 0)
 
     def _make_stale(self, is_meant: Callable[[str], bool]) -> None:
         super()._make_stale(is_meant)
@@ -164,8 +170,8 @@ class SqliteStore(MemoryStore):
     def _bucket(self, name: str) -> Bucket:
         is_new = name not in self._buckets
         bucket = super()._bucket(name)
-        if is_new and self._sealing.ciphers(name):
-            bucket.compacted = max(bucket.compacted, self._loaded)
+        if is_new:
+            bucket.compacted = max(bucket.compacted, self._missing_before(name))
         return bucket
 
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
