@@ -157,9 +157,12 @@ class Odd:
 
 
 def check_answer(answers: list[tuple[int, int, int, bytes]], longest: int) -> None:
-    """What was sent is sound by itself: heads before data, one end, and no answer to what was reset."""
-    decoder, begun, ended = hpack.Decoder(), set[int](), set[int]()
+    """What was sent is sound by itself: heads before data, one end, no answer to what was reset, no GOAWAY recalled."""
+    decoder, begun, ended, last = hpack.Decoder(), set[int](), set[int](), frames.LARGEST_WINDOW
     for kind, flags, number, payload in answers:
+        if kind == frames.GOAWAY:
+            before, last = last, int.from_bytes(payload[:4], "big")
+            assert last <= before and begun <= set(range(last + 1))
         if kind == frames.HEADERS:
             fields = dict(decoder.decode(payload))
             assert fields[":status"] == "200" and number not in begun | ended
@@ -290,6 +293,20 @@ async def test_body_beyond_window_resets_stream() -> None:
     await settle()
     reset = [(number, payload) for kind, _, number, payload in received(transport) if kind == frames.RST_STREAM]
     assert reset == [(1, int(ErrorCode.FLOW_CONTROL_ERROR).to_bytes(4, "big"))]
+    connection.connection_lost(None)
+
+
+async def test_last_stream_of_goaway_does_not_grow() -> None:
+    """What came after the first GOAWAY may have been sent again elsewhere (RFC 9113, 6.8)."""
+    connection, transport = connected(never)
+    block = hpack.Encoder().encode([(":method", "GET"), (":scheme", "https"), (":path", "/")])
+    connection.data_received(frames.PREFACE + frames.settings({}) + frame(frames.HEADERS, ENDS, 1, block))
+    await settle()
+    connection.shutdown()
+    connection.data_received(frame(frames.HEADERS, ENDS, 3, block) + frame(frames.PING, 0, 0, bytes(7)))
+    await settle()
+    told = [payload[:8] for kind, _, _, payload in received(transport) if kind == frames.GOAWAY]
+    assert [int.from_bytes(payload[:4], "big") for payload in told] == [1, 1] and transport.is_closed
     connection.connection_lost(None)
 
 

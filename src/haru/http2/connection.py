@@ -61,6 +61,8 @@ class Connection(asyncio.Protocol):
         self._blocks = HeaderBlocks(serving.HEAD_BYTES)
         self._last = 0
         """The youngest stream."""
+        self._last_handled: int | None = None
+        """As the first GOAWAY has said: what is younger, the client may have sent again elsewhere."""
         self._phase = Phase.OPEN
         self._useless = UselessFrameLimit(loop)
         self._header_deadline = HeaderDeadline(loop, self.abort)
@@ -147,7 +149,7 @@ class Connection(asyncio.Protocol):
         """Take no new requests, finish those that are there, close."""
         if self._phase is Phase.OPEN:
             self._phase = Phase.DRAINING
-            self.writer.write(frames.goaway(self._last, ErrorCode.NO_ERROR, ""))
+            self._send_goaway(ErrorCode.NO_ERROR, "")
             self._close_if_drained()
 
     def abort(self) -> None:
@@ -337,7 +339,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse_block(self, number: int) -> NoReturn:
         """Answer 431 and end the connection: what follows can not be decompressed."""
-        if number > self._last:
+        if number > self._last and self._phase is Phase.OPEN:
             self._last = number
             block = response_block(431, [*self.default_headers, (b"content-length", b"0")])
             self.writer.write(frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, number, block))
@@ -394,7 +396,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Http2ConnectionError) -> None:
         _LOG.info("a connection of HTTP/2 from %s ends: %s", self._scope["client"], error)
-        self.writer.write(frames.goaway(self._last, error.code, str(error)))
+        self._send_goaway(error.code, str(error))
         self.writer.flush()
         self._phase = Phase.CLOSED
         self._close_streams()
@@ -402,6 +404,11 @@ class Connection(asyncio.Protocol):
             abort(self.transport)  # a client that does not read would not see GOAWAY
         else:
             self.transport.close()
+
+    def _send_goaway(self, code: ErrorCode, reason: str) -> None:
+        if self._last_handled is None:
+            self._last_handled = self._last
+        self.writer.write(frames.goaway(self._last_handled, code, reason))
 
     def _close_streams(self) -> None:
         streams, self.streams = self.streams, {}
