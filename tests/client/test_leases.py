@@ -3,8 +3,11 @@ from datetime import UTC, datetime
 
 import pytest
 from fake_api import FakeApi
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import haru.clock
+import virtual_time
 from haru.client.api import ApiClient
 from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 from haru.kube import kinds
@@ -119,6 +122,56 @@ async def test_renewal_pauses_while_not_allowed_and_ends_after_deadline(client):
     assert why == "not renewed for 10 s: whoever works under it hangs"
     assert clock.time == 28.0
     assert a.seconds_left() == 5.0
+
+
+class LateApi(FakeApi):
+    """Requests take a while on the way to it, and answers back. Once all delays are used up it is out of order."""
+
+    def __init__(self, delays, end):
+        super().__init__()
+        self.delays, self.end = iter(delays), end
+        self.renewed_at = 0.0
+
+    async def __call__(self, scope, receive, send):
+        there, back = next(self.delays, (self.end, None))
+        await asyncio.sleep(there)
+
+        async def late(message):
+            if message["type"] == "http.response.start":
+                await asyncio.sleep(back or 0.0)
+            await send(message)
+
+        if back is None:
+            self.fail(scope["method"], 500)
+        elif scope["method"] in ("POST", "PUT"):
+            self.renewed_at = asyncio.get_running_loop().time()
+        await super().__call__(scope, receive, late)
+
+
+SHORT = ElectionTimes(2, 1.5, 1.1)
+delays = st.sampled_from([0.0, 0.0, 0.3, 2.0, 3.5, 7.5])
+
+
+@settings(max_examples=50)
+@example([(0.0, 0.0), (0.0, 7.5)], ElectionTimes(), 1000.0)
+@example([(0.0, 0.0), (0.0, 0.3)], SHORT, 0.0)
+@given(
+    st.lists(st.tuples(delays, delays), min_size=2, max_size=14),
+    st.sampled_from([ElectionTimes(), ElectionTimes(12, 11, 5), SHORT]),
+    st.sampled_from([0.0, 1000.0]),
+)
+def test_renewal_ends_before_another_may_take_the_lease(ways, times, end):
+    """However late answers come: another one may take it when it was not renewed for a whole duration."""
+
+    async def run():
+        api = LateApi([(0.0, 0.0), (0.0, 0.0), *ways], end)
+        client = ApiClient.in_process(api)
+        a = LeaderElector(client, Candidate("kube-system", "x", "a"), times, clock=virtual_time.clock())
+        await a.acquire()
+        await a.renew()
+        assert asyncio.get_running_loop().time() <= api.renewed_at + times.lease
+
+    virtual_time.run(run())
 
 
 async def test_malformed_response_counts_as_failed_attempt(client, api):

@@ -134,14 +134,13 @@ class LeaderElector:
         While `may()` is false the Lease is not renewed, which is a failure like any other.
         """
         last, why = self._clock.monotonic(), ""
-        while self._clock.monotonic() - last < self._times.renew_deadline:
-            await self._sleep(self._times.retry_period)
+        while (left := self._renewal_left(last)) > 0:
+            await self._sleep(min(self._times.retry_period, left))
             if not may():
                 why = "whoever works under it hangs"
                 continue
-            remaining = self._times.renew_deadline - (self._clock.monotonic() - last)
             try:
-                async with asyncio.timeout(max(0.01, remaining)):
+                async with asyncio.timeout(max(0.01, self._renewal_left(last))):
                     renewed = await self._try()
             except TimeoutError:
                 break
@@ -150,6 +149,10 @@ class LeaderElector:
             elif self.leader not in ("", self.identity):
                 return f"{self.leader} has it"
         return f"not renewed for {self._times.renew_deadline:g} s" + (f": {why}" if why else "")
+
+    def _renewal_left(self, last: float) -> float:
+        """For how long renewals may still fail after an answer at `last`, which may have come late."""
+        return min(last + self._times.renew_deadline - self._clock.monotonic(), self.seconds_left())
 
     async def _try(self) -> bool:
         """Take or renew the Lease once."""
