@@ -243,6 +243,19 @@ async def test_lagging_watch_raises_compacted(store: Store) -> None:
     assert list(store.watch("k/", store.revision).pending()) == []
 
 
+async def test_watch_of_a_namespace_outlives_compaction_of_changes_elsewhere(store: Store) -> None:
+    """It is not told of those, so it is behind them: what has not missed anything need not begin anew."""
+    watch = store.watch("pods/a/", store.revision)
+    waiting = asyncio.create_task(watch.wait(30))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        await put(store, "pods/b/x")
+    await store.compact(store.revision)
+    await put(store, "pods/a/x")
+    await asyncio.wait_for(waiting, 20)
+    assert [event.key for event in watch.pending()] == ["pods/a/x"]
+
+
 async def test_many_watches_are_woken_in_batches(store: Store) -> None:
     """However fast changes come, each of a hundred readers gets them all, in few pieces."""
     watches = [store.watch("pods/", store.revision) for _ in range(100)]

@@ -343,6 +343,15 @@ class LogWatch:
         self._position = bucket.cut + len(bucket.log)
         return events
 
+    def pass_over(self) -> None:
+        """Go on past what concerns others only, before the log is cut: it is no reason to begin anew."""
+        bucket = self._bucket
+        if self._position >= bucket.cut:
+            for event in bucket.log[self._position - bucket.cut :]:
+                if event.key.startswith(self._filter):
+                    break
+                self._position += 1
+
     async def wait(self, timeout: float) -> None:
         """Sleep until the log grows."""
         bucket = self._bucket

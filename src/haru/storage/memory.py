@@ -99,6 +99,8 @@ class MemoryStore:
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`."""
         self._compacted = max(self._compacted, min(revision, self._revision))
+        for watch in self._watches:
+            watch.pass_over()
         for bucket in self._buckets.values():
             bucket.compact(self._compacted)
 
