@@ -61,6 +61,16 @@ def test_make_targets_in_contributing_match_makefile() -> None:
     assert described == set(phony[1].split()) - {"setup"}
 
 
+def test_make_targets_choose_tests_by_markers_that_exist() -> None:
+    """pytest refuses another marker, and its workers do so without a word: "no active workers"."""
+    makefile = (ROOT / "Makefile").read_text()
+    chosen = {word for choice in re.findall(r'-m "([^"]+)"', makefile) for word in choice.split()}
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    markers = {marker.partition(":")[0] for marker in options["markers"]}
+    assert "nightly" in chosen
+    assert chosen - {"not", "and", "or"} <= markers
+
+
 @pytest.mark.parametrize("page", READMES, ids=name)
 def test_package_readme_is_short_and_names_existing_modules(page: Path) -> None:
     text = page.read_text()
