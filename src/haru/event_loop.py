@@ -6,6 +6,7 @@ A blocked loop answers nobody: `haru.loop_lag` measures it.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -19,6 +20,14 @@ is_for_a_client: ContextVar[bool] = ContextVar("is_for_a_client", default=False)
 """Whether what is done is an answer that a client waits for. Tasks have it from the task that starts them, connections
 from the one that listens: `haru.fair_loop` runs the steps of such tasks first."""
 T = TypeVar("T")
+_imported: set[str] = set()
+
+
+async def imported(module: str) -> None:
+    """Import a module in a thread, unless this was done before: the event loop goes on meanwhile."""
+    if module not in _imported:
+        await asyncio.to_thread(importlib.import_module, module)
+        _imported.add(module)
 
 
 async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], limit: int = 20) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
+from haru.event_loop import imported
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.tls import client_context
@@ -57,6 +58,7 @@ class WebhookClient:
 
     async def post(self, config: Obj, body: bytes, seconds: float) -> bytes:
         """Send a body to the webhook of a client configuration; the body of its answer. Raises WebhookError."""
+        await imported("aiohttp")
         import aiohttp
 
         told = _shown_url(config)
@@ -80,6 +82,7 @@ class WebhookClient:
         raise WebhookError(f'Post "{told}?timeout={int(-(-seconds // 1))}s": {why}')
 
     async def _post(self, config: Obj, body: bytes, seconds: int) -> bytes:
+        await imported("aiohttp")
         import aiohttp
 
         place = await self._resolved(config)

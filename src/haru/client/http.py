@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request, Response, Stream
+from haru.event_loop import imported
 from haru.tls import client_context
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class ProxiedTransport:
     @asynccontextmanager
     async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
         """Send and read the body as it comes."""
+        await imported("aiohttp")
         import aiohttp
 
         opening = self._open(request)
@@ -205,6 +207,7 @@ class ProxiedTransport:
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    await imported("aiohttp")
     import aiohttp
 
     try:

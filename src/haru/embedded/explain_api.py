@@ -5,8 +5,6 @@ It watches only while it is asked.
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 from collections.abc import Sequence
 
 from haru.embedded.extension_api import (
@@ -17,6 +15,7 @@ from haru.embedded.extension_api import (
     cluster_role,
     service_objects,
 )
+from haru.event_loop import imported
 from haru.kube.meta import Obj
 
 NAME = "haru-explain"
@@ -32,7 +31,7 @@ class EmbeddedExplainApi(EmbeddedExtensionApi):
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""
         # In a thread: the import would hold up the event loop.
-        await asyncio.to_thread(importlib.import_module, "haru.explain_server.server")
+        await imported("haru.explain_server.server")
         from haru.explain_server import ExplainServer
         from haru.secure_serving.options import ServingOptions
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +12,7 @@ from haru.embedded.extension_api import (
     cluster_role,
     service_objects,
 )
+from haru.event_loop import imported
 from haru.kube.meta import Obj
 
 NAME: Final = "haru-simulated-metrics"
@@ -29,7 +28,7 @@ class EmbeddedMetricsApi(EmbeddedExtensionApi):
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""
         # In a thread: the import would hold up the event loop.
-        await asyncio.to_thread(importlib.import_module, "haru.simulated_nodes.metrics_server.server")
+        await imported("haru.simulated_nodes.metrics_server.server")
         from haru.secure_serving.options import ServingOptions
         from haru.simulated_nodes.metrics_server.server import MetricsServer
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
+from haru.event_loop import imported
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
@@ -102,6 +103,7 @@ async def ask(link: ExtensionClient, service: Obj) -> Offer:
 
 async def _document(link: ExtensionClient, service: Obj, path: str) -> Any:
     """A JSON document of the server, asked for in its own name. Raises Unanswered."""
+    await imported("aiohttp")
     import aiohttp
 
     try:

@@ -20,6 +20,7 @@ from haru.apiserver.peers.routes import target_of
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeError, wants_upgrade
@@ -42,6 +43,7 @@ class ExtensionProxy:
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool, target: str = "") -> Response:
         """The answer, or a connection; `target` (encoded) is by default what was asked for. Raises StatusError."""
+        await imported("aiohttp")
         import aiohttp
 
         if not is_available(service):

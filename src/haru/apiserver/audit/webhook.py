@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from haru.apiserver.audit.entries import HEAD, Entry, Losses
 from haru.apiserver.audit.log import TRUNCATE
 from haru.apiserver.audit_options import Delivery, WebhookTarget
+from haru.event_loop import imported
 
 if TYPE_CHECKING:
     import aiohttp
@@ -84,6 +85,7 @@ class AuditWebhook:
 
     async def start(self) -> None:
         """Begin; the webhook itself may come later."""
+        await imported("aiohttp")
         import aiohttp
 
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
@@ -217,6 +219,7 @@ class AuditWebhook:
     # --- one list
 
     async def _post(self, events: int, body: bytes) -> bool:
+        await imported("aiohttp")
         import aiohttp
 
         pause, why = self._delivery.backoff, ""

@@ -17,6 +17,7 @@ from haru.apiserver.peers.counts import Gvr, PeerMetrics
 from haru.apiserver.peers.endpoints import Address, url_of
 from haru.apiserver.peers.options import SERVER_NAME, PeerOptions
 from haru.apiserver.upstream_session import passing_session
+from haru.event_loop import imported
 from haru.kube.discovery_merge import Groups, served_resources
 from haru.tls import client_context
 
@@ -93,6 +94,7 @@ class PeerClient:
         return Offer(frozenset(served_resources(core) | served_resources(named)), named)
 
     async def _groups(self, address: Address, path: str) -> Groups:
+        await imported("aiohttp")
         import aiohttp
 
         try:

@@ -25,6 +25,7 @@ from haru.apiserver.peers.options import HOP
 from haru.apiserver.peers.routes import ResourceRequest, target_of
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import imported
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
 
@@ -102,6 +103,7 @@ class PeerProxy:
 
     async def forward(self, request: Request, asked: ResourceRequest, peers: Sequence[str], watches: bool) -> Response:
         """The answer of one of the peers; 503 when none can be asked."""
+        await imported("aiohttp")
         import aiohttp
 
         address = await self._place(asked, peers)
@@ -187,6 +189,7 @@ class AnswerStream:
             self._streams.discard(self)
 
     async def _pass_on(self, request: Request) -> None:
+        await imported("aiohttp")
         import aiohttp
 
         pieces = self._answer.content.iter_any()

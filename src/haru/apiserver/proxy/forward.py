@@ -19,6 +19,7 @@ from haru.apiserver.proxy.links import Links, Page
 from haru.apiserver.proxy.targets import ProxyRequest, ProxyTarget, TargetResolver
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error
 from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
 
@@ -62,6 +63,7 @@ class Proxy:
         return self._answer(request, place, prefix, answer)
 
     async def _ask(self, request: Request, place: ProxyTarget, target: str, prefix: str) -> aiohttp.ClientResponse:
+        await imported("aiohttp")
         import aiohttp
         from yarl import URL
 

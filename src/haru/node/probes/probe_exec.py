@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from haru.event_loop import imported
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.probes.metrics import ProbeCounts
@@ -109,6 +110,7 @@ class HandlerRunner:
         return Answer(answer.exit_code == 0, text)
 
     async def _http(self, where: Mapping[str, Any], host: str, port: int, use: _HttpUse) -> Answer:
+        await imported("aiohttp")
         import aiohttp
 
         if self._session is None:

@@ -21,6 +21,7 @@ from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
 from haru.kube.meta import Obj
 from haru.upgrade_proxy import HIJACK, UpgradeResponse, splice, wants_upgrade
@@ -116,6 +117,7 @@ class KubeletProxy:
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
     async def _node(self, request: Request, wanted: ConnectRequest) -> Response:
+        await imported("aiohttp")
         import aiohttp
 
         named = _NODE_NAME.fullmatch(wanted.name)

@@ -17,6 +17,7 @@ from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import imported
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error
 from haru.kube.meta import Obj
@@ -38,6 +39,7 @@ _ERROR_BYTES = 2048
 
 async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: str) -> aiohttp.ClientResponse:
     """The kubelet's answer for the log of a container of the call's pod. Raises StatusError."""
+    await imported("aiohttp")
     import aiohttp
 
     request = call.request
