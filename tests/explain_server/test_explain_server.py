@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from haru.apiserver.auth import Pair, client_pair, new_authority
 from haru.client.api import ApiClient
 from haru.engine import SchedulerCache
+from haru.explain.diagnosis import pending
 from haru.explain_server import (
     ExplainServer,
     Limits,
@@ -392,6 +393,34 @@ async def test_questions_beyond_the_bound_get_429(served: Served, monkeypatch: p
     assert (status, headers["retry-after"], json.loads(body)["details"]["retryAfterSeconds"]) == (429, "1", 1)
     assert (await begun)[0] == 200
     assert (await served.get())[0] == 200
+
+
+async def test_changed_answer_is_diagnosed_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, client = explanation_path("default", "pods", "changes"), ApiClient.in_process(served.api)
+    await client.create(known_kind("v1", "Pod"), pod("changes", cpu="4"))
+    before = json.loads((await served.get(path))[1])
+    diagnosed: list[int] = []
+    tell, diagnose = answers.Answers._told, pending.diagnose
+
+    def counted(*args: Any) -> Any:
+        diagnosed[-1] += 1
+        return diagnose(*args)
+
+    def told(*args: Any) -> Any:
+        diagnosed.append(0)
+        return tell(*args)
+
+    monkeypatch.setattr(answers.Answers, "_told", told)
+    monkeypatch.setattr(pending, "diagnose", counted)
+    await client.create(known_kind("v1", "Node"), node("one-more"))
+
+    async def is_changed() -> bool:
+        now = json.loads((await served.get(path))[1])
+        return bool(now["summary"] != before["summary"] or now["nodes"] != before["nodes"])
+
+    await until(is_changed)
+    await client.delete(known_kind("v1", "Node"), "one-more")
+    assert set(diagnosed) == {1}
 
 
 async def test_api_service_keeps_certificates_of_replicas_until_they_expire() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.plugins import extended_resource_claim_use
@@ -71,18 +71,20 @@ def explain(
     remedies: bool = True,
     unread: Sequence[str] = (),
     gates: Mapping[str, bool] | None = None,
+    found: dict[str, Any] | None = None,
 ) -> Explanation:
     """Why an object is as it is, and what would help, unless that is not asked for (`remedies`): it takes far longer.
 
     `related` are pods and events that matter but are not in the snapshot; `now` (RFC 3339) tells how long it has been
     waiting; `unread` are kinds that the snapshot is without, because whoever asks may not read them; `gates` are the
-    feature gates by which controllers make pods (without them: those of `haru up`).
+    feature gates by which controllers make pods (without them: those of `haru up`). `found` is empty, or comes from an
+    explanation with the same arguments but for `remedies`: what that one found is not looked for again.
     Raises ValueError for a kind that cannot be explained.
     """
     settings = hypothetical_options(options)
     if now:
         settings = replace(settings, now=parse_time(now).timestamp())
-    inquiry = Inquiry(settings, remedies, tuple(unread), gates if gates is not None else default_gates())
+    inquiry = Inquiry(settings, remedies, tuple(unread), gates if gates is not None else default_gates(), found)
     told = _explained(snapshot, kind, obj, related, inquiry)
     told = replace(told, remedies=with_commands(snapshot, told.remedies))
     told = (

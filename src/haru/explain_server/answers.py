@@ -241,6 +241,7 @@ class Answers:
             format_time(self._now()),
             unread=view.refused,
             gates=self._gates(self._client),
+            found={},
         )
         if not question.remedies:
             return Told(ask(remedies=False), view.snapshot, at=self._monotonic())

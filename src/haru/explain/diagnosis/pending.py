@@ -63,8 +63,8 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     hold = work.hold(snapshot)
     if hold is not None:
         return _held(partial(titled, kind, obj), snapshot, work, hold, inquiry)
-    judgement = verdict_of(snapshot, work, options)
-    found = diagnose(snapshot, work, options, judgement.diagnosis)
+    judgement = inquiry.once("verdict", lambda: verdict_of(snapshot, work, options))
+    found = inquiry.once("diagnosis", lambda: diagnose(snapshot, work, options, judgement.diagnosis))
     if judgement.verdict == "Starting" and (kept := blocking_backfill(snapshot, work, options)) is not None:
         return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":
@@ -112,7 +112,7 @@ def _held(
     explanation: Callable[..., Explanation], snapshot: Snapshot, work: WorkloadUnit, hold: Reason, inquiry: Inquiry
 ) -> Explanation:
     options, hold = inquiry.options, with_kueue(snapshot, work, hold)
-    answer = explain_gated(snapshot, work, hold, options)
+    answer = inquiry.once("hold", lambda: explain_gated(snapshot, work, hold, options))
     other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
     told = explanation(
         answer.verdict,
@@ -120,10 +120,11 @@ def _held(
         summary=_hold_text(hold),
         remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
     )
-    if answer.snapshot is None or answer.work.hold(answer.snapshot) is not None:
+    lifted, freed = answer.snapshot, answer.work
+    if lifted is None or freed.hold(lifted) is not None:
         return told
     # What would be asked once the hold is lifted.
-    found = diagnose(answer.snapshot, answer.work, options)
+    found = inquiry.once("diagnosis", lambda: diagnose(lifted, freed, options))
     reasons = distinct([*answer.reasons, *found.reasons()]) if answer.blocked else tuple(answer.reasons)
     nodes = found.nodes if answer.blocked else ()
     if "kueue" in hold.data:

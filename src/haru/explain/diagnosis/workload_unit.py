@@ -6,9 +6,10 @@ Where the one who asks may not read all that decisions depend on, no more is sai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, TypeVar
 
 from haru.engine import Decision, Options, Reason, Snapshot, decide, pre_enqueue
 from haru.engine.framework import SchedulerGates
@@ -17,6 +18,8 @@ from haru.engine.podgroup import GANGS_OFF, gang_gate_reason, members_needed
 from haru.engine.state import GroupKey, PodInfo
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj, get_condition
+
+T = TypeVar("T")
 
 
 def hypothetical_options(options: Options | None = None) -> Options:
@@ -44,6 +47,17 @@ class Inquiry:
     remedies: bool = True
     unread: Sequence[str] = ()
     gates: Mapping[str, bool] = field(default_factory=default_gates)
+    found: dict[str, Any] | None = None
+    """What is found of the one workload that waits, for another explanation of the same; None: there is none."""
+
+    def once(self, what: str, find: Callable[[], T]) -> T:
+        """Return what an explanation of the same has found before, or else find it."""
+        if self.found is None:
+            return find()
+        if what not in self.found:
+            self.found[what] = find()
+        known: T = self.found[what]
+        return known
 
 
 @dataclass(slots=True)
