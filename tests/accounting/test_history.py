@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -127,3 +128,17 @@ def test_missing_corrupt_or_newer_history_raises_history_error(tmp_path: Path) -
     for use in (lambda: read(tmp_path / "newer.db", 0, 1), lambda: History(tmp_path / "newer.db")):
         with pytest.raises(HistoryError, match="schema 99 is newer than this Haru"):
             use()
+
+
+@pytest.mark.parametrize("content", [b"no database, but long enough to be looked at as one" * 50, None])
+def test_refused_history_is_closed(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / NAME
+    if content is None:
+        with closing(sqlite3.connect(file)) as newer:
+            newer.execute("PRAGMA user_version=99")
+    else:
+        file.write_bytes(content)
+    with pytest.raises(HistoryError) as refused:
+        History(file)
+    opened = {os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()}
+    assert str(file) not in opened, refused

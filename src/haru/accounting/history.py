@@ -47,32 +47,37 @@ class History:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(mode=0o600)
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute(
-                "PRAGMA synchronous=NORMAL"
-            )  # a process that dies loses nothing, a machine the last rows
-            _check(self._file, path)
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS intervals (began INTEGER PRIMARY KEY, ended INTEGER NOT NULL,"
-                " observed INTEGER NOT NULL, amounts TEXT NOT NULL)"
-            )
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS holdings (node TEXT, driver TEXT, pool TEXT, card TEXT, device TEXT,"
-                " namespace TEXT, owner TEXT, began INTEGER, ended INTEGER NOT NULL, percent REAL,"
-                " PRIMARY KEY (driver, pool, device, namespace, owner, began)) WITHOUT ROWID"
-            )
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS happenings (kind TEXT, node TEXT NOT NULL, namespace TEXT, text TEXT,"
-                " began INTEGER, ended INTEGER NOT NULL, PRIMARY KEY (began, kind, namespace, text)) WITHOUT ROWID"
-            )
-            self._file.execute(_LOOKS)
-            # What was still held, or broken, when the last process ended was last seen then.
-            for table in ("holdings", "happenings"):
-                ended = f"UPDATE {table} SET ended = MAX(began + 1, ?) WHERE ended = 0"
-                self._file.execute(ended, (self.last_end(),))
-            self._file.execute(f"PRAGMA user_version={_SCHEMA}")
+            try:
+                self._prepare()
+            except BaseException:
+                self._file.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise HistoryError(f"{path}: {error}") from error
+
+    def _prepare(self) -> None:
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=NORMAL")  # a process that dies loses nothing, a machine the last rows
+        _check(self._file, self._path)
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS intervals (began INTEGER PRIMARY KEY, ended INTEGER NOT NULL,"
+            " observed INTEGER NOT NULL, amounts TEXT NOT NULL)"
+        )
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS holdings (node TEXT, driver TEXT, pool TEXT, card TEXT, device TEXT,"
+            " namespace TEXT, owner TEXT, began INTEGER, ended INTEGER NOT NULL, percent REAL,"
+            " PRIMARY KEY (driver, pool, device, namespace, owner, began)) WITHOUT ROWID"
+        )
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS happenings (kind TEXT, node TEXT NOT NULL, namespace TEXT, text TEXT,"
+            " began INTEGER, ended INTEGER NOT NULL, PRIMARY KEY (began, kind, namespace, text)) WITHOUT ROWID"
+        )
+        self._file.execute(_LOOKS)
+        # What was still held, or broken, when the last process ended was last seen then.
+        for table in ("holdings", "happenings"):
+            ended = f"UPDATE {table} SET ended = MAX(began + 1, ?) WHERE ended = 0"
+            self._file.execute(ended, (self.last_end(),))
+        self._file.execute(f"PRAGMA user_version={_SCHEMA}")
 
     def put(self, interval: Interval) -> None:
         """Write an interval, in place of a shorter one with the same beginning."""
