@@ -16,6 +16,8 @@ APPLY = "application/apply-patch+yaml"
 @pytest.mark.parametrize(
     ("path", "code", "message"),
     [
+        (f"{MAPS}?watch=1&limit=x&timeoutSeconds=1", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (f"{MAPS}?continue=abc", 400, "invalid continue token: continue key is not valid: "),
         (f"{MAPS}?timeoutSeconds=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
         (f"{MAPS}?fieldSelector=zz%3D1", 400, '"zz" is not a known field selector: only "metadata.name", "metadata.n'),
         (f"{PODS}?fieldSelector=zz%3D1", 400, "field label not supported: zz"),

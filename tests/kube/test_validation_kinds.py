@@ -251,7 +251,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         QUOTA,
         "spec.scopeSelector",
         {"matchExpressions": [{"scopeName": "BestEffort", "operator": "In", "values": ["x"]}]},
-        "spec.scopeSelector.matchExpressions.operator: Invalid value: \"In\": must be 'Exist' when scope is any of",
+        "spec.scopeSelector.matchExpressions.operator: Invalid value: \"In\": must be 'Exists' when scope is any of",
     ),
     (
         QUOTA,

@@ -206,7 +206,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "spec.topologySpreadConstraints",
         [{"maxSkew": 0, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}],
-        "maxSkew: Invalid value: 0: must be greater than 0",
+        "maxSkew: Invalid value: 0: must be greater than zero",
     ),
     (
         "spec.topologySpreadConstraints",

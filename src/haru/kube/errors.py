@@ -221,8 +221,8 @@ class PageNotFound(StatusError):
 
 
 def invalid_error(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422: validation found errors; each becomes a cause. `kind` is the CamelCase kind."""
-    texts = [str(e) for e in errors]
+    """422: validation found errors; each is a cause, and stands once in the message. `kind` is the CamelCase kind."""
+    texts = list(dict.fromkeys(str(e) for e in errors))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details = _named(group, kind, name)
     details["causes"] = [{"reason": e.type, "message": e.body(), "field": e.field} for e in errors]
@@ -257,7 +257,7 @@ def expired_error(message: str) -> StatusError:
 
 def too_large_error(message: str) -> StatusError:
     """413: the request is larger than the server takes."""
-    return StatusError(413, "RequestEntityTooLarge", message)
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
 
 
 def too_many_requests_error(message: str, retry_after_seconds: int = 1) -> StatusError:

@@ -107,13 +107,14 @@ def is_dns1123_subdomain(value: str) -> list[str]:
 _UNDERSCORE_LABEL_FMT: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_FMT: Final = _UNDERSCORE_LABEL_FMT + r"(\." + _UNDERSCORE_LABEL_FMT + ")*"
 _UNDERSCORE: Final = re.compile(_UNDERSCORE_FMT)
+_UNDERSCORE_MESSAGE: Final = _SUBDOMAIN_MESSAGE.replace("characters, '-'", "characters, '_', '-'")
 
 
 def is_dns1123_subdomain_with_underscore(value: str) -> list[str]:
     """A DNS-1123 subdomain whose labels may have underscores (search domains)."""
     errors = _too_long(value, 253)
     if not _UNDERSCORE.fullmatch(value):
-        errors.append(regex_error(_SUBDOMAIN_MESSAGE, _UNDERSCORE_FMT, "example.com"))
+        errors.append(regex_error(_UNDERSCORE_MESSAGE, _UNDERSCORE_FMT, "example.com"))
     return errors
 
 

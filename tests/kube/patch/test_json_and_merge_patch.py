@@ -70,7 +70,10 @@ def test_json_patch_with_too_many_operations_is_refused() -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, [{"op": "test", "path": "/flag", "value": True}] * 10001)
     assert error.value.code == 413
-    assert error.value.message == "The allowed maximum operations in a JSON patch is 10000, got 10001"
+    assert (
+        error.value.message
+        == "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+    )
 
 
 def test_json_patch_leaves_patch_and_object_unchanged() -> None:

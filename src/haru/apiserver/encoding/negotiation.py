@@ -100,6 +100,15 @@ def not_acceptable(accepted: str) -> StatusError:
     return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 
+def not_of_that_shape(wanted: str, found: str, kind: Kind, name: str) -> StatusError:
+    """406: metadata of a list where there is one object, or the reverse; `name` is of the object or list."""
+    package = "unstructured" if kind.custom is not None else kind.group.partition(".")[0] or "core"
+    if kind.custom is not None:
+        name = "UnstructuredList" if name == kind.list_kind else "Unstructured"
+    message = f"you requested {wanted}, but the requested object is {found} (*{package}.{name})"
+    return StatusError(406, "NotAcceptable", message)
+
+
 def wants_protobuf(accept: str) -> bool:
     """Whether protobuf is what a client has to be answered in."""
     if PROTOBUF not in accept:

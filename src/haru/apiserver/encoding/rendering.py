@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate, not_acceptable
+from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate, not_of_that_shape
 from haru.apiserver.encoding.objects import decode, partial_bytes, recent
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
@@ -99,7 +99,7 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
     request, resource = call.request, call.resource
     representation = representation_of(request)
     if representation.listed:
-        raise not_acceptable("a PartialObjectMetadataList is of a list, which the requested object is not")
+        raise not_of_that_shape("PartialObjectMetadataList", "not a list", resource.kind, resource.kind.kind)
     if representation is PLAIN:
         if record is not None and resource.kind.custom is None and OBJECT in (request.scope.get("extensions") or ()):
             return Response(status, obj=served(recent(record), resource.kind))
@@ -116,6 +116,29 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
     elif representation.shape == "partial":
         obj = partial(obj, representation.version)
     return render_plain(representation, obj, status)
+
+
+def check_list_shape(call: Call) -> None:
+    """406 where a client wants a list as if it were one object."""
+    representation, kind = representation_of(call.request), call.resource.kind
+    if representation.shape == "partial" and not representation.listed:
+        raise not_of_that_shape("PartialObjectMetadata", "a list", kind, kind.list_kind)
+
+
+def render_list(call: Call, objs: Sequence[Obj], metadata: Obj) -> Response:
+    """A list of objects in the served version, as the client wants it."""
+    check_list_shape(call)
+    representation, kind = representation_of(call.request), call.resource.kind
+    if representation.shape == "table":
+        return render_plain(representation, table_of(call, objs, metadata))
+    if representation.shape == "partial":
+        version = representation.version
+        parts = [partial(obj, version) for obj in objs]
+        name, version = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
+        return render_plain(representation, {"kind": name, "apiVersion": version, "metadata": metadata, "items": parts})
+    items = list(objs) if kind.custom is not None else [item(obj) for obj in objs]
+    listed = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
+    return render_plain(representation, listed)
 
 
 def render_plain(representation: Representation, obj: Obj, status: int = 200) -> Response:

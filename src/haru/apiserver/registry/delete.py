@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from haru.apiserver.apiextensions.reader import converted, lying, read_record
 from haru.apiserver.encoding.objects import encode, recent
-from haru.apiserver.encoding.rendering import item, render_object
+from haru.apiserver.encoding.rendering import render_list, render_object
 from haru.apiserver.registry.list import find, selection_of
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, is_dry_run
@@ -55,6 +55,11 @@ async def read_options(call: Call) -> Options:
         body = _from_query(request)
     if data.strip():  # the query does not count beside a body
         call.dry_run = is_dry_run(body.get("dryRun") or ())
+    return checked_options(body)
+
+
+def checked_options(body: Obj) -> Options:
+    """DeleteOptions; 422 where they contradict each other."""
     policy = body.get("propagationPolicy") or ""
     orphan = body.get("orphanDependents")
     preconditions = body.get("preconditions") or {}
@@ -104,7 +109,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
         if record is None:
             raise call.not_found()
         obj = lying(record, call.resource)
-        _check_preconditions(call, options, obj)
+        check_preconditions(call, options, obj)
         if call.chain is not None:
             await call.chain.about_deletion(call, await converted(obj, kind), options.raw)
         marked = _marked(call, obj, options)
@@ -130,7 +135,8 @@ async def _write(call: Call, record: Record, obj: Obj) -> Record:
     return event.new
 
 
-def _check_preconditions(call: Call, options: Options, obj: Obj) -> None:
+def check_preconditions(call: Call, options: Options, obj: Obj) -> None:
+    """409 if the object is not the one that a deletion is about."""
     kind, metadata = call.resource.kind, obj["metadata"]
     why = ""
     if options.uid and options.uid != metadata["uid"]:
@@ -316,13 +322,5 @@ async def handle_delete_collection(call: Call) -> Response:
             if error.code == 404:
                 continue
             raise
-        shown = await read_record(record, call.resource)
-        items.append(shown if call.resource.kind.custom is not None else item(shown))
-    kind = call.resource.kind
-    listed = {
-        "kind": kind.list_kind,
-        "apiVersion": kind.api_version,
-        "metadata": found.metadata(),
-        "items": items,
-    }
-    return json_response(listed)
+        items.append(await read_record(record, call.resource))
+    return render_list(call, items, found.metadata())

@@ -19,13 +19,11 @@ from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent
 from haru.apiserver.encoding.rendering import (
+    check_list_shape,
     is_prepared,
-    item,
     item_bytes,
-    partial,
-    render_plain,
+    render_list,
     representation_of,
-    table_of,
     versioned,
 )
 from haru.apiserver.encoding.table_rows import table_bytes
@@ -127,7 +125,9 @@ def _decode_token(text: str, prefix: str) -> tuple[int, str]:
         if not isinstance(start, str) or not start.startswith(prefix):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise bad_request_error("continue key is not valid: the token was not made for this list") from None
+        raise bad_request_error(
+            "invalid continue token: continue key is not valid: the token was not made for this list"
+        ) from None
     return revision, start
 
 
@@ -284,6 +284,7 @@ def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Lis
 
 async def handle_list(lists: ListCache, call: Call) -> Response:
     """GET of a collection."""
+    check_list_shape(call)
     selection = selection_of(call)
     found = await find(call, selection)
     records = await in_version(found.records, call.resource)
@@ -303,12 +304,4 @@ async def handle_list(lists: ListCache, call: Call) -> Response:
     if is_prepared(call):
         return Response(200, table_bytes(kind, found.records, call.objects.clock(), metadata))
     objs = [versioned(record, resource) for record in found.records]
-    if representation.shape == "table":
-        return render_plain(representation, table_of(call, objs, metadata))
-    items = objs if kind.custom is not None else [item(obj) for obj in objs]
-    listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
-    if representation.shape == "partial":
-        version = representation.version
-        listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
-        listed["items"] = [partial(obj, version) for obj in objs]
-    return render_plain(representation, listed)
+    return render_list(call, objs, metadata)

@@ -60,6 +60,7 @@ def check_options(request: Request) -> bool:
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
     # What can not be read is refused before the stream begins.
+    request.number("limit")
     request.number("timeoutSeconds")
     request.flag("allowWatchBookmarks")
     return request.flag("sendInitialEvents")

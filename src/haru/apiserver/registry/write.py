@@ -18,7 +18,7 @@ import orjson
 
 from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
 from haru.apiserver.apiextensions.rules import with_rule_errors
-from haru.apiserver.encoding.objects import encode, kept, noted, replaced
+from haru.apiserver.encoding.objects import decode, encode, kept, noted, replaced
 from haru.apiserver.registry.object_metadata import (
     check_identity,
     check_preconditions,
@@ -128,10 +128,17 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         if isinstance(taken, Outcome):
             return taken
     error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
+    if await _is_going(call, obj["metadata"]):
+        error.message = f"object is being deleted: {error.message}"
     if generated:
         error.message += ", the server was not able to generate a unique name for the object"
         error.details["retryAfterSeconds"] = 1
     raise error
+
+
+async def _is_going(call: Call, metadata: Obj) -> bool:
+    record = await call.objects.record(call.resource, metadata.get("namespace", ""), metadata["name"])
+    return record is not None and bool(decode(record)["metadata"].get("deletionTimestamp"))
 
 
 def _check_no_version(call: Call, obj: Obj, version: str) -> None:

@@ -197,7 +197,7 @@ def _audit_id(given: bytes | None) -> str:
 
 def body_too_large() -> StatusError:
     """413 for a body over the limit."""
-    return too_large_error(f"Request entity too large: limit is {BODY_LIMIT}")
+    return too_large_error(f"limit is {BODY_LIMIT}")
 
 
 class AuditTrail(Protocol):

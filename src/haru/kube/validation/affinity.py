@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from haru.kube import names, node_taints
+from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.validation.common import indexed, items, label_key, label_name, part, positive
@@ -19,7 +19,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES: Final = ("Honor", "Ignore")
-_EFFECTS: Final = node_taints.EFFECTS
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_affinity(field: str, affinity: Obj) -> list[FieldError]:
@@ -59,22 +59,23 @@ def _pod_term(field: str, term: Obj) -> list[FieldError]:
 
 def validate_spread(field: str, constraints: Sequence[Obj]) -> list[FieldError]:
     """Topology spread constraints; a repeated one is told at the first."""
-    found = indexed(field, constraints, _spread)
     pairs = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints]
-    for index, (key, when) in enumerate(pairs):
-        if (key, when) in pairs[index + 1 :]:
-            place = f"{field}[{index}].{{topologyKey, whenUnsatisfiable}}"
-            found.append(duplicate(place, f"{{{key}, {when}}}"))
+    found: list[FieldError] = []
+    for index, constraint in enumerate(constraints):
+        found += _spread(f"{field}[{index}]", constraint, repeated=pairs[index] in pairs[index + 1 :])
     return found
 
 
-def _spread(field: str, constraint: Obj) -> list[FieldError]:
+def _spread(field: str, constraint: Obj, *, repeated: bool) -> list[FieldError]:
     when, domains = constraint.get("whenUnsatisfiable") or "", constraint.get("minDomains")
+    key = constraint.get("topologyKey") or ""
     found = positive(f"{field}.maxSkew", constraint.get("maxSkew") or 0)
-    if not constraint.get("topologyKey"):
+    if not key:
         found.append(required(f"{field}.topologyKey", "can not be empty"))
     if when not in _WHEN_UNSATISFIABLE:
         found.append(not_supported(f"{field}.whenUnsatisfiable", when, _WHEN_UNSATISFIABLE))
+    if repeated:
+        found.append(duplicate(f"{field}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}"))
     found += positive(f"{field}.minDomains", domains)
     if domains is not None and when != "DoNotSchedule":
         why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
@@ -137,4 +138,5 @@ def _operator(field: str, operator: str, value: str) -> list[FieldError]:
         return [invalid(field, value, ";".join(messages))] if messages else []
     if operator == "Exists":
         return [invalid(field, value, "value must be empty when `operator` is 'Exists'")] if value else []
-    return [not_supported(field, operator, ("Equal", "Exists"))]
+    compared = ("Lt", "Gt") if operator in ("Lt", "Gt") else ()  # told of, though their gate is off
+    return [not_supported(field, operator, ("Equal", "Exists", *compared))]

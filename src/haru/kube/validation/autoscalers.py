@@ -8,7 +8,7 @@ from typing import Any
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
-from haru.kube.validation.common import items, label_name, part, path_segment
+from haru.kube.validation.common import items, label_name, not_negative, part, path_segment
 from haru.kube.validation.resources import container_resource_name, quantity
 from haru.kube.validation.types import Rules
 
@@ -35,6 +35,13 @@ def validate_autoscaler(autoscaler: Obj, rules: Rules) -> list[FieldError]:
 def validate_autoscaler_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """Validate an update; a version that was stored wrong may stay so."""
     return _autoscaler(part(new, "spec"), part(old, "spec"), rules)
+
+
+def validate_autoscaler_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The status of a HorizontalPodAutoscaler: counts that are not negative."""
+    status = part(new, "status")
+    counted = ("currentReplicas", "desiredReplicas")
+    return [error for name in counted for error in not_negative(f"status.{name}", status.get(name))]
 
 
 def _autoscaler(spec: Obj, before: Obj | None, rules: Rules) -> list[FieldError]:

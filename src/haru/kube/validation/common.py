@@ -113,9 +113,9 @@ def not_negative(field: str, value: int | None) -> list[FieldError]:
     return [invalid(field, value, "must be greater than or equal to 0")] if value is not None and value < 0 else []
 
 
-def positive(field: str, value: int | None) -> list[FieldError]:
-    """More than zero, where given."""
-    return [invalid(field, value, "must be greater than 0")] if value is not None and value <= 0 else []
+def positive(field: str, value: int | None, zero: str = "zero") -> list[FieldError]:
+    """More than zero, where given; 1.36 writes `zero` as a word in most places."""
+    return [invalid(field, value, f"must be greater than {zero}")] if value is not None and value <= 0 else []
 
 
 def in_range(field: str, value: int | None, low: int, high: int) -> list[FieldError]:

@@ -102,9 +102,9 @@ def _spec(spec: Obj, stored: Mapping[str, Obj | None] = _NONE, before: Obj | Non
     elif scope not in _SCOPES:
         yield not_supported("spec.scope", scope, _SCOPES)
     versions = spec.get("versions") or []
+    yield from _versions(versions, stored, before)
     if versions and versions[0].get("name") and (problems := names.is_dns1035_label(versions[0]["name"])):
         yield invalid("spec.version", versions[0]["name"], ",".join(problems))
-    yield from _versions(versions, stored, before)
     given = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         if not given.get(name):
@@ -176,12 +176,16 @@ def _names(path: str, given: Obj) -> Iterator[FieldError]:
         if given.get(name) and (problems := names.is_dns1035_label(given[name].lower())):
             why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             yield invalid(f"{path}.{name}", given[name], why)
-    for name in ("shortNames", "categories"):
-        for index, item in enumerate(given.get(name) or ()):
-            if problems := names.is_dns1035_label(item):
-                yield invalid(f"{path}.{name}[{index}]", item, ",".join(problems))
+    yield from _labels(f"{path}.shortNames", given.get("shortNames") or ())
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         yield invalid(f"{path}.listKind", given["listKind"], "kind and listKind may not be the same")
+    yield from _labels(f"{path}.categories", given.get("categories") or ())
+
+
+def _labels(path: str, given: Sequence[str]) -> Iterator[FieldError]:
+    for index, label in enumerate(given):
+        if problems := names.is_dns1035_label(label):
+            yield invalid(f"{path}[{index}]", label, ",".join(problems))
 
 
 def _conversion(conversion: Obj, before: Obj | None) -> Iterator[FieldError]:
@@ -218,10 +222,14 @@ def _subresources(version: Obj, path: str) -> Iterator[FieldError]:
         given = scale.get(name) or ""
         if not given:
             yield required(f"{place}.{name}")
+        elif not given.startswith("."):
+            yield invalid(f"{place}.{name}", given, "must be a simple json path starting with .")
         elif not given.startswith(f"{root}."):
             yield invalid(f"{place}.{name}", given, f"should be a json path under {root}")
     given = scale.get("labelSelectorPath")
-    if given and not given.startswith((".spec.", ".status.")):
+    if given and not given.startswith("."):
+        yield invalid(f"{place}.labelSelectorPath", given, "must be a simple json path starting with .")
+    elif given and not given.startswith((".spec.", ".status.")):
         yield invalid(f"{place}.labelSelectorPath", given, "should be a json path under either .spec or .status")
 
 

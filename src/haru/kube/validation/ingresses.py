@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from haru.kube import names
@@ -146,12 +146,18 @@ def _reference(field: str, reference: Obj) -> list[FieldError]:
 
 def validate_ingress_status(new: Obj, old: Obj) -> list[FieldError]:
     """Where an Ingress is reached: addresses and names."""
+    return validate_balancers(new, old, lambda field, entry: [])
+
+
+def validate_balancers(new: Obj, old: Obj, also: Callable[[str, Obj], list[FieldError]]) -> list[FieldError]:
+    """Where load balancers are reached; `also` finds what is between the address and the name of one."""
     found: list[FieldError] = []
     known = [entry.get("ip") for entry in items(part(part(old, "status"), "loadBalancer"), "ingress")]
     for index, entry in enumerate(items(part(part(new, "status"), "loadBalancer"), "ingress")):
         field, address, host = f"status.loadBalancer.ingress[{index}]", entry.get("ip"), entry.get("hostname")
         if address and address not in known:
             found += each_message(f"{field}.ip", address, names.is_ip(address))
+        found += also(field, entry)
         if host:
             found += subdomain(f"{field}.hostname", host)
             if _is_address(host):

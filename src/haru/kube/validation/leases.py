@@ -21,7 +21,7 @@ _ZERO: tuple[Any, ...] = (0, 0, 0, (1,))
 def validate_lease(lease: Obj) -> list[FieldError]:
     """A Lease."""
     spec = part(lease, "spec")
-    found = positive("spec.leaseDurationSeconds", spec.get("leaseDurationSeconds"))
+    found = positive("spec.leaseDurationSeconds", spec.get("leaseDurationSeconds"), "0")
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
         found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))

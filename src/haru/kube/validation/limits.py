@@ -103,8 +103,8 @@ def _scope_selector(spec: Obj) -> list[FieldError]:
         found += _unfit(field, scope, spec, selector)
         if scope in _SCOPES and scope not in _WITH_VALUES and operator != "Exists":
             why = (
-                "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
-                "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
+                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+                "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
                 "ResourceQuotaScopeCrossNamespacePodAffinity"
             )
             found.append(invalid(f"{field}.operator", operator, why))
@@ -173,23 +173,23 @@ def _bounds(place: str, item: Obj, kind: str) -> list[FieldError]:
 
 
 _ORDERED = (
-    ("min", "min", "value", "max", "max value"),
-    ("defaultRequest", "min", "value", "defaultRequest", "default request value"),
-    ("defaultRequest", "defaultRequest", "", "max", "max value"),
-    ("defaultRequest", "defaultRequest", "", "default", "default limit value"),
-    ("default", "min", "value", "default", "default value"),
-    ("default", "default", "value", "max", "max value"),
+    ("min", "min", "min", "value", "max", "max value"),
+    ("defaultRequest", "defaultRequest", "min", "value", "defaultRequest", "default request value"),
+    ("defaultRequest", "defaultRequest", "defaultRequest", "", "max", "max value"),
+    ("defaultRequest", "defaultRequest", "defaultRequest", "", "default", "default limit value"),
+    ("default", "min", "min", "value", "default", "default value"),
+    ("default", "max", "default", "value", "max", "max value"),
 )
-"""Where it is told, what must not be more than what, and how the other one is called."""
+"""Where it is told, with whose value, what must not be more than what, and how the other one is called."""
 
 
 def _contradictions(place: str, name: str, bounds: dict[str, Quantity]) -> list[FieldError]:
     found = []
-    for told, small, word, large, called in _ORDERED:
+    for told, shown, small, word, large, called in _ORDERED:
         if small in bounds and large in bounds and bounds[small] > bounds[large]:
             first = f"{small} {word}" if word else "default request value"
             why = f"{first} {bounds[small]} is greater than {called} {bounds[large]}"
-            found.append(invalid(f"{place}.{told}[{name}]", str(bounds[told]), why))
+            found.append(invalid(f"{place}.{told}[{name}]", str(bounds[shown]), why))
     ratio, where = bounds.get("maxLimitRequestRatio"), f"{place}.maxLimitRequestRatio[{name}]"
     if ratio is not None and ratio < parse_quantity(1):
         found.append(invalid(where, str(ratio), f"ratio {ratio} is less than 1"))

@@ -10,12 +10,13 @@ from haru.kube.validation.common import (
     each_message,
     immutable,
     items,
+    not_negative,
     part,
     path_segment,
 )
 from haru.kube.validation.metadata import validate_labels
 from haru.kube.validation.resources import validate_requirements
-from haru.kube.validation.selectors import validate_label_selector
+from haru.kube.validation.selectors import validate_conditions, validate_label_selector
 from haru.kube.validation.workloads import count_or_percent
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -117,6 +118,15 @@ def validate_disruption_budget(budget: Obj) -> list[FieldError]:
     policies, policy = ("AlwaysAllow", "IfHealthyBudget"), spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in policies:
         found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
+    return found
+
+
+def validate_disruption_budget_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The status of a PodDisruptionBudget: conditions that are complete, counts that are not negative."""
+    status = part(new, "status")
+    found = validate_conditions("status.conditions", items(status, "conditions"))
+    for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        found += not_negative(f"status.{name}", status.get(name))
     return found
 
 

@@ -48,7 +48,7 @@ def _probe(field: str, probe: Obj, *, is_readiness: bool) -> list[FieldError]:
     for member in _COUNTS:
         found += not_negative(f"{field}.{member}", probe.get(member))
     grace, threshold = probe.get("terminationGracePeriodSeconds"), probe.get("successThreshold") or 0
-    found += positive(f"{field}.terminationGracePeriodSeconds", grace)
+    found += positive(f"{field}.terminationGracePeriodSeconds", grace, "0")
     if is_readiness and grace is not None:
         found.append(invalid(f"{field}.terminationGracePeriodSeconds", grace, "must not be set for readinessProbes"))
     if not is_readiness and threshold != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, Final
 
 from haru.kube import names
@@ -176,7 +177,9 @@ def _claims(field: str, claims: list[Obj], known: Collection[str]) -> list[Field
             found += label_name(f"{field}[{index}].request", request)
         seen.add((name, request))
         if name not in known:
-            found.append(not_found(f"{field}[{index}]", name))
+            named = f": {', '.join(sorted(known))}" if known else " which is empty"
+            why = f"must be one of the names in pod.spec.resourceClaims{named}"
+            found.append(replace(not_found(f"{field}[{index}]", name), detail=why))
     return found
 
 

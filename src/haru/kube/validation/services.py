@@ -13,6 +13,7 @@ from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.validation.common import each_message, in_range, items, one_of, part, port
+from haru.kube.validation.ingresses import validate_balancers
 from haru.kube.validation.metadata import validate_labels
 
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -21,9 +22,28 @@ _POLICIES: Final = ("Cluster", "Local")
 _FAMILIES: Final = ("IPv4", "IPv6")
 _FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_ADDRESS_MODES: Final = ("Proxy", "VIP")
 _HALF_A_DAY: Final = 86400
 _SOURCES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_FOR_BALANCERS: Final = "may only be used when `type` is 'LoadBalancer'"
+
+
+def validate_service_status(new: Obj, old: Obj) -> list[FieldError]:
+    """Where a Service is reached from outside: only one of type LoadBalancer is."""
+    if part(new, "spec").get("type") != "LoadBalancer":
+        given = items(part(part(new, "status"), "loadBalancer"), "ingress")
+        why = "may only be used when `spec.type` is 'LoadBalancer'"
+        return [forbidden("status.loadBalancer.ingress", why)] if given else []
+    return validate_balancers(new, old, _address_mode)
+
+
+def _address_mode(field: str, entry: Obj) -> list[FieldError]:
+    place, mode = f"{field}.ipMode", entry.get("ipMode")
+    if mode is None:
+        return [required(place, "must be specified when `ip` is set")] if entry.get("ip") else []
+    if not entry.get("ip"):
+        return [forbidden(place, "may not be specified when `ip` is not set")]
+    return [] if mode in _ADDRESS_MODES else [not_supported(place, mode, _ADDRESS_MODES)]
 
 
 def is_headless(spec: Obj) -> bool:

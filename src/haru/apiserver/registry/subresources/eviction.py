@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.admission import node_restriction
-from haru.apiserver.registry.delete import Options, delete_one
+from haru.apiserver.registry.delete import check_preconditions, checked_options, delete_one
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, is_dry_run, read_write_options
@@ -16,6 +16,8 @@ from haru.kube.errors import (
     bad_request_error,
     forbidden_error,
     internal_error,
+    invalid,
+    invalid_error,
     too_many_requests_error,
 )
 from haru.kube.kinds import by_kind
@@ -40,17 +42,20 @@ async def evict(call: Call) -> Response:
     assert _KIND is not None
     read_write_options(call)
     eviction = await bodies.read_object(call.request, _KIND, also=("policy/v1beta1",))
-    given = (eviction.get("metadata") or {}).get("name") or call.name
-    if given != call.name:
+    if (eviction.get("metadata") or {}).get("name") != call.name:
         raise bad_request_error("name in URL does not match name in Eviction object")
     asked = eviction.get("deleteOptions") or {}
+    if asked.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
+        member = "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
+        why = "can not be set for pod eviction, try after removing the option"
+        raise invalid_error("policy", "Eviction", call.name, [invalid(member, True, why)])
+    options = checked_options(asked)
     if asked.get("dryRun"):
         call.dry_run = is_dry_run(asked["dryRun"])
     if call.chain is not None:
         await call.chain.about_subresource(call, eviction)
         call.chain = None  # what follows is the eviction's own doing
     await node_restriction.check_pod(call, "evict pods")
-    preconditions = asked.get("preconditions") or {}
     pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
@@ -58,10 +63,10 @@ async def evict(call: Call) -> Response:
         budget = await _budget_of(call, pod)
         if budget is not None and not _is_free_to_go(budget, pod):
             await _spend(call, budget, pod)
-    uid = preconditions.get("uid") or pod["metadata"]["uid"]
-    version = await _mark(call, uid, preconditions.get("resourceVersion") or "")
-    options = Options(asked.get("gracePeriodSeconds"), asked.get("propagationPolicy") or "", uid, version)
-    await delete_one(call, options)
+    check_preconditions(call, options, pod)
+    uid = options.uid or pod["metadata"]["uid"]
+    version = await _mark(call, uid, options.resource_version)
+    await delete_one(call, replace(options, uid=uid, resource_version=version))
     return json_response(success_status({}) | {"code": 201}, 201)
 
 
