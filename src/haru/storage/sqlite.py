@@ -251,6 +251,8 @@ class SqliteStore(MemoryStore):
             return
         if not isinstance(error, Superseded):
             self._failures += 1
+            # All that is staged was decided before this is known, and is given up: nothing may be decided upon it.
+            self._staged.clear()
         failure = StoreError(
             f"store {self._path} could not make a change durable: {error}; "
             "see that the disk has room and that the file may be written"
