@@ -7,7 +7,7 @@ Source: KEP-5710 (units, importance), KEP-268 (units that violate a disruption b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine.equivalence.decision_cache import cached_property
@@ -43,14 +43,19 @@ class DisruptionUnit:
         return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
 
     @cached_property
-    def pods_by_node(self) -> tuple[tuple[str, str, PodInfo], ...]:
-        """Return node, path and state of each of its pods."""
-        return tuple([(pod.node, pod.key.path, pod) for pod in self.pods])
+    def pods_on(self) -> Mapping[str, Sequence[tuple[str, PodInfo]]]:
+        """Return its pods with their paths, by node."""
+        if len(self.pods) == 1:
+            return {self.pods[0].node: ((self.pods[0].key.path, self.pods[0]),)}
+        found: dict[str, list[tuple[str, PodInfo]]] = {}
+        for pod in self.pods:
+            found.setdefault(pod.node, []).append((pod.key.path, pod))
+        return found
 
     @cached_property
-    def nodes(self) -> tuple[str, ...]:
+    def nodes(self) -> Collection[str]:
         """Return the nodes with pods of it, each once."""
-        return tuple(dict.fromkeys([pod.node for pod in self.pods]))
+        return self.pods_on.keys()
 
     def evictions(self) -> Iterator[Eviction]:
         """Yield the evictions of all its pods."""

@@ -189,15 +189,15 @@ class FastReprieve:
         state = self._counter.state(node, count, domain)
         removed = [unit for unit in self._counter.units_on(node) if unit in numbers]
         for unit in removed:
-            for place, path, pod in unit.pods_by_node:
-                if place == node:
-                    state.remove(path, pod)
+            for path, pod in unit.pods_on.get(node, ()):
+                state.remove(path, pod)
         return state, [numbers[unit] for unit in removed]
 
     def _reprieve(self, number: int, states: dict[str, NodeState]) -> bool:
         """Put a unit back if as many members still fit."""
         self._removed[number] = 0
-        pods = [(states[node], path, pod) for node, path, pod in self._units[number].pods_by_node if node in states]
+        there = [(states[node], pods) for node, pods in self._units[number].pods_on.items() if node in states]
+        pods = [(state, path, pod) for state, on_node in there for path, pod in on_node]
         for state, path, _ in pods:
             state.put_back(path)
         before = [(node, states[node], states[node].count) for node in self._units[number].nodes if node in states]

@@ -59,10 +59,9 @@ class RemovalSteps:
         while left:
             left -= 1
             unit = self.units[left]
-            for node, path, pod in unit.pods_by_node:
-                if node == name:
-                    taken &= ~frees.get(path, 0)
-                    removed.append(pod)
+            for path, pod in unit.pods_on.get(name, ()):
+                taken &= ~frees.get(path, 0)
+                removed.append(pod)
             count = 0
             # Usually too few devices are free, of any kind, which is cheap to see.
             if (devices & ~taken).bit_count() >= least:
