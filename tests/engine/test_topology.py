@@ -23,6 +23,7 @@ from engine_objects import (
 )
 from topology_objects import RACK, constraint, extended, gang, gpu_gang, holds, rack, racks_of, runs
 
+from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
@@ -375,3 +376,26 @@ def test_hostname_topology_tries_few_of_60_domains() -> None:
     too_many[0]["spec"]["schedulingConstraints"] = constraint("kubernetes.io/hostname")
     decision = decide_all([*objects, *too_many], "g")
     assert decision.message.startswith("0/60 placements are available, first placement status: ")
+
+
+def test_second_refused_gang_filters_only_changed_nodes_of_the_first_rack(monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered: list[str] = []
+    filter_node = FilterResultCache.filter_node
+
+    def recorded(self: FilterResultCache, *arguments: Any) -> None:
+        filtered.append(arguments[-1].name)
+        filter_node(self, *arguments)
+
+    monkeypatch.setattr(FilterResultCache, "filter_node", recorded)
+    objects = [*rack("a", 3, cpu="1"), *rack("b", 3, cpu="1"), runs("load", "a-1")]
+    cluster = SchedulerCache.of(objects)
+    for name, expected in (("g", ["a-0", "a-1", "a-2"]), ("h", ["a-1"])):
+        group, *members = gang(name, 3, cpu="2")
+        for obj in (group, *members):
+            cluster.apply(obj)
+        filtered.clear()
+        found = decide(cluster.snapshot(), members, group=group, options=options())
+        assert (found.status, filtered) == ("unschedulable", expected)
+        alone = decide_all([*objects, group, *members], name)
+        assert [member.message for member in found.members] == [member.message for member in alone.members]
+        cluster.remove(objects.pop())

@@ -48,6 +48,8 @@ from haru.kube.meta import Obj
 _NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
 """Of all signatures together; the result of one node takes some 130 bytes."""
+_MAX_REFUSED_DOMAINS = 8
+"""Domains of which the results are kept, each for one signature."""
 _MAX_PROFILES = 4
 _MAX_FAILURES = 1024
 _MANY = 500
@@ -55,14 +57,18 @@ _MANY = 500
 
 
 class FilterResultCache:
-    """Compute which of some nodes take a pod, as an overlay changes during one attempt."""
+    """Compute which of some nodes take a pod, as an overlay changes during one attempt.
 
-    def __init__(self, overlay: Overlay, options: Options, nodes: Sequence[str]) -> None:
+    Results for all nodes are kept for later attempts, those for some nodes only if they are `asked_again`.
+    """
+
+    def __init__(self, overlay: Overlay, options: Options, nodes: Sequence[str], *, asked_again: bool = False) -> None:
         self._overlay = overlay
         self._options = options
         self._nodes = nodes
         self._all_nodes = nodes is overlay.snapshot.node_names
         self._allowed = frozenset[str]() if self._all_nodes else frozenset(nodes)
+        self._place = tuple(nodes) if asked_again and not self._all_nodes else None
         cache = overlay.snapshot.decision_cache
         alone = overlay.differing_devices
         self._alone = alone or frozenset[str]()
@@ -97,9 +103,13 @@ class FilterResultCache:
         key, limit = (pod.shape, demand.shape, signature.key), max(1, _MAX_RESULTS // max(1, len(self._nodes)))
         next_results: dict[Hashable, NextResult]
         next_results = (self._cache if lasting else self._attempt_cache).get_or_compute("next results", key, dict)
-        feasibility = (self._cache if lasting and self._all_nodes else self._attempt_cache).get_or_compute(
-            "nodes", key, lambda: self._new_feasibility(shared, signature, demand, later_passes, next_results), limit
-        )
+        compute = partial(self._new_feasibility, shared, signature, demand, later_passes, next_results)
+        if lasting and self._place is not None:
+            place, limit = (key, self._place), min(limit, _MAX_REFUSED_DOMAINS)
+            feasibility = self._cache.get_or_compute("nodes of refused domains", place, compute, limit)
+        else:
+            cache = self._cache if lasting and self._all_nodes else self._attempt_cache
+            feasibility = cache.get_or_compute("nodes", key, compute, limit)
         recorder, rejected = self._recorder, feasibility.plan.rejection is not None
         if recorder is not None:
             recorder.uses(feasibility.plan)

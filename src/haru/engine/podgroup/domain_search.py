@@ -113,7 +113,8 @@ class DomainSearch:
             if trial.domain == domain:
                 return trial.attempt
         nodes = self.nodes(domain) if domain in self._domain_totals.domains else ()
-        return place_greedily(self._snapshot, self._info, nodes)
+        # The next group that fits nowhere is told of the same domain, the first one.
+        return place_greedily(self._snapshot, self._info, nodes, asked_again=True)
 
     def trial(self, domain: str) -> DomainTrial:
         """Place as many members as possible in a domain."""

@@ -68,9 +68,14 @@ def attempt_placement(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[st
     return greedy
 
 
-def place_greedily(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> PlacementAttempt:
-    """Place the members in order, each on the best node in the state that the earlier ones leave."""
-    placer = PodPlacer(Overlay(snapshot), info.group, info.options, nodes)
+def place_greedily(
+    snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[str], *, asked_again: bool = False
+) -> PlacementAttempt:
+    """Place the members in order, each on the best node in the state that the earlier ones leave.
+
+    `asked_again`: later attempts are likely to be for the same nodes.
+    """
+    placer = PodPlacer(Overlay(snapshot), info.group, info.options, nodes, asked_again=asked_again)
     return PlacementAttempt(tuple(placer.place_all(info.members)))
 
 

@@ -69,14 +69,16 @@ class Unschedulable:
 
 
 class PodPlacer:
-    """Place pods one after the other on one overlay, among some nodes."""
+    """Place pods one after the other on one overlay, among some nodes; `asked_again`: so do later attempts."""
 
-    def __init__(self, overlay: Overlay, group: Obj | None, options: Options, nodes: Sequence[str]) -> None:
+    def __init__(
+        self, overlay: Overlay, group: Obj | None, options: Options, nodes: Sequence[str], *, asked_again: bool = False
+    ) -> None:
         self._overlay = overlay
         self._group = group
         self._options = options
         self._nodes = nodes
-        self._filter_results = FilterResultCache(overlay, options, nodes)
+        self._filter_results = FilterResultCache(overlay, options, nodes, asked_again=asked_again)
         self._batch: PodBatch | None = None
 
     def place(self, pod: PodInfo) -> Placed | Unschedulable:
