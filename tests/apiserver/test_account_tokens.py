@@ -92,7 +92,7 @@ async def test_lifetime_above_maximum_is_shortened_with_warning() -> None:
     [
         ({"name": "robot", "namespace": "default"}, 201, ""),
         ({"name": "other"}, 422, "must match the service account name if specified"),
-        ({"namespace": "other"}, 422, "must match the service account namespace if specified"),
+        ({"namespace": "other"}, 400, "does not match the namespace sent on the request"),
         ({"uid": "other"}, 409, "does not match the UID of the service account"),
     ],
 )

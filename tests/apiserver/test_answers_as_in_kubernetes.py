@@ -109,6 +109,13 @@ async def test_token_cannot_be_bound_to_any_kind(api: Caller) -> None:
     assert (answer.status, answer.json["message"]) == (400, "cannot bind token to object of type apps/v1, Kind=Pod")
 
 
+async def test_token_of_another_namespace_is_a_bad_request(api: Caller) -> None:
+    await api.create(f"{NAMESPACE}/serviceaccounts", {"metadata": {"name": "a"}})
+    answer = await api("POST", f"{NAMESPACE}/serviceaccounts/a/token", {"metadata": {"namespace": "x"}, "spec": {}})
+    why = "the namespace of the provided object does not match the namespace sent on the request"
+    assert (answer.status, answer.json["message"]) == (400, why)
+
+
 async def test_table_with_unknown_rows_is_refused(api: Caller) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     answer = await api("GET", f"{MAPS}?includeObject=Foo", accept=accept)

@@ -78,12 +78,12 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
 
 def _check_names(call: Call, metadata: Obj) -> None:
     """What the body says of the account must be what the path says."""
-    for field, wanted, what in (("name", call.name, "name"), ("namespace", call.namespace, "namespace")):
-        given = metadata.get(field)
-        if given and given != wanted:
-            why = f"must match the service account {what} if specified"
-            errors = [invalid(f"metadata.{field}", given, why)]
-            raise invalid_error("authentication.k8s.io", "TokenRequest", call.name, errors)
+    if (metadata.get("namespace") or call.namespace) != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    given = metadata.get("name")
+    if given and given != call.name:
+        errors = [invalid("metadata.name", given, "must match the service account name if specified")]
+        raise invalid_error("authentication.k8s.io", "TokenRequest", call.name, errors)
 
 
 def _check_uid(call: Call, account: Obj, given: str) -> None:
