@@ -83,7 +83,8 @@ def negotiate(accept: str) -> Representation:
             listed = wanted == "PartialObjectMetadataList"
             return Representation(shape, media == "application/yaml", version, listed=listed)
         if shape != "table":  # a Table has no message
-            protobuf = protobuf or Representation(shape, False, version, True)
+            listed = wanted == "PartialObjectMetadataList"
+            protobuf = protobuf or Representation(shape, False, version, True, listed)
     if protobuf is None:
         raise not_acceptable(_ALL)
     return protobuf
