@@ -196,12 +196,17 @@ class Overlay:
 
 
 class ChangeCursor:
-    """The position of one reader. The first use returns all nodes."""
+    """The position of one reader. The first use returns all nodes.
 
-    __slots__ = ("_overlay", "_seen", "devices_changed")
+    It keeps the nodes of an overlay and the names of those that changed there, not the overlay: that would keep its
+    whole snapshot, for as long as nobody asks again, with pods and claims that are long gone.
+    """
+
+    __slots__ = ("_changes", "_nodes", "_seen", "devices_changed")
 
     def __init__(self) -> None:
-        self._overlay: Overlay | None = None
+        self._changes: list[str | None] = []
+        self._nodes: Mapping[str, NodeInfo] | None = None
         self._seen = 0
         self.devices_changed = False
 
@@ -210,14 +215,14 @@ class ChangeCursor:
 
         `devices_changed` then says whether devices changed that more than one node sees.
         """
-        last, seen = self._overlay, self._seen
-        self._overlay, self._seen = overlay, len(overlay.changes)
-        if last is None:
+        last, nodes, seen = self._changes, self._nodes, self._seen
+        self._changes, self._nodes, self._seen = overlay.changes, overlay.snapshot.nodes, len(overlay.changes)
+        if nodes is None:
             self.devices_changed = True
             return None
-        if last is overlay:
-            return self._named(overlay.changes[seen:])
-        return self._named([*last.changes, *overlay.changes]) | overlay.changed_since(last.snapshot.nodes)
+        if last is overlay.changes:
+            return self._named(last[seen:])
+        return self._named([*last, *overlay.changes]) | overlay.changed_since(nodes)
 
     def _named(self, changes: list[str | None]) -> set[str]:
         self.devices_changed = None in changes

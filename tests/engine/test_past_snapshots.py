@@ -1,0 +1,35 @@
+"""What decisions keep for later ones leaves past states of the cluster to be freed."""
+
+from __future__ import annotations
+
+import gc
+
+from benchmarks.decision_objects import cluster_of, member, take
+
+from haru.engine import Options, decide
+from haru.engine.framework import PreemptionOptions
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.snapshot import Snapshot
+
+SHAPES = 20
+OPTIONS = Options(preemption=PreemptionOptions(preempt_for_pods=True))
+
+
+def test_decisions_for_pods_of_many_shapes_keep_no_past_snapshot() -> None:
+    """Each shape's results follow the cluster from where they were asked last; for a rare shape that is long ago."""
+    cluster = cluster_of(4, 2)
+    for round_ in range(2):
+        for shape in range(SHAPES):
+            made = member(f"pod-{round_}-{shape}", "", shape % 3, cpu=f"{1000 + shape}m")
+            for obj in made:
+                cluster.apply(obj)
+            decision = decide(cluster.snapshot(), made[:1], group=None, options=OPTIONS)
+            assert decision.status == "scheduled", decision.message
+            take(cluster, decision)
+            for obj in made if shape % 2 else ():
+                cluster.remove(obj)
+    cluster.snapshot()
+    gc.collect()
+    kept = [type(obj).__name__ for obj in gc.get_objects() if type(obj) in (Snapshot, Overlay)]
+    # The snapshot of now, and that of the last decision, which what follows the cluster for preemption has seen.
+    assert len(kept) <= 2, kept
