@@ -166,6 +166,8 @@ _NEVER_MADE = {
 
 
 def _listable(api: Any) -> Iterator[tuple[str, Obj]]:
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    until("extension servers are there", lambda: all(map(_is_available, api.call("GET", services)[1]["items"])))
     groups = [("/api/v1", api.call("GET", "/api/v1")[1])]
     for group in api.call("GET", "/apis")[1]["groups"]:
         for version in group["versions"]:
@@ -175,6 +177,11 @@ def _listable(api: Any) -> Iterator[tuple[str, Obj]]:
         for resource in listed["resources"]:
             if "list" in resource["verbs"] and "/" not in resource["name"]:
                 yield f"{path}/{resource['name']}", resource
+
+
+def _is_available(service: Obj) -> bool:
+    conditions = service.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)
 
 
 def _models(path: str, kind: str) -> list[str]:
