@@ -12,6 +12,7 @@ import pytest
 import yaml
 from system_cluster import deployment, job, pod, request, template
 
+from haru.kube.meta import get_condition
 from haru_process import Up, phase, until
 
 kubernetes = pytest.importorskip("kubernetes")
@@ -167,7 +168,12 @@ _NEVER_MADE = {
 
 def _listable(api: Any) -> Iterator[tuple[str, Obj]]:
     services = "/apis/apiregistration.k8s.io/v1/apiservices"
-    until("extension servers are there", lambda: all(map(_is_available, api.call("GET", services)[1]["items"])))
+
+    def all_available() -> bool:
+        found = [get_condition(one, "Available") for one in api.call("GET", services)[1]["items"]]
+        return all(one and one["status"] == "True" for one in found)
+
+    until("extension servers are there", all_available)
     groups = [("/api/v1", api.call("GET", "/api/v1")[1])]
     for group in api.call("GET", "/apis")[1]["groups"]:
         for version in group["versions"]:
@@ -177,11 +183,6 @@ def _listable(api: Any) -> Iterator[tuple[str, Obj]]:
         for resource in listed["resources"]:
             if "list" in resource["verbs"] and "/" not in resource["name"]:
                 yield f"{path}/{resource['name']}", resource
-
-
-def _is_available(service: Obj) -> bool:
-    conditions = service.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)
 
 
 def _models(path: str, kind: str) -> list[str]:

@@ -30,7 +30,6 @@ class EmbeddedExplainApi(EmbeddedExtensionApi):
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""
-        # In a thread: the import would hold up the event loop.
         await imported("haru.explain_server.server")
         from haru.explain_server import ExplainServer
         from haru.secure_serving.options import ServingOptions

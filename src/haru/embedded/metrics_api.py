@@ -27,7 +27,6 @@ class EmbeddedMetricsApi(EmbeddedExtensionApi):
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""
-        # In a thread: the import would hold up the event loop.
         await imported("haru.simulated_nodes.metrics_server.server")
         from haru.secure_serving.options import ServingOptions
         from haru.simulated_nodes.metrics_server.server import MetricsServer

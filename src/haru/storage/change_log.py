@@ -46,7 +46,8 @@ def append(connection: sqlite3.Connection, events: Sequence[Event], is_left_out:
             missing.append((event.revision, event.key))
         else:
             kept.append(event)
-    _note_missing(connection, missing)
+    if missing:
+        _note_missing(connection, missing)
     for start in range(0, len(kept), _ROWS_A_STATEMENT):
         rows = kept[start : start + _ROWS_A_STATEMENT]
         values: list[object] = []

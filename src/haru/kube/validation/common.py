@@ -96,11 +96,13 @@ def _is_empty(value: Any) -> bool:
     return value is None or value == [] or value == {}
 
 
-def one_of(field: str, value: Any, supported: Sequence[str], *, optional: bool = False) -> list[FieldError]:
-    """The value must be in a closed set; empty is required, or fine where optional."""
+def one_of(
+    field: str, value: Any, supported: Sequence[str], *, optional: bool = False, in_order: bool = False
+) -> list[FieldError]:
+    """The value must be in a closed set, told sorted or in its order; empty is required, or fine where optional."""
     if value is None or value == "":
         return [] if optional else [required(field)]
-    return [] if value in supported else [not_supported(field, value, sorted(supported))]
+    return [] if value in supported else [not_supported(field, value, supported if in_order else sorted(supported))]
 
 
 def known_value(field: str, value: Any, supported: Sequence[str]) -> list[FieldError]:

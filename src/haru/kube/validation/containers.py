@@ -175,10 +175,8 @@ def _common(field: str, container: Obj, pod: PodParts) -> list[FieldError]:
     found = required_label(f"{field}.name", container.get("name") or "")
     if not container.get("image"):
         found.append(required(f"{field}.image"))
-    policy = container.get("terminationMessagePolicy") or ""
-    if policy not in _MESSAGE_POLICIES:
-        place = f"{field}.terminationMessagePolicy"
-        found.append(not_supported(place, policy, _MESSAGE_POLICIES) if policy else required(place))
+    policy = container.get("terminationMessagePolicy")
+    found += one_of(f"{field}.terminationMessagePolicy", policy, _MESSAGE_POLICIES, in_order=True)
     found += _ports(f"{field}.ports", items(container, "ports"))
     found += validate_environment(field, container)
     found += validate_mounts(f"{field}.volumeMounts", container, pod.volumes)

@@ -223,10 +223,8 @@ def param_ref_errors(path: str, reference: Obj) -> Iterator[FieldError]:
             yield forbidden(f"{path}.selector", both)
     if not name and selector is None:
         yield required(path, "one of name or selector must be specified")
-    action = reference.get("parameterNotFoundAction") or ""
-    if action not in ("Deny", "Allow"):
-        place = f"{path}.parameterNotFoundAction"
-        yield not_supported(place, action, ("Deny", "Allow")) if action else required(place)
+    action = reference.get("parameterNotFoundAction")
+    yield from one_of(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow"), in_order=True)
 
 
 _REINVOCATIONS = ("IfNeeded", "Never")

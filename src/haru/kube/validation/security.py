@@ -13,9 +13,7 @@ from haru.kube.validation.windows import validate_windows_options
 _MAX_ID: Final = 2**31 - 1
 _PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 _MAX_PROFILE: Final = 4095
-_SYSCTL_SEGMENT: Final = "[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?"
-_SYSCTL: Final = re.compile(rf"(?:{_SYSCTL_SEGMENT}[./])*{_SYSCTL_SEGMENT}")
-_SYSCTL_TOLD: Final = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+_SYSCTL: Final = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
 _MAX_SYSCTL: Final = 253
 _IPC_SYSCTLS: Final = re.compile(
     r"kernel\.(?:sem|shmall|shmmax|shmmni|shm_rmid_forced|shm|msgmax|msgmnb|msgmni|msg)|fs\.mqueue\..*", re.DOTALL
@@ -139,7 +137,7 @@ def _sysctls(field: str, spec: Obj, sysctls: list[Obj]) -> list[FieldError]:
         if not name:
             found.append(required(place))
         elif len(name) > _MAX_SYSCTL or not _SYSCTL.fullmatch(name):
-            why = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL_TOLD}"
+            why = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL.pattern}"
             found.append(invalid(place, name, why))
         elif name in seen:
             found.append(duplicate(place, name))
