@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 WITH_FACADES = ("engine", "explain", "scheduler", "apiserver", "node", "cel")
 TESTS_OF = {"dra": "engine", "golden": "engine", "growth": "scheduler"}
 """Folders of tests that are not named after the package which they test."""
-DOCUMENTED = frozenset({"_asdict", "_exit", "_fields", "_getframe", "_hash", "_make", "_replace"})
+DOCUMENTED = frozenset({"_asdict", "_current_frames", "_exit", "_fields", "_getframe", "_hash", "_make", "_replace"})
 """Names with an underscore that Python documents: of named tuples, of `os` and `sys`, of `collections.abc.Set`."""
 HELD_BY_A_TEST = {
     "src/haru/cli/main.py": frozenset({"_SubParsersAction", "_actions"}),

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -73,7 +74,8 @@ async def test_held_up_loop_is_looked_at_without_objects_for_its_frames(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In Python 3.11 such objects outlive their frames: whoever reads them may end the process."""
-    monkeypatch.setattr(sys, "_current_frames", dict)
+    if sys.version_info < (3, 13):
+        monkeypatch.setattr(sys, "_current_frames", dict)
     caplog.set_level(logging.INFO, "haru.loop_lag")
     async with measured_loop():
         # On a busy machine one of the looks may be from before or after it.
@@ -107,6 +109,36 @@ def test_stack_of_a_thread_names_its_functions_the_innermost_first() -> None:
         answered.set()
         thread.join(10)
         assert stack_of(thread.ident or 0, file) == []
+
+
+_ENDING_FUNCTION = """
+import threading
+from haru.thread_stack import stack_file, stack_of
+
+asked, answered = threading.Event(), threading.Event()
+
+class Held:
+    def __del__(self):
+        asked.set()
+        answered.wait(10)
+
+def called_by_c(_):
+    held = Held()
+
+thread = threading.Thread(target=lambda: list(map(called_by_c, [1])))
+thread.start()
+asked.wait(10)
+with stack_file() as file:
+    print(*[name for name, path, line in stack_of(thread.ident, file)])
+answered.set()
+thread.join()
+"""
+
+
+def test_stack_is_told_while_a_function_that_c_called_lets_its_objects_go() -> None:
+    """On Python 3.13.0 faulthandler takes the way into such a function for code: the process ends by SIGSEGV."""
+    ran = subprocess.run([sys.executable, "-c", _ENDING_FUNCTION], capture_output=True, text=True, check=False)
+    assert (ran.returncode, "__del__" in ran.stdout.split()) == (0, True), ran.stderr
 
 
 def test_loop_that_waits_for_a_processor_is_not_blamed(caplog: pytest.LogCaptureFixture) -> None:
