@@ -116,7 +116,9 @@ async def test_invalid_bound_object_is_refused(robot: Caller) -> None:
         ({"kind": "Node", "name": "none"}, 404, '"none" not found'),
         ({"kind": "Secret", "name": "none"}, 404, '"none" not found'),
         ({"kind": "ConfigMap", "name": "x"}, 400, "cannot bind token"),
-        ({"kind": "Pod", "name": "own", "apiVersion": "v2"}, 400, "cannot bind token"),
+        ({"kind": "Pod", "name": "own", "apiVersion": "apps/v1"}, 400, "to object of type apps/v1, Kind=Pod"),
+        ({}, 400, "cannot bind token to object of type /, Kind="),
+        ({"kind": "Pod", "apiVersion": "v1"}, 400, "Name parameter required."),
     ):
         answer = await ask(robot, boundObjectRef=reference)
         assert answer.status == code and text in answer.json["message"], (reference, answer.body)

@@ -283,3 +283,98 @@ async def test_status_that_contradicts_itself_is_refused(
     await api.create(path, {"metadata": {"name": "x"}, "spec": spec})
     answer = await api("PATCH", f"{path}/x/status", {"status": status}, type=MERGE)
     assert (answer.status, [field for field, _ in causes(answer)]) == (422, fields)
+
+
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+CLAIM = {"name": "r", "resourceClaimName": "x"}
+
+
+async def test_claim_of_a_group_is_told_whole_when_it_comes_twice(api: Caller) -> None:
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [CLAIM, CLAIM]}
+    answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    told = 'Duplicate value: {"name":"r","resourceClaimName":"x"}'
+    assert causes(answer) == [("spec.resourceClaims[1]", told)]
+
+
+async def test_claim_of_a_group_without_a_name_lacks_a_source_first(api: Caller) -> None:
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{}]}
+    answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    assert [field for field, _ in causes(answer)] == ["spec.resourceClaims[0]", "spec.resourceClaims[0].name"]
+
+
+async def test_members_of_a_group_that_may_not_change_are_told_in_their_order(api: Caller) -> None:
+    await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})
+    changed = {"spec": {"schedulingPolicy": {"basic": None, "gang": {"minCount": 2}}, "priority": 5}}
+    answer = await api("PATCH", f"{GROUPS}/g", changed, type=MERGE)
+    assert [field for field, _ in causes(answer)] == ["spec.schedulingPolicy", "spec.priority"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "told"),
+    [
+        ({"driver": "d/e"}, "spec.driver", 'Invalid value: "d/e": an RFC 1123 subdomain must consist of alphanumeric '),
+        (
+            {"driver": "D", "poolName": "a/A"},
+            "spec.poolName",
+            'Invalid value: "A": segment 1: a lowercase RFC 1123 subdomain ',
+        ),
+    ],
+)
+async def test_request_for_the_state_of_a_pool_names_the_part_that_is_wrong(
+    api: Caller, spec: Any, field: str, told: str
+) -> None:
+    path = "/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests"
+    found = causes(await api("POST", path, {"metadata": {"name": "r"}, "spec": spec}))
+    assert [place for place, _ in found] == [field] and found[0][1].startswith(told)
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Recursive", 201), ("MountOption", 422), ("", 422)])
+async def test_labels_of_volumes_are_changed_by_mounting_only_where_the_gate_is_on(
+    api: Caller, policy: str, status: int
+) -> None:
+    answer = await api("POST", PODS, pod_with(securityContext={"seLinuxChangePolicy": policy}))
+    assert answer.status == status
+    if status == 422:
+        told = f'Unsupported value: "{policy}": supported values: "Recursive"'
+        assert causes(answer) == [("spec.securityContext.seLinuxChangePolicy", told)]
+
+
+@pytest.mark.parametrize(("body", "status"), [({}, 400), ({"metadata": {"name": "other"}}, 400)])
+async def test_scale_has_to_say_whose_it_is(api: Caller, body: Any, status: int) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await api.create(path, {"metadata": {"name": "d"}, "spec": spec})
+    assert (await api("PUT", f"{path}/d/scale", body)).status == status
+    patched = await api("PATCH", f"{path}/d/scale", {"metadata": {"name": "zz"}}, type=MERGE)
+    assert patched.json["message"] == "the name of the object (zz) does not match the name on the URL (d)"
+
+
+async def test_conditions_of_a_policy_are_judged(api: Caller) -> None:
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["nothing"]}]
+    spec = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "true"}]}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    await api.create(path, {"metadata": {"name": "v"}, "spec": spec})
+    conditions = {"status": {"conditions": [{"type": "A", "status": "True"}]}}
+    answer = await api("PATCH", f"{path}/v/status", conditions, type=MERGE)
+    places = [f"status.conditions[0].{name}" for name in ("lastTransitionTime", "reason")]
+    assert [field for field, _ in causes(answer)] == places
+
+
+async def test_kinds_behind_gates_that_are_off_are_not_served(api: Caller) -> None:
+    for resource in ("clustertrustbundles", "podcertificaterequests"):
+        assert (await api("GET", f"/apis/certificates.k8s.io/v1beta1/{resource}")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("expression", "place", "what"), [("a b", 3, "extraneous"), ("a b c", 3, "mismatched"), ("1 2", 3, "extraneous")]
+)
+async def test_word_too_much_at_the_end_of_a_selector_is_extraneous(
+    api: Caller, expression: str, place: int, what: str
+) -> None:
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    path = "/apis/resource.k8s.io/v1/deviceclasses"
+    answer = await api("POST", path, {"metadata": {"name": "c"}, "spec": spec})
+    word = expression.split()[1]
+    told = f"<input>:1:{place}: Syntax error: {what} input '{word}' expecting <EOF>"
+    assert told in answer.json["message"]

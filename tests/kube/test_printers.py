@@ -418,3 +418,25 @@ def test_table_has_columns_rows_and_requested_objects() -> None:
 def test_rows_of_storage_and_other_cluster_kinds(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
     shown = cells(api_version, kind, obj)
     assert {column: shown[column] for column in expected} == expected
+
+
+def test_volume_claim_shows_the_class_that_it_wants_and_no_capacity_as_zero() -> None:
+    wanted = {"spec": {"volumeAttributesClassName": "fast", "volumeName": "v"}}
+    shown = cells("v1", "PersistentVolumeClaim", wanted)
+    assert (shown["VolumeAttributesClass"], shown["Capacity"]) == ("fast", "0")
+    assert cells("v1", "PersistentVolumeClaim", {"spec": {}})["Capacity"] == ""
+
+
+def test_slice_of_every_node_shows_no_node() -> None:
+    spec = {"driver": "d", "allNodes": True, "pool": {"name": "p"}}
+    assert cells("resource.k8s.io/v1", "ResourceSlice", {"spec": spec})["Node"] == ""
+
+
+def test_average_of_a_resource_is_shown_without_saying_so() -> None:
+    target = {"type": "AverageValue", "averageValue": "1Gi"}
+    metrics: list[Obj] = [
+        {"type": "Resource", "resource": {"name": "memory", "target": target}},
+        {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": target}},
+    ]
+    shown = cells("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": {"metrics": metrics}})
+    assert shown["Targets"] == "memory: <unknown>/1Gi, <unknown>/1Gi (avg)"

@@ -131,7 +131,12 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         REMOVE,
         "spec.podGroupTemplates: Too many: 9: must have at most 8 items",
     ),
-    (workload(template(), template()), "spec.x", REMOVE, 'spec.podGroupTemplates[1]: Duplicate value: "workers"'),
+    (
+        workload(template(), template()),
+        "spec.x",
+        REMOVE,
+        'spec.podGroupTemplates[1]: Duplicate value: {"name":"workers",',
+    ),
     (workload(template()), "spec.podGroupTemplates.0.name", "A", "spec.podGroupTemplates[0].name: Invalid value"),
     (
         workload(template()),

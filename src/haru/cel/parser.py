@@ -145,7 +145,8 @@ class _Parser:
         node = self.expression()
         token = self.peek()
         if token.kind != "eof":
-            raise SyntaxFault(token.offset, f"Syntax error: mismatched input '{token.text}' expecting <EOF>")
+            what = "extraneous" if self.tokens[self.position + 1].kind == "eof" else "mismatched"
+            raise SyntaxFault(token.offset, f"Syntax error: {what} input '{token.text}' expecting <EOF>")
         return node
 
     def expression(self) -> Node:

@@ -25,6 +25,7 @@ from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
+from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import SCALARS, SCHEMA_OF_JSON, SCHEMAS_IN_JSON, Field, MessageType, message_type
 
 Check = Callable[[Any], bool]
@@ -52,7 +53,7 @@ def strict_decode(obj: Any, kind: Kind, known: Obj | None = None) -> tuple[Obj, 
     if known is not None and _checker(message_type(kind.type_name)).is_as(obj, known):
         return obj, []
     pruned, unknown = _decode(obj, kind)
-    return pruned, [f'unknown field "{path}"' for path, _, _ in unknown]
+    return pruned, [unknown_field(path) for path, _, _ in unknown]
 
 
 def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
@@ -67,7 +68,7 @@ def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
         pruned = walk.message(metadata, target, "metadata", "metadata", "ObjectMeta")
     except TypeMismatchError as mismatch:
         raise cannot_handle(kind, str(mismatch)) from None
-    return pruned, [f'unknown field "{path}"' for path, _, _ in walk.unknown]
+    return pruned, [unknown_field(path) for path, _, _ in walk.unknown]
 
 
 def embedded_metadata(metadata: Any, path: str) -> tuple[Any, list[str]]:

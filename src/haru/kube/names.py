@@ -104,6 +104,14 @@ def is_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
+def is_caseless_subdomain(value: str) -> list[str]:
+    """A DNS-1123 subdomain in any case (drivers); the pattern that is told is that of the lower case, as in 1.36."""
+    errors = _too_long(value, 253)
+    if not _CASELESS_SUBDOMAIN.fullmatch(value):
+        errors.append(regex_error(_CASELESS_MESSAGE, _SUBDOMAIN_FMT, "Example.com"))
+    return errors
+
+
 _UNDERSCORE_LABEL_FMT: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_FMT: Final = _UNDERSCORE_LABEL_FMT + r"(\." + _UNDERSCORE_LABEL_FMT + ")*"
 _UNDERSCORE: Final = re.compile(_UNDERSCORE_FMT)

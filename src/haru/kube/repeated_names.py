@@ -6,7 +6,13 @@ Source: sigs.k8s.io/json, as behaviour.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
+
+
+def unknown_field(path: str) -> str:
+    """`unknown field "spec.foo"`, with what no line can show escaped."""
+    return f"unknown field {json.dumps(path, ensure_ascii=False)}"
 
 
 def duplicate_fields(text: str | bytes) -> list[str]:
@@ -14,20 +20,38 @@ def duplicate_fields(text: str | bytes) -> list[str]:
     try:
         _ONCE.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
     except _RepeatedError:
-        return _duplicates(text)
+        return list(dict.fromkeys(_duplicates(text)))
     return []
 
 
 def _duplicates(text: str | bytes) -> list[str]:
+    return [f'duplicate field "{path}"' for path, again in _members(text) if again]
+
+
+def in_order(text: str | bytes, unknown: Collection[str]) -> list[str]:
+    """`unknown field "…"` and `duplicate field "…"` as a reader meets them, who skips what he does not know."""
     found: list[str] = []
+    skipped: list[str] = []
+    for path, again in _members(text):
+        problem = unknown_field(path)
+        if problem in unknown:
+            skipped += [f"{path}.", f"{path}["]
+            found.append(problem)
+        elif again and not path.startswith(tuple(skipped)):
+            found.append(f'duplicate field "{path}"')
+    return list(dict.fromkeys(found))
+
+
+def _members(text: str | bytes) -> list[tuple[str, bool]]:
+    """The path of every member in the order of the text, and whether its object had one of that name before."""
+    found: list[tuple[str, bool]] = []
 
     def collect(value: Any, path: str) -> None:
         if isinstance(value, _Pairs):
             seen: set[str] = set()
             for name, inner in value.items:
                 inner_path = f"{path}.{name}" if path else name
-                if name in seen:
-                    found.append(f'duplicate field "{inner_path}"')
+                found.append((inner_path, name in seen))
                 seen.add(name)
                 collect(inner, inner_path)
         elif isinstance(value, list):
@@ -35,7 +59,7 @@ def _duplicates(text: str | bytes) -> list[str]:
                 collect(inner, f"{path}[{index}]")
 
     collect(json.loads(text, object_pairs_hook=_Pairs), "")
-    return list(dict.fromkeys(found))
+    return found
 
 
 class _RepeatedError(Exception):

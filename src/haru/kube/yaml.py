@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from haru.kube.meta import Obj
@@ -40,6 +40,11 @@ _SPECIAL_FLOAT = re.compile(r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
 _MERGE = re.compile("^<<$")
 _TAG = "tag:yaml.org,2002:"
 _KIND_WORDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_REPEATED = " already set in map"
+
+
+Repeated = tuple[int, str]
+"""A key that its mapping had before: the line, and what is wrong."""
 
 
 class YamlError(ValueError):
@@ -49,16 +54,12 @@ class YamlError(ValueError):
         super().__init__(f"error converting YAML to JSON: {problem}")
 
 
-class DuplicateKeyError(YamlError):
-    """A key occurs twice in one mapping."""
-
-
-def load_all(text: str, *, repeated_keys: bool = False) -> list[Obj]:
+def load_all(text: str, repeated: list[Repeated] | None = None) -> list[Obj]:
     """Every object in a stream of documents; empty documents are passed over. YamlError names the line.
 
-    With `repeated_keys` the last of several equal keys counts, without they are an error.
+    Of several equal keys the last counts if there is a list to tell them in; otherwise they are an error.
     """
-    documents = [document for document in _documents(text, repeated_keys) if document is not None]
+    documents = [document for document in _documents(text, repeated) if document is not None]
     for position, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise YamlError(
@@ -68,9 +69,9 @@ def load_all(text: str, *, repeated_keys: bool = False) -> list[Obj]:
     return documents
 
 
-def load(text: str, *, repeated_keys: bool = False) -> Obj:
+def load(text: str, repeated: list[Repeated] | None = None) -> Obj:
     """The one object in the text."""
-    documents = load_all(text, repeated_keys=repeated_keys)
+    documents = load_all(text, repeated)
     if len(documents) != 1:
         raise YamlError(f"found {len(documents)} documents where one is expected")
     return documents[0]
@@ -88,7 +89,7 @@ def dump_all(objects: list[Obj]) -> str:
     return "---\n".join(dump(obj) for obj in objects)
 
 
-def _documents(text: str, repeated_keys: bool = False) -> list[Any]:
+def _documents(text: str, repeated: list[Repeated] | None = None) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return [json.loads(text, parse_float=_finite)]
@@ -98,9 +99,8 @@ def _documents(text: str, repeated_keys: bool = False) -> list[Any]:
 
     check_depth(text)
     try:
-        documents = list(yaml.load_all(text, Loader=_loader(repeated_keys)))
-    except _duplicate_key_error() as error:
-        raise DuplicateKeyError(_problem(error)) from None
+        loader: Any = partial(_loader(), repeated=repeated)
+        documents = list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         raise YamlError(_TOO_DEEP if error.problem == _LIBYAML_TOO_DEEP else _problem(error)) from None
     except yaml.YAMLError as error:
@@ -134,7 +134,7 @@ def check_depth(text: str) -> None:
 def _problem(error: Any) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}: " if mark is not None else ""
-    head = "yaml: unmarshal errors:\n  " if isinstance(error, _duplicate_key_error()) else "yaml: "
+    head = "yaml: unmarshal errors:\n  " if str(error.problem).endswith(_REPEATED) else "yaml: "
     return f"{head}{where}{error.problem or error.context}"
 
 
@@ -205,16 +205,6 @@ def _key(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-@cache
-def _duplicate_key_error() -> Any:
-    from yaml.constructor import ConstructorError
-
-    class DuplicateKeyError(ConstructorError):
-        pass
-
-    return DuplicateKeyError
-
-
 def _implicit() -> list[tuple[str, re.Pattern[str], list[str]]]:
     """(tag, form, first characters) of the plain scalars that are not strings."""
     digits = list("-+0123456789.")
@@ -229,15 +219,18 @@ def _implicit() -> list[tuple[str, re.Pattern[str], list[str]]]:
 
 
 @cache
-def _loader(repeated_keys: bool = False) -> Any:
+def _loader() -> Any:
     import yaml
     from yaml.constructor import ConstructorError
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    duplicate = _duplicate_key_error()
 
     class Loader(base):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}
+
+        def __init__(self, stream: str, repeated: list[Repeated] | None) -> None:
+            super().__init__(stream)
+            self.repeated = repeated
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Obj:
             self.flatten_mapping(node)
@@ -249,12 +242,17 @@ def _loader(repeated_keys: bool = False) -> Any:
                 if not isinstance(key, str | int | float):
                     raise ConstructorError(None, None, "a key must be a string or a number", key_node.start_mark)
                 name = _key(key)
-                if name in own and not repeated_keys:
-                    raise duplicate(None, None, f'key "{name}" already set in map', key_node.start_mark)
+                if name in own:
+                    self.tell_repeated(f'key "{name}"{_REPEATED}', key_node.start_mark)
                 if position >= merged:
                     own.add(name)
                 mapping[name] = self.construct_object(value_node, deep=deep)
             return mapping
+
+        def tell_repeated(self, problem: str, mark: Any) -> None:
+            if self.repeated is None:
+                raise ConstructorError(None, None, problem, mark)
+            self.repeated.append((mark.line + 1, problem))
 
         def flatten_mapping(self, node: Any) -> None:
             """Resolve `<<`; what it brings comes first and may be overridden."""

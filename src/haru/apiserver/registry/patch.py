@@ -37,6 +37,7 @@ from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch, with_whole_numbers
 from haru.kube.patch.type_errors import joined, type_errors
+from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import MessageType
 from haru.kube.validation.custom_resources import validate_custom, validate_custom_status
 
@@ -46,6 +47,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 OPERATIONS_LIMIT = 10_000
+_MEMBERS = ("op", "path", "from", "value")
 _WHOLE_WITH_POINT = re.compile(rb"[0-9]\.0+\s*[,}\]]").search
 
 
@@ -97,7 +99,8 @@ def patcher(
             raise too_large_error(
                 f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(value)}"
             )
-        return lambda live: apply_json_patch(live, value, replace_adds=True), repeated
+        told = [f"json patch {problem}" for problem in [*repeated, *_unknown_members(value)]]
+        return lambda live: apply_json_patch(live, value, replace_adds=True), told
     if not isinstance(value, dict):
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:
@@ -106,6 +109,16 @@ def patcher(
     if _WHOLE_WITH_POINT(data):
         value = with_whole_numbers(value)
     return lambda live: apply_strategic_merge_patch(live, value, message) | _type_of(live), repeated
+
+
+def _unknown_members(operations: list[Any]) -> list[str]:
+    """Members of the operations of a JSON patch that no operation has."""
+    return [
+        unknown_field(f"[{index}].{name}")
+        for index, operation in enumerate(operations)
+        for name in (operation if isinstance(operation, dict) else ())
+        if name not in _MEMBERS
+    ]
 
 
 def _type_of(obj: Obj) -> Obj:
@@ -208,12 +221,12 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
     if not value.get("apiVersion") or not value.get("kind"):
         raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
     bodies.check_kind(value, kind)
+    if errors := sorted(type_errors(value, declared_of(kind))):
+        raise _untyped(kind, value.get("metadata"), errors)
     if repeated and wish == "Strict":
         raise bodies.strict_error(kind, repeated)
     if repeated and wish == "Warn":
         call.request.warnings.extend(repeated)
-    if errors := sorted(type_errors(value, declared_of(kind))):
-        raise _untyped(kind, value.get("metadata"), errors)
     return value
 
 
@@ -231,6 +244,6 @@ def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
         try:
             value = bodies.parse_json(data)
         except StatusError:
-            return bodies.read_yaml(data, wish)  # a flow mapping
+            return bodies.read_yaml(data)  # a flow mapping
         return value, [] if wish == "Ignore" else bodies.repeated_fields(data, value)
-    return bodies.read_yaml(data, wish)
+    return bodies.read_yaml(data)

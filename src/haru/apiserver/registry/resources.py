@@ -196,6 +196,8 @@ def _enabled(group: str, version: str, config: Mapping[str, bool]) -> bool:
 
 
 _GATED = {
+    "ClusterTrustBundle": "ClusterTrustBundle",
+    "PodCertificateRequest": "PodCertificateRequest",
     "Workload": "GenericWorkload",
     "PodGroup": "GenericWorkload",
     "DeviceTaintRule": "DRADeviceTaintRules",

@@ -22,7 +22,7 @@ from haru.kube.errors import (
 )
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.repeated_names import duplicate_fields
+from haru.kube.repeated_names import duplicate_fields, in_order
 from haru.kube.wire import decode_protobuf
 from haru.serving import ENCODED_HERE
 
@@ -38,6 +38,7 @@ WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "Patc
 _STRICTNESS = ("Ignore", "Warn", "Strict")
 _COLON_ESCAPED = rb"\u003"
 """How every escape begins that could stand for a colon."""
+_INDEX = re.compile(r"\[(\d+)\]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -104,29 +105,24 @@ def _depth(value: Any) -> int:
 
 def parse_yaml(data: bytes) -> Obj:
     """One YAML document; 400 for what is none."""
-    return read_yaml(data, "Strict")[0]
+    return read_yaml(data)[0]
 
 
-def read_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
-    """One YAML document, and which names occur twice in it: a mistake for a strict reader only."""
-    repeated: list[str] = []
+def read_yaml(data: bytes) -> tuple[Obj, list[str]]:
+    """One YAML document, and which names occur twice in it, told as one problem: the last counts."""
+    found: list[yaml.Repeated] = []
     try:
         text = data.decode("utf-8")
-        try:
-            value = yaml.load(text)
-        except yaml.DuplicateKeyError as error:
-            if wish == "Strict":
-                raise
-            repeated = [str(error)]
-            value = yaml.load(text, repeated_keys=True)
+        value = yaml.load(text, found)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise bad_request_error(f"error decoding YAML: {error}") from None
     _require_json(value)
     if text.lstrip().startswith("{"):
-        repeated += repeated_fields(data, value)
-    return value, repeated
+        return value, repeated_fields(data, value)
+    lines = [f"line {line}: {problem}" for line, problem in sorted(found)]
+    return value, ["\n  ".join(["yaml: unmarshal errors:", *lines])] if lines else []
 
 
 def _require_json(value: Any) -> None:
@@ -178,7 +174,7 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
     wish = strictness(request)
     repeated: list[str] = []
     if content_type in YAML_TYPES:
-        value, repeated = read_yaml(data, wish)
+        value, repeated = read_yaml(data)
     else:
         value = parse_body(data, content_type)
     if value is None and content_type in JSON_TYPES:
@@ -192,7 +188,7 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
     if value.get("apiVersion") in also:
         value["apiVersion"] = kind.api_version
     check_kind(value, kind)
-    return decode_checked(value, kind, wish, repeated, request)
+    return decode_checked(value, kind, wish, repeated, request, text=data if content_type in JSON_TYPES else None)
 
 
 def repeated_in(request: Request, data: bytes, value: Any) -> list[str]:
@@ -215,19 +211,35 @@ def repeated_fields(data: bytes, value: Any) -> list[str]:
 
 
 def decode_checked(
-    value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request, known: Obj | None = None
+    value: Obj,
+    kind: Kind,
+    wish: str,
+    repeated: list[str],
+    request: Request,
+    known: Obj | None = None,
+    text: bytes | None = None,
 ) -> Obj:
     """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes.
 
-    `known` is an object of the kind whose parts may be in this one.
+    `known` is an object of the kind whose parts may be in this one. They are told in the order of a `text` in JSON; of
+    what was read or made otherwise those by name, after what is repeated.
     """
     obj, unknown = strict_decode(value, kind, known)
-    problems = (unknown + repeated)[:PROBLEMS_LIMIT]
+    if text is None:
+        problems = repeated + sorted(unknown, key=_place)
+    else:
+        problems = in_order(text, unknown) if repeated and wish != "Ignore" else unknown
+    problems = problems[:PROBLEMS_LIMIT]
     if problems and wish == "Strict":
         raise strict_error(kind, problems)
     if problems and wish == "Warn":
         request.warnings.extend(problems)
     return obj
+
+
+def _place(problem: str) -> list[str]:
+    """Where a problem stands in JSON whose members are sorted by name."""
+    return _INDEX.sub(lambda found: f".{found[1]:>9}", problem).split(".")
 
 
 def strict_error(kind: Kind, problems: list[str]) -> StatusError:

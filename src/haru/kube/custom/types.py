@@ -20,6 +20,7 @@ from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
 from haru.kube.meta import Obj
 from haru.kube.printing.base import Printer, age, column, name, since
+from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import Field, MessageType
 
 
@@ -75,7 +76,7 @@ class CustomType:
             raise cannot_handle(kind, str(mismatch)) from None
         if metadata is not obj.get("metadata"):
             kept = {**kept, "metadata": metadata}
-        return kept, unknown + [f'unknown field "{path}"' for path in more]
+        return kept, unknown + [unknown_field(path) for path in more]
 
     def default(self, obj: Obj) -> Obj:
         """The object with the schema's defaults."""

@@ -104,16 +104,16 @@ def _access_modes(modes: Any) -> str:
 
 def _volume_claim(obj: Obj) -> list[Any]:
     volume = spec(obj).get("volumeName", "")
-    capacity = value_at(obj, "status", "capacity", "storage") if volume else None
+    capacity = (value_at(obj, "status", "capacity", "storage") or "0") if volume else ""
     modes = _access_modes(status(obj).get("accessModes")) if volume else ""
     return [
         name(obj),
         "Terminating" if meta(obj).get("deletionTimestamp") else status(obj).get("phase", ""),
         volume,
-        capacity or "",
+        capacity,
         modes,
         _class_of(obj, "volume.beta.kubernetes.io/storage-class"),
-        status(obj).get("currentVolumeAttributesClassName") or UNSET,
+        spec(obj).get("volumeAttributesClassName", UNSET),
         age(obj),
         spec(obj).get("volumeMode", UNSET),
     ]

@@ -21,7 +21,7 @@ def _claim_state(claim: Obj) -> str:
 
 def _slice(obj: Obj) -> list[Any]:
     pool = value_at(obj, "spec", "pool", "name") or ""
-    return [name(obj), spec(obj).get("nodeName") or NONE, spec(obj).get("driver", ""), pool, age(obj)]
+    return [name(obj), spec(obj).get("nodeName", ""), spec(obj).get("driver", ""), pool, age(obj)]
 
 
 def _taint_rule(obj: Obj) -> list[Any]:

@@ -164,7 +164,8 @@ def _target(metric: Obj, observed: Obj) -> str:
         seen = current.get("averageUtilization")
         text = f"{UNKNOWN if seen is None else f'{seen}%'}/{target['averageUtilization']}%"
     elif target.get("averageValue") is not None:
-        text = f"{current.get('averageValue') or UNKNOWN}/{target['averageValue']} (avg)"
+        each = "" if kind in ("Resource", "ContainerResource") else " (avg)"
+        text = f"{current.get('averageValue') or UNKNOWN}/{target['averageValue']}{each}"
     else:
         text = f"{current.get('value') or UNKNOWN}/{target.get('value', UNKNOWN)}"
     return f"{wanted['name']}: {text}" if "name" in wanted else text

@@ -55,7 +55,7 @@ def validate_update(
     check = dispatch.UPDATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(new, kind)
-    return found + check(_judged(new, kind), _judged(old, kind), kind, Rules(gates, check_selector))
+    return found + check(_judged(new, kind), _judged(old, kind), kind, Rules(gates, check_selector, old))
 
 
 def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> list[FieldError]:

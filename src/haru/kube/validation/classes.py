@@ -21,6 +21,7 @@ from haru.kube.validation.common import (
 )
 from haru.kube.validation.devices import (
     MAX_CONFIG,
+    MAX_POOL_NAME,
     device_configuration,
     device_selectors,
     device_taint,
@@ -61,12 +62,17 @@ def _class_spec(spec: Obj, check: CheckSelector, *, stored_config: bool) -> list
 
 def _caseless_name(field: str, value: str) -> list[FieldError]:
     """A subdomain in any case that must be there: a driver's name without the limit of 63 characters."""
-    return each_message(field, value, names.is_dns1123_subdomain(value.lower())) if value else [required(field)]
+    return each_message(field, value, names.is_caseless_subdomain(value)) if value else [required(field)]
 
 
 def _segments(field: str, value: str) -> list[FieldError]:
-    """A pool's name, of which an empty one is invalid rather than missing."""
-    return pool_name(field, value) if value else [invalid(field, value, "segment 0: must not be empty")]
+    """A pool's name, whose segments are counted; an empty one is invalid rather than missing."""
+    found = [too_long(field, MAX_POOL_NAME)] if len(value.encode()) > MAX_POOL_NAME else []
+    for number, segment in enumerate(value.split("/")):
+        wrong = names.is_dns1123_subdomain(segment) if segment else ["must not be empty"]
+        shown = segment or value
+        found += each_message(field, shown, [f"segment {number}: {message}" for message in wrong])
+    return found
 
 
 def validate_taint_rule(rule: Obj, old: Obj | None = None) -> list[FieldError]:

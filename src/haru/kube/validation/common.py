@@ -185,14 +185,16 @@ def bounded(
     return indexed(field, values, check)
 
 
-def unique(field: str, values: Sequence[Any], key: Callable[[Any], Hashable], suffix: str = "") -> list[FieldError]:
-    """Every item whose key occurred before; `suffix` names the member that is the key."""
+def unique(
+    field: str, values: Sequence[Any], key: Callable[[Any], Hashable], suffix: str = "", *, whole: bool = False
+) -> list[FieldError]:
+    """Every item whose key occurred before, told `whole` or by it; `suffix` names the member that is the key."""
     seen: set[Hashable] = set()
     found: list[FieldError] = []
     for index, value in enumerate(values):
         k = key(value)
         if k in seen:
-            found.append(duplicate(f"{field}[{index}]{suffix}", k))
+            found.append(duplicate(f"{field}[{index}]{suffix}", value if whole else k))
         seen.add(k)
     return found
 
@@ -203,11 +205,13 @@ def bounded_set(
     maximum: int,
     check: Callable[[str, Any], list[FieldError]],
     key: Callable[[Any], Hashable],
+    *,
+    whole: bool = False,
 ) -> list[FieldError]:
-    """A list of limited length whose items are valid and differ in their keys."""
+    """A list of limited length whose items are valid and differ in their keys; `whole` as for `unique`."""
     if len(values) > maximum:
         return [too_many(field, len(values), maximum)]
-    return indexed(field, values, check) + unique(field, values, key)
+    return indexed(field, values, check) + unique(field, values, key, whole=whole)
 
 
 def quoted_list(texts: Iterable[str]) -> str:

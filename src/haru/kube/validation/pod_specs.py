@@ -12,7 +12,6 @@ from haru.kube.errors import (
     forbidden,
     invalid,
     not_found,
-    not_supported,
     required,
     too_long,
 )
@@ -26,6 +25,7 @@ from haru.kube.validation.common import (
     items,
     label_key,
     label_name,
+    one_of,
     part,
     subdomain,
 )
@@ -60,10 +60,12 @@ _RIGHT: Final = KnownSpecs()
 
 def validate_pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None = None) -> list[FieldError]:
     """The spec; that of a Pod (whose metadata is given) is held to a little more than a template's."""
-    if pod is not None and (
-        MIRROR in part(pod, "annotations") or any(one.get("ephemeral") is not None for one in items(spec, "volumes"))
-    ):
-        return _pod_spec(field, spec, rules, pod)  # it depends on more than the spec
+    depends = part(spec, "securityContext").get("seLinuxChangePolicy") is not None
+    if pod is not None and not depends:
+        volumes = items(spec, "volumes")
+        depends = MIRROR in part(pod, "annotations") or any(one.get("ephemeral") is not None for one in volumes)
+    if depends:
+        return _pod_spec(field, spec, rules, pod)  # on more than the spec
     key = _RIGHT.key(spec, pod is not None, rules.gates.enabled("PodLevelResources"))
     if key in _RIGHT:
         return label_name(f"{field}.hostname", spec["hostname"]) if spec.get("hostname") else []
@@ -97,7 +99,7 @@ def _pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None) -> list[Fiel
     found += _host_ports(field, spec, is_pod=is_pod) if spec.get("hostNetwork") else []
     found += _choices(field, spec)
     found += validate_labels(part(spec, "nodeSelector"), f"{field}.nodeSelector")
-    found += validate_pod_security(field, spec)
+    found += validate_pod_security(field, spec, rules)
     found += validate_affinity(f"{field}.affinity", part(spec, "affinity"))
     found += _dns(f"{field}.dnsConfig", spec)
     found += _gates(field, spec)
@@ -185,17 +187,11 @@ def _host_ports(field: str, spec: Obj, *, is_pod: bool) -> list[FieldError]:
 
 def _choices(field: str, spec: Obj) -> list[FieldError]:
     """Members that are one of a closed set; what has no default may be absent, but not empty."""
-    found: list[FieldError] = []
-    for name, supported, optional in (
-        ("restartPolicy", RESTART_POLICIES, False),
-        ("dnsPolicy", _DNS_POLICIES, False),
-        ("preemptionPolicy", _PREEMPTION_POLICIES, True),
-    ):
-        value = spec.get(name)
-        if value in supported or (value is None and optional):
-            continue
-        place = f"{field}.{name}"
-        found.append(not_supported(place, value, supported) if value else required(place))
+    found = one_of(f"{field}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES, in_order=True)
+    found += one_of(f"{field}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES, in_order=True)
+    preemption = spec.get("preemptionPolicy")
+    if preemption is not None:
+        found += one_of(f"{field}.preemptionPolicy", preemption, _PREEMPTION_POLICIES, in_order=True)
     return found
 
 

@@ -13,7 +13,7 @@ from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supp
 from haru.kube.meta import Obj
 from haru.kube.validation.common import items, known_value, one_of, part, same
 from haru.kube.validation.registration_rules import CHANGING_OPERATIONS, condition_errors, rule_errors
-from haru.kube.validation.selectors import validate_label_selector
+from haru.kube.validation.selectors import validate_conditions, validate_label_selector
 
 ANNOTATIONS_LIMIT = 20
 ANNOTATION_BYTES = 5 * 1024
@@ -160,13 +160,13 @@ def _annotations(path: str, annotations: Sequence[Obj], policy: str) -> Iterator
 
 
 def validate_policy_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Validate the warnings of type checking: each has a field and a text."""
+    """Validate the warnings of type checking, each with a field and a text, and the conditions."""
     found: list[FieldError] = []
-    checking = part(part(new, "status"), "typeChecking")
-    for index, warning in enumerate(items(checking, "expressionWarnings")):
+    status = part(new, "status")
+    for index, warning in enumerate(items(part(status, "typeChecking"), "expressionWarnings")):
         path = f"status.typeChecking.expressionWarnings[{index}]"
         found += [required(f"{path}.{name}") for name in ("warning", "fieldRef") if not warning.get(name)]
-    return found
+    return found + validate_conditions("status.conditions", items(status, "conditions"))
 
 
 # --- bindings

@@ -31,6 +31,10 @@ MAX_GROUP_CLAIMS = 4
 MAX_TOPOLOGY_CONSTRAINTS = 1
 HIGHEST_USER_PRIORITY = 1_000_000_000
 LOWEST_PRIORITY = -(2**31)
+_GROUP_MEMBERS = (
+    *("podGroupTemplateRef", "schedulingPolicy", "schedulingConstraints", "resourceClaims"),
+    *("disruptionMode", "priorityClassName", "priority"),
+)
 _WORKLOAD_SPEC, _GROUP_SPEC = "scheduling.v1alpha2.WorkloadSpec", "scheduling.v1alpha2.PodGroupSpec"
 _SYSTEM_PREFIX = "system-"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -87,6 +91,7 @@ def validate_workload(workload: Obj, rules: Rules) -> list[FieldError]:
         MAX_TEMPLATES,
         lambda f, t: required_label(f"{f}.name", t.get("name") or "") + _group_fields(f, t, rules),
         lambda t: t.get("name") or "",
+        whole=True,
     )
 
 
@@ -129,7 +134,7 @@ def validate_pod_group_update(new: Obj, old: Obj) -> list[FieldError]:
     """Every field of a group's spec is fixed: policy and constraints change by making a new group."""
     spec, before = part(new, "spec"), part(old, "spec")
     found: list[FieldError] = []
-    for name in sorted(spec.keys() | before.keys()):
+    for name in _GROUP_MEMBERS:
         changed = immutable_member("spec", name, spec, before, _GROUP_SPEC)
         if changed and name == "resourceClaims":
             changed += _too_many("spec.resourceClaims", items(spec, name), MAX_GROUP_CLAIMS)
@@ -159,7 +164,7 @@ def validate_pod_group_status(new: Obj, old: Obj) -> list[FieldError]:
         name = claim.get("resourceClaimName")
         return [] if name is None or claim in before else subdomain(f"{field}.resourceClaimName", name)
 
-    return found + bounded_set(place, claims, MAX_GROUP_CLAIMS, made, lambda c: c.get("name"))
+    return found + bounded_set(place, claims, MAX_GROUP_CLAIMS, made, lambda c: c.get("name"), whole=True)
 
 
 def _group_fields(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
@@ -173,7 +178,7 @@ def _group_fields(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
         found += only_forbidden(field, spec, ("schedulingConstraints",), "")
     claims = items(spec, "resourceClaims")
     found += bounded_set(
-        f"{field}.resourceClaims", claims, MAX_GROUP_CLAIMS, _claim_reference, lambda c: c.get("name") or ""
+        f"{field}.resourceClaims", claims, MAX_GROUP_CLAIMS, _claim_reference, lambda c: c.get("name") or "", whole=True
     )
     if not rules.gates.enabled("WorkloadAwarePreemption"):
         return found + only_forbidden(field, spec, ("disruptionMode", "priorityClassName", "priority"), "")
@@ -198,9 +203,9 @@ def _topology(field: str, constraint: Obj) -> list[FieldError]:
 
 
 def _claim_reference(field: str, claim: Obj) -> list[FieldError]:
-    found = required_label(f"{field}.name", claim.get("name") or "")
     members = ("resourceClaimName", "resourceClaimTemplateName")
-    found += union(field, claim, members)
+    found = union(field, claim, members)
+    found += required_label(f"{field}.name", claim.get("name") or "")
     for name in members:
         if claim.get(name) is not None:
             found += subdomain(f"{field}.{name}", claim[name])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import orjson
+
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from haru.kube.meta import Obj
-from haru.kube.validation.common import in_range, items, local_path, part
+from haru.kube.validation.common import in_range, items, known_value, local_path, part
+from haru.kube.validation.types import Rules
 from haru.kube.validation.windows import validate_windows_options
 
 _MAX_ID: Final = 2**31 - 1
@@ -22,12 +25,11 @@ _IPC_SYSCTLS: Final = re.compile(
 _CHOICES: Final = (
     ("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
     ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ("seLinuxChangePolicy", ("MountOption", "Recursive")),
 )
 _SEPARATE: Final = ("hostNetwork", "hostPID", "hostIPC")
 
 
-def validate_pod_security(field: str, spec: Obj) -> list[FieldError]:
+def validate_pod_security(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
     """The security context of a pod, and the members of its spec that 1.36 counts to it."""
     context = part(spec, "securityContext")
     place = f"{field}.securityContext"
@@ -44,7 +46,16 @@ def validate_pod_security(field: str, spec: Obj) -> list[FieldError]:
         value = context.get(name)
         if value is not None and value not in supported:
             found.append(not_supported(f"{place}.{name}", value, supported))
+    found += _change_policy(f"{place}.seLinuxChangePolicy", context.get("seLinuxChangePolicy"), rules)
     return found + _profiles(place, context)
+
+
+def _change_policy(field: str, policy: str | None, rules: Rules) -> list[FieldError]:
+    """How a volume gets its SELinux label: by mounting only where the gate is on, or the stored object says how."""
+    if policy is None or policy == "Recursive":
+        return []
+    every = rules.gates.enabled("SELinuxMount") or b'"seLinuxChangePolicy":' in orjson.dumps(rules.stored)
+    return known_value(field, policy, ("MountOption", "Recursive") if every else ("Recursive",))
 
 
 def validate_container_security(field: str, context: Obj, *, host_users: bool) -> list[FieldError]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from haru.kube.gates import FeatureGates
 
@@ -27,6 +27,8 @@ class Rules:
 
     gates: FeatureGates
     check_selector: CheckSelector
+    stored: Mapping[str, Any] | None = None
+    """What an update replaces."""
 
 
 def no_selector_check(expression: str) -> SelectorProblem | None:

@@ -117,9 +117,7 @@ async def _ephemeral(call: Call, wanted: Obj, live: Obj) -> Obj:
     wanted = apply_defaults(wanted, call.resource.kind, call.objects.gates)
     spec = _spec_with(live, "ephemeralContainers", wanted)
     new = _next_generation(call, wanted, live, spec)
-    _require(
-        call, validate_ephemeral_containers_update(new, live, Rules(call.objects.gates, call.objects.check_selector))
-    )
+    _require(call, validate_ephemeral_containers_update(new, live, _rules(call, live)))
     await call.admission.validate_subresource(call, new, live)
     return new
 
@@ -128,9 +126,13 @@ async def _resized(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Only cpu and memory may change, and not so that the pod changes its QoS class (KEP 1287) or outgrows its node."""
     wanted = apply_defaults(wanted, call.resource.kind, call.objects.gates)
     new = _next_generation(call, wanted, live, _resized_spec(wanted, live))
-    _require(call, validate_resize(new, live, Rules(call.objects.gates, call.objects.check_selector)))
+    _require(call, validate_resize(new, live, _rules(call, live)))
     await call.admission.validate_subresource(call, new, live)
     return new
+
+
+def _rules(call: Call, live: Obj) -> Rules:
+    return Rules(call.objects.gates, call.objects.check_selector, live)
 
 
 def _resized_spec(wanted: Obj, live: Obj) -> Obj:

@@ -8,7 +8,7 @@ from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
 from haru.apiserver.encoding.rendering import include_object, render_plain, representation_of
-from haru.apiserver.registry.object_metadata import keep_server_metadata
+from haru.apiserver.registry.object_metadata import check_identity, keep_server_metadata
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.registry.write import Outcome, change, managed_write, prepare_change
 from haru.apiserver.request import bodies
@@ -144,6 +144,7 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
     async def make(live: Obj) -> Obj:
         before = scale_of(live, call.resource.kind)
         scale = make_scale(before)
+        check_identity(call, scale)
         if call.chain is not None:
             scale = await call.chain.about_scale(call, scale, before)
         replicas = _replicas(call, scale)

@@ -111,13 +111,15 @@ def _seconds(call: Call, given: int | None, most: int) -> int:
 
 async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
     """The objects that the token is bound to: they must exist, with the given uid; a pod brings its node."""
-    if not reference:
+    if reference is None:
         return {}
     kind, name = reference.get("kind") or "", reference.get("name") or ""
     plural = _BOUND.get(kind)
-    if plural is None or reference.get("apiVersion", "v1") != "v1":
-        group, _, version = reference.get("apiVersion", "v1").rpartition("/")
+    group, _, version = (reference.get("apiVersion") or "").rpartition("/")
+    if plural is None or group:  # 1.36 does not look at the version
         raise bad_request_error(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    if not name:
+        raise bad_request_error("Name parameter required.")
     found = await call.objects.read("", plural, "" if kind == "Node" else call.namespace, name)
     if found is None:
         raise not_found_error("", plural, name)
