@@ -378,3 +378,37 @@ async def test_word_too_much_at_the_end_of_a_selector_is_extraneous(
     word = expression.split()[1]
     told = f"<input>:1:{place}: Syntax error: {what} input '{word}' expecting <EOF>"
     assert told in answer.json["message"]
+
+
+DEFAULT = "spec.validation.openAPIV3Schema.properties[a].default"
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "told"),
+    [
+        ({"type": "integer", "default": "x"}, "", '"string":  in body must be of type integer: "string"'),
+        ({"type": "integer", "default": 99, "maximum": 10}, "", "99:  in body should be less than or equal to 10"),
+        (
+            {"type": "object", "default": {"b": "x"}, "properties": {"b": {"type": "integer"}}},
+            ".b",
+            '"string": b in body must be of type integer: "string"',
+        ),
+        (
+            {"type": "object", "default": {"q": "x"}, "additionalProperties": {"type": "integer"}},
+            ".q",
+            '"string": .q in body must be of type integer: "string"',
+        ),
+        (
+            {"type": "array", "default": ["a", 1], "items": {"type": "string"}},
+            ".[1]",
+            '"integer": [1] in body must be of type string: "integer"',
+        ),
+    ],
+)
+async def test_default_that_is_no_value_of_its_schema_is_named_by_its_place_in_the_default(
+    api: Caller, schema: Any, place: str, told: str
+) -> None:
+    whole = {"openAPIV3Schema": {"type": "object", "properties": {"a": schema}}}
+    assert causes(await api("POST", DEFINITIONS, definition(schema=whole))) == [
+        (f"{DEFAULT}{place}", f"Invalid value: {told}")
+    ]

@@ -236,8 +236,14 @@ def _default(raw: Raw, path: str) -> Iterator[FieldError]:
     except TypeMismatchError as mismatch:
         yield invalid(path, value, str(mismatch))
         return
-    found = list(_resources(value, schema, path)) or judge(value, schema, path)
-    yield from (replace(error, field=path) if error.field == "<nil>" else error for error in found)
+    yield from list(_resources(value, schema, path)) or [_at_default(error, path) for error in judge(value, schema, "")]
+
+
+def _at_default(error: FieldError, path: str) -> FieldError:
+    """A finding about a default: its text says where in the default, its field where in the definition."""
+    detail = f" {error.detail}" if error.detail.startswith("in body") else error.detail
+    inner = error.field.removeprefix(".")
+    return replace(error, field=f"{path}.{inner}" if inner not in ("", "<nil>") else path, detail=detail)
 
 
 def _resources(value: Any, schema: Structural, path: str) -> Iterator[FieldError]:

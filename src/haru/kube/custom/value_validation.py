@@ -61,7 +61,8 @@ def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: boo
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
                 then = before.get(name, _ABSENT)
-                yield from _judge(inner, declared, f"{path}.{name}" if path else name, then, resource=False)
+                place = name if not path and name in schema.properties else f"{path}.{name}"
+                yield from _judge(inner, declared, place, then, resource=False)
 
 
 def _items(value: Sequence[Any], schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
