@@ -46,7 +46,7 @@ class EqualMembers:
     def of(snapshot: Snapshot, members: Sequence[PodInfo]) -> Sequence[EqualMembers]:
         """Return the runs of some members in their order; each is alone where results are not shared."""
         cache = snapshot.decision_cache
-        if not cache.shares_results:
+        if len(members) == 1 or not cache.shares_results:
             return [EqualMembers((pod,)) for pod in members]
         key = tuple(members)
         return cache.get_or_compute(_TOPIC, key, lambda: _runs(key), _MAX_GROUPS)

@@ -76,6 +76,8 @@ def _decide_with_trial_share_ids(
     if reservation is not None:
         reserved = reserved_now(snapshot, reservation)
         with_nominated = with_nominated_pods(reserved, members, groups=groups, now=options.now)
+        # What the nodes said of another state does not count.
+        decision = replace(decision, diagnosis=None)
     return _post_filter(with_nominated, decision, info)
 
 

@@ -18,6 +18,9 @@ from haru.kube.meta import Obj
 from haru.kube.selectors import LabelSelector, label_selector_from
 
 Rank = tuple[int, bool, int, str, str]
+Cost = tuple[int, int, int, int]
+"""The smallest wins: budget violations, highest priority, sum of priorities, pod count."""
+_PRIORITY_OFFSET = 2**31
 
 
 @dataclass(eq=False)
@@ -34,7 +37,7 @@ class DisruptionUnit:
     @cached_property
     def started(self) -> str:
         """Return when the first of its pods started."""
-        return min(pod.run_deadline.started for pod in self.pods)
+        return min([pod.run_deadline.started for pod in self.pods])
 
     @cached_property
     def rank(self) -> Rank:
@@ -43,10 +46,16 @@ class DisruptionUnit:
         return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
 
     @cached_property
+    def cost(self) -> Cost:
+        """Return what its eviction costs, if it violates no budget."""
+        return cost_of((self,))
+
+    @cached_property
     def pods_on(self) -> Mapping[str, Sequence[tuple[str, PodInfo]]]:
         """Return its pods with their paths, by node."""
         if len(self.pods) == 1:
-            return {self.pods[0].node: ((self.pods[0].key.path, self.pods[0]),)}
+            (pod,) = self.pods
+            return {pod.node: ((pod.key.path, pod),)}
         found: dict[str, list[tuple[str, PodInfo]]] = {}
         for pod in self.pods:
             found.setdefault(pod.node, []).append((pod.key.path, pod))
@@ -84,6 +93,16 @@ class ReprieveOrder:
         return found
 
 
+def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
+    """Return the cost of evicting units, most important first."""
+    if len(units) == 1:
+        (unit,) = units
+        return violations, unit.priority, (unit.priority + _PRIORITY_OFFSET) * len(unit.pods), len(unit.pods)
+    highest = units[0].priority if units else -_PRIORITY_OFFSET
+    total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units])
+    return violations, highest, total, sum([len(unit.pods) for unit in units])
+
+
 def units_below(
     snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True, whole: bool = True
 ) -> list[DisruptionUnit]:
@@ -119,15 +138,16 @@ def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
     return int(spec.get("priority") or 0), spec.get("disruptionMode") == "PodGroup"
 
 
-def is_disrupted_whole(snapshot: Snapshot, key: GroupKey) -> bool:
-    """Tell whether the pods of a group are evicted together or not at all."""
+def whole_unit(snapshot: Snapshot, key: GroupKey) -> DisruptionUnit | None:
+    """Return the unit of a group whose pods are evicted together or not at all; None for any other group."""
     found = _disruption(snapshot, key)
-    return found is not None and found[1]
+    unit = _whole(snapshot, key, found[0]) if found is not None and found[1] else None
+    return unit if unit is not None and unit.pods else None
 
 
 def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> DisruptionUnit:
     members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
-    known = tuple(member for member in members if _is_evictable(member))
+    known = tuple([member for member in members if _is_evictable(member)])
     complete = len(known) == len(members) or any(member.deleting for member in members)
     return DisruptionUnit(known if complete else (), priority, key)
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
-from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order
+from haru.engine.preemption.disruption_units import Cost, DisruptionUnit, ReprieveOrder, reprieve_order
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
 from haru.engine.preemption.node_counter import NodeCounter
-from haru.engine.preemption.podgroup_preemption import Cost, Search, Victims, cost_of
+from haru.engine.preemption.podgroup_preemption import Search, Victims
 from haru.engine.preemption.removal_steps import RemovalSteps
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
@@ -55,18 +55,17 @@ class NodeCandidates:
         known = {node for unit in units for node in unit.nodes}
         return [name for name in names if name in known] if known else ()
 
-    def units(self, node: str) -> list[DisruptionUnit]:
-        """Return the units on a node that the pod may evict, most important first."""
+    def has_units(self, node: str) -> bool:
+        """Tell whether the pod may evict something on a node."""
         if self._filters_units:
-            return evictable_pods(self._base, self._preemptor, node)
-        return self._index.below_on(self._preemptor.priority, node)
+            return bool(self._units(node))
+        units = self._index.units_on(node)
+        return bool(units) and units[-1].priority < self._preemptor.priority
 
-    def candidate(self, node: str, units: list[DisruptionUnit]) -> NodeCandidate | None:
-        """Return a node as a candidate; None if the pod does not fit without these units. Raises UnansweredError."""
-        order = ReprieveOrder(tuple(units))
-        if self._reorders:
-            order = reprieve_order(self._base, units, self._search.evicted)
-        if self._counter is not None and not order.guarded:
+    def candidate(self, node: str) -> NodeCandidate | None:
+        """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""
+        order = reprieve_order(self._base, self._units(node), self._search.evicted) if self._reorders else None
+        if self._counter is not None and (order is None or not order.guarded):
             try:
                 steps = self._steps(self._counter, node)
                 if steps is not None:
@@ -75,8 +74,12 @@ class NodeCandidates:
                 pass  # The general search may still decide it.
             except AllocationError as error:
                 raise UnansweredError(Reason("SelectorError", str(error))) from error
-        victims = self._search.victims_in(order, node)
+        victims = self._search.victims_in(order or ReprieveOrder(tuple(self._units(node))), node)
         return None if victims is None else NodeCandidate(victims.cost, victims.violations, lambda: victims)
+
+    def _units(self, node: str) -> list[DisruptionUnit]:
+        """Return the units on a node that the pod may evict, most important first."""
+        return evictable_pods(self._base, self._preemptor, node)
 
     def _steps(self, counter: NodeCounter, node: str) -> RemovalSteps | None:
         """Return the steps of a node that takes no pod yet; None where arithmetic does not tell."""
@@ -87,15 +90,14 @@ class NodeCandidates:
         step = counter.step(steps, 0)
         if step is None or step.unit.priority >= self._preemptor.priority:
             return None
-        first = step.unit
-        # More important units stay, whatever the pod's priority: so what is kept for the node serves every pod.
-        rest = ReprieveOrder(tuple(steps.units[steps.units.index(first) :]))
-        if len(rest.units) == 1:
-            only = Victims(rest.units, 1, ((node,),))
-            return NodeCandidate(only.cost, 0, lambda: only)
-        return NodeCandidate(cost_of((first,)), 0, lambda: self._victims(rest, node))
+        return NodeCandidate(step.unit.cost, 0, lambda: self._victims_from(step.unit, node, steps.units))
 
-    def _victims(self, order: ReprieveOrder, node: str) -> Victims:
-        victims = self._search.victims_in(order, node)
+    def _victims_from(self, first: DisruptionUnit, node: str, units: Sequence[DisruptionUnit]) -> Victims:
+        """Return the victims on a node of which the first is known."""
+        # More important units stay, whatever the pod's priority: so what is kept for the node serves every pod.
+        rest = ReprieveOrder(tuple(units[units.index(first) :]))
+        if len(rest.units) == 1:
+            return Victims(rest.units, 1, ((node,),))
+        victims = self._search.victims_in(rest, node)
         assert victims is not None, "the pod fits without the first unit and all less important ones"
         return victims

@@ -124,12 +124,12 @@ class NodeOccupancies:
         if not occupancy.frees_known:
             occupancy.frees_known = True
             occupancy.plain = occupancy.simple
-            bits_by_claim = self._bits_by_claim(occupancy)
+            bits_by_claim, on = self._bits_by_claim(occupancy), self._on
             for claim in bits_by_claim:
-                if claim in self._on:
-                    self._on[claim].add(name)
+                if claim in on:
+                    on[claim].add(name)
                 else:
-                    self._on[claim] = {name}
+                    on[claim] = {name}
             if not self._record_claims(occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
@@ -137,18 +137,16 @@ class NodeOccupancies:
     def _bits_by_claim(self, occupancy: NodeOccupancy) -> dict[str, int]:
         """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
         bits_by_claim: dict[str, int] = {}
-        first = 1
+        known, first = bits_by_claim.get, 1
         for view, use in zip(occupancy.views, occupancy.uses, strict=True):
-            places = view.table.places
+            place_of = view.table.places.get
             for device, holders in use.devices.items():
-                bit = first << places[device] if device in places else 0
-                if len(holders) == 1:
-                    (holder,) = holders
-                    bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
-                    continue
-                occupancy.plain = False
+                place = place_of(device)
+                bit = 0 if place is None else first << place
+                if len(holders) != 1:
+                    occupancy.plain = False
                 for holder in holders:
-                    bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
+                    bits_by_claim[holder] = known(holder, 0) | bit
             first <<= len(view.devices)
         return bits_by_claim
 

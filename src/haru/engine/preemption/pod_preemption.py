@@ -62,7 +62,8 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
             kept = nominated(base, refused, preemptor, Victims((), 1, preemptor.places))
             if kept is not None:
                 return _with_preemption_message(kept, preemptor, TERMINATING)
-        refusals = _refusals(base, preemptor)
+        known = refused.diagnosis if base is snapshot else None
+        refusals = _refusals(base, preemptor) if known is None else known.nodes
         if refusals is None:
             # Pending evictions already make the pod fit.
             if not waits_for_pending_evictions(snapshot, preemptor):
@@ -119,11 +120,10 @@ def _candidates(
         if not _is_helpful(failures):
             texts[name] = (NOT_HELPFUL,)
             continue
-        units = candidates.units(name)
-        if not units:
+        if not candidates.has_units(name):
             texts[name] = (NO_VICTIMS,)
             continue
-        candidate = candidates.candidate(name, units)
+        candidate = candidates.candidate(name)
         if candidate is not None:
             yield candidate
         else:

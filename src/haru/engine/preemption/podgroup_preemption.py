@@ -22,7 +22,14 @@ from haru.engine.podgroup.member_capacity import MemberCapacity, member_capacity
 from haru.engine.podgroup.podgroup_info import has_quorum, lacks_members
 from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, single_class_capacity_for
-from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
+from haru.engine.preemption.disruption_units import (
+    Cost,
+    DisruptionUnit,
+    ReprieveOrder,
+    cost_of,
+    reprieve_order,
+    units_below,
+)
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.fast_reprieve import FastReprieve
@@ -38,19 +45,7 @@ from haru.engine.state.pending_reservations import evicted_pods
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
-_PRIORITY_OFFSET = 2**31
 WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
-
-
-Cost = tuple[int, int, int, int]
-"""The smallest wins: budget violations, highest priority, sum of priorities, pod count."""
-
-
-def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
-    """Return the cost of evicting units, most important first."""
-    highest = units[0].priority if units else -_PRIORITY_OFFSET
-    total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units])
-    return violations, highest, total, sum([len(unit.pods) for unit in units])
 
 
 @dataclass(frozen=True)

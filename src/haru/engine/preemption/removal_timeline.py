@@ -1,7 +1,8 @@
 """Keep after which removals nodes take more members, as units are removed from the least important on.
 
-It grows only as far as some preemptor needed, and from one decision to the next only the nodes that changed are looked
-at again. Then the first moment at which a set of nodes takes enough members is read off the steps of the set.
+It grows only as far as some preemptor needed. From one decision to the next only the nodes that changed are looked at
+again, and only once an answer depends on them. Then the first moment at which a set of nodes takes enough members is
+read off the steps of the set.
 Source: our own.
 """
 
@@ -70,9 +71,10 @@ class RemovalTimeline:
         self._steps: dict[str, tuple[RemovalSteps, list[Event]]] = {}
         self._due: dict[DisruptionUnit, list[str]] = {}  # by unit: the nodes whose next step is its removal
         self._filtered: set[str] = set()
+        self._changed: dict[str, Rank] = {}  # nodes to look at again, with the rank of their least important unit
 
     def catch_up(self, changed: set[str] | None, source: StepSource) -> None:
-        """Look at the nodes that changed again, at all of them for None."""
+        """Note the nodes that changed, all of them for None."""
         if changed is None:
             self.clear()
             return
@@ -80,7 +82,7 @@ class RemovalTimeline:
             self._forget(node, source)
             units = source.units_on(node)
             if self._until is not None and units and units[-1].rank >= self._until:
-                self._meet(node, source)
+                self._changed[node] = units[-1].rank
 
     def removal(self, units: Sequence[DisruptionUnit], enough: int, source: StepSource) -> Removal | None:
         """Return the state in which as many members fit as can, at most `enough`, after the least removals.
@@ -92,6 +94,8 @@ class RemovalTimeline:
             return self._nothing_removed(len(units), min(enough, most))
         limit = units[0].rank
         rank = self._first_time(enough, limit)
+        while self._meet_changed(rank, source):
+            rank = self._first_time(enough, limit)
         if rank is None:
             self._extend(units, enough, source)
             rank = self._first_time(enough, limit)
@@ -152,6 +156,14 @@ class RemovalTimeline:
             if max(totals) >= target:
                 return
 
+    def _meet_changed(self, rank: Rank | None, source: StepSource) -> bool:
+        """Look at the nodes again of which a unit is removed by then, None for all; tell whether there were any."""
+        found = [node for node, least in self._changed.items() if rank is None or least >= rank]
+        for node in found:
+            del self._changed[node]
+            self._meet(node, source)
+        return bool(found)
+
     def _meet(self, node: str, source: StepSource) -> int:
         """Take in a node of which a unit is removed; return how many more members it takes by now."""
         number, index = self._initial.location[node]
@@ -179,6 +191,7 @@ class RemovalTimeline:
 
     def _forget(self, node: str, source: StepSource) -> None:
         self._filtered.discard(node)
+        self._changed.pop(node, None)
         steps, events = self._steps.pop(node, (None, ()))
         if steps is None:
             return

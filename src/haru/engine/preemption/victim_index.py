@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 from haru.engine.preemption.change_log import ChangeLog
-from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, is_disrupted_whole, running_pods, units_below
+from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below, whole_unit
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
@@ -77,7 +77,9 @@ class VictimIndex:
         self._drop([self._remove_group(key) for key in keys if key in self._whole])
         added = units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False)
         for key in keys:
-            added += self._group_units(base, key)
+            unit = whole_unit(base, key)
+            if unit is not None and any(_is_present(base, node) for node in unit.nodes):
+                added.append(unit)
         self._add(added)
 
     def _changed_groups(self, base: Snapshot, before: Snapshot, nodes: set[str]) -> set[GroupKey]:
@@ -87,8 +89,7 @@ class VictimIndex:
             nodes |= _nodes_of(before, key) | _nodes_of(base, key)
         keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.podgroup_index.states)}
         for name in nodes:
-            present, before_present = base.nodes.get(name), before.nodes.get(name)
-            if (present is not None and present.present) != (before_present is not None and before_present.present):
+            if _is_present(base, name) != _is_present(before, name):
                 keys |= self._whole_on.get(name, set())
                 keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
         return keys
@@ -136,14 +137,6 @@ class VictimIndex:
             self._on.pop(name, None)
         self.changes.add(nodes)
 
-    def _group_units(self, base: Snapshot, key: GroupKey) -> list[DisruptionUnit]:
-        """Return the group's whole unit, if it is one and has pods on existing nodes."""
-        if not is_disrupted_whole(base, key):
-            return []
-        pods = (base.pods[path] for path in base.group_state(key).scheduled)
-        first = next((pod for pod in pods if (node := base.nodes.get(pod.node)) is not None and node.present), None)
-        return [] if first is None else units_below(base, _ABOVE_ALL, [first])
-
 
 def _key(path: str) -> GroupKey:
     namespace, _, name = path.rpartition("/")
@@ -155,5 +148,9 @@ def _nodes_of(snapshot: Snapshot, key: GroupKey) -> set[str]:
 
 
 def _pods_on(snapshot: Snapshot, nodes: Iterable[str]) -> list[PodInfo]:
-    present = (name for name in nodes if (node := snapshot.nodes.get(name)) is not None and node.present)
-    return list(running_pods(snapshot, present))
+    return list(running_pods(snapshot, [name for name in nodes if _is_present(snapshot, name)]))
+
+
+def _is_present(snapshot: Snapshot, name: str) -> bool:
+    node = snapshot.nodes.get(name)
+    return node is not None and node.present
