@@ -19,7 +19,6 @@ from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import PODS
 from haru.kube.meta import Obj
 
@@ -175,9 +174,10 @@ class NodeOccupancies:
         """
         assert self._base is not None
         base, frees, pods = self._base, occupancy.frees, occupancy.info.pods
+        by_uid = {pod.key.uid: path for path, pod in pods.items()}
         cacheable = True
         for (claim, bits), obj in zip(bits_by_claim.items(), values_of(base.claims, bits_by_claim), strict=True):
-            user = _sole_user(claim, obj, pods)
+            user = by_uid.get(uid) if (uid := _sole_user(obj)) else None
             if user is None:
                 users = claim_users(base, claim)
                 if users is None:
@@ -206,16 +206,14 @@ def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]
     occupancy.devices = (1 << offset) - 1
 
 
-def _sole_user(path: str, claim: Obj | None, pods: Mapping[str, PodInfo]) -> str | None:
-    """Return the one of a node's pods for which alone a claim is reserved, as most claims are; None for any other."""
+def _sole_user(claim: Obj | None) -> str | None:
+    """Return the UID of the pod for which alone a claim is reserved, as most claims are; None for any other."""
     if claim is None or not (status := claim.get("status")):
         return None
     entries: Sequence[Obj] = status.get("reservedFor") or ()
     if len(entries) != 1 or (entry := entries[0]).get("resource") != PODS:
         return None
-    user, uid = f"{path[: path.find('/')]}/{entry.get('name')}", entry.get("uid")
-    pod = pods.get(user)
-    return None if pod is None or (uid and uid != pod.key.uid) else user
+    return entry.get("uid")
 
 
 def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:

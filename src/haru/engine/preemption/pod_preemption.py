@@ -115,9 +115,13 @@ def _candidates(
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     candidates = NodeCandidates(base, preemptor, search)
+    last: Sequence[FilterFailure] = ()
+    helpful = False
     for name in candidates.nodes_with_units((*names[start:], *names[:start])):
         failures = refusals.get(name, ())
-        if not _is_helpful(failures):
+        if failures is not last:  # equal nodes share them
+            last, helpful = failures, _is_helpful(failures)
+        if not helpful:
             texts[name] = (NOT_HELPFUL,)
             continue
         if not candidates.has_units(name):
