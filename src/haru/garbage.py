@@ -1,16 +1,17 @@
 """Tune Python's garbage collection: a collection stops the process, for seconds if it looks at millions of objects.
 
 What is allocated at a start lives until the end: it is not collected meanwhile. Of what comes later reference counts
-free nearly everything: what is left for a collection are closed connections, and tasks that were cancelled. So of the
-young, in portions, only some are looked at, each of which takes some hundredths of a second; as long as there is next
-to no garbage among these the others count as old unseen. Everything is looked at in an idle moment, once there has been
-much more; if there is none, after ten times as much.
+free nearly everything (`haru.errors.raise_first` names what they would not). So of the young, in portions, only some
+are looked at, each of which takes some hundredths of a second; as long as there is next to no garbage among these the
+others count as old unseen. Everything is looked at in an idle moment, once there has been much more; if there is none,
+after ten times as much.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +22,7 @@ _PORTION: Final = 10_000
 _SEEN_ONE_OF: Final = 8
 """Of so many portions one is looked at while there is next to no garbage."""
 _FEW: Final = 50
-"""At most so many objects of a portion are next to no garbage."""
+"""If a look at a portion frees at most so many blocks of memory there was next to no garbage in it."""
 _DUE: Final = 1000
 """Portions from which on an idle moment is used to look at everything."""
 _NO_MIDDLE: Final = -1
@@ -54,7 +55,7 @@ class _Portions:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._looked, self._used = time.monotonic(), time.process_time()
-        self._passed = 0
+        self._passed = self._blocks = 0
         self._is_clean = self._is_unseen = False
 
     def note(self, phase: str, info: Mapping[str, Any]) -> None:
@@ -66,10 +67,13 @@ class _Portions:
             self._is_unseen = self._is_clean and self._passed % _SEEN_ONE_OF > 0 and not self._loop.is_closed()
             if self._is_unseen:
                 gc.freeze()  # nothing young is left for the collection that follows
+            else:
+                self._blocks = sys.getallocatedblocks()
         elif self._loop.is_closed():
             gc.callbacks.remove(self.note)
         elif not self._is_unseen:
-            self._is_clean = info["collected"] <= _FEW
+            # What hangs on suspended generators and coroutines is freed, too, but is not told as collected.
+            self._is_clean = self._blocks - sys.getallocatedblocks() <= _FEW
 
     def look(self) -> None:
         """Look at everything if there is enough and the time since the last look was idle; look again later."""

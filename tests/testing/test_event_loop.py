@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
@@ -248,6 +248,18 @@ class Linked:
         self.itself = self
 
 
+class Suspended:
+    """An object that a generator of its own refers to, which is never run to its end."""
+
+    def __init__(self) -> None:
+        self.rest = self._look()
+        next(self.rest)
+
+    def _look(self) -> Iterator[Suspended]:
+        while True:
+            yield self
+
+
 def old_garbage() -> weakref.ref[Linked]:
     """A cycle that nobody has, after it has outlived the collections of the young."""
     linked = Linked()
@@ -302,13 +314,14 @@ async def test_of_what_comes_and_stays_some_is_looked_at() -> None:
     assert max(looked_at) < 35_000
 
 
-async def test_garbage_among_the_young_is_freed_soon_though_there_was_none_before() -> None:
+@pytest.mark.parametrize("made", [Linked, Suspended])
+async def test_garbage_among_the_young_is_freed_soon_though_there_was_none_before(made: type[object]) -> None:
     postpone_collection()
     resume_collection()
     kept = [[number] for number in range(200_000)]
     refs = []
     for _ in range(200_000):
-        refs.append(weakref.ref(Linked()))
+        refs.append(weakref.ref(made()))
     assert len(kept) == 200_000
     assert sum(ref() is not None for ref in refs) < 50_000
 
