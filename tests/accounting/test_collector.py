@@ -10,7 +10,7 @@ from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_cla
 from fake_api import FakeApi
 
 from haru.accounting import collector as keeping
-from haru.accounting.collector import Intervals, UsageCollector
+from haru.accounting.collector import Intervals, Labels, UsageCollector
 from haru.accounting.device_states import UsageKey
 from haru.accounting.history import HOUR, NAME, History, read
 from haru.accounting.ledger import total
@@ -20,7 +20,7 @@ from haru.cluster_view import ClusterView
 from haru.kube.kinds import known_kind
 from waiting import until
 
-POD = known_kind("v1", "Pod")
+POD, CLAIM = known_kind("v1", "Pod"), known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +69,7 @@ async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: 
     await made(client, allocated(claim("p"), allocation("a", "gpu-0"), holder))
     await until(lambda: collector.units()[UsageKey("Held", "default", "pod/p", DRIVER, "unmeasured")] == 1000)
     now[0] += 1800
-    await until(
-        lambda: collector.seconds()[UsageKey("Held", "default", "pod/p", DRIVER, "unmeasured")] == 1800 * 1_000_000
-    )
+    await until(lambda: collector.seconds()[Labels("default", "Held", DRIVER)] == 1800 * 1_000_000)
     text = collector.text().decode()
     assert f'haru_devices{{driver="{DRIVER}",namespace="default",state="Held"}} 1.0' in text
     assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="default",state="Held"}} 1800.0' in text
@@ -85,6 +83,23 @@ async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: 
     assert usage.observed_seconds == 5400
     rows = read(tmp_path, 0, end)
     assert all(row.began // HOUR == (row.ended - 1) // HOUR for row in rows), "intervals end with the hour"
+
+
+async def test_owners_that_have_gone_are_not_kept_for_the_metrics() -> None:
+    _, client = await cluster()
+    collector = UsageCollector(client, intervals=Intervals(0.02, 0.0, 1e9))
+    running = asyncio.create_task(collector.run())
+    for number in range(5):
+        holder = await client.create(POD, pod(f"p{number}", node="a", claims=[f"p{number}"]))
+        await made(client, allocated(claim(f"p{number}"), allocation("a", "gpu-0"), holder))
+        await until(lambda: sum(key.owner != "" for key in collector.units()) == 1)
+        await client.delete(POD, f"p{number}", "default")
+        await client.delete(CLAIM, f"p{number}", "default")
+        await until(lambda: not any(key.owner for key in collector.units()))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert {labels.namespace for labels in collector.seconds()} == {"", "default"}
+    assert len(collector._before) <= 3
 
 
 async def test_time_without_a_working_watch_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +55,14 @@ class Intervals:
     gap: float = 300.0
 
 
+class Labels(NamedTuple):
+    """What the metrics tell amounts apart by."""
+
+    namespace: str
+    state: str
+    driver: str
+
+
 class _Measured(NamedTuple):
     """What one evaluation has found: amounts, counts, and what is to be written of holders and happenings."""
 
@@ -92,7 +100,8 @@ class UsageCollector:
         self._happenings = HappeningMeter()
         self._units: Counter[UsageKey] = Counter()
         self._counts = CardCounts()
-        self._before: Counter[UsageKey] = Counter()
+        self._before: Counter[Labels] = Counter()
+        """Of what is over, by label: owners come and go, and the history has them."""
         self._tidied = 0
         self._options = Options(
             features=features or Features(),
@@ -130,10 +139,10 @@ class UsageCollector:
         """Return the metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
-    def seconds(self) -> Counter[UsageKey]:
+    def seconds(self) -> Counter[Labels]:
         """Return the amounts since the start, in thousandths of cards times milliseconds."""
         going = self._meter.current()
-        return self._before + Counter(dict(going.amounts)) if going is not None else Counter(self._before)
+        return self._before + _by_label(going.amounts) if going is not None else Counter(self._before)
 
     def units(self) -> Counter[UsageKey]:
         """Return the shares now, in thousandths of cards."""
@@ -229,7 +238,7 @@ class UsageCollector:
 
     def _end(self, interval: Interval | None) -> None:
         if interval is not None:
-            self._before.update(interval.amounts)
+            self._before.update(_by_label(interval.amounts))
             self._write(interval)
 
     def _write(self, interval: Interval | None) -> None:
@@ -252,16 +261,16 @@ class _Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics at this moment."""
-        labels = ("namespace", "state", "driver")
+        labels = Labels._fields
         seconds = CounterMetricFamily(
             "haru_device_seconds",
             "Seconds of accelerator cards by state; namespace is that of the holder, or of the work that waits.",
             labels=labels,
         )
         now = GaugeMetricFamily("haru_devices", "Accelerator cards by state.", labels=labels)
-        for key, value in _by_label(self._collector.seconds()):
+        for key, value in sorted(self._collector.seconds().items()):
             seconds.add_metric(key, value / PER_DEVICE_SECOND)
-        for key, value in _by_label(self._collector.units()):
+        for key, value in sorted(_by_label(self._collector.units()).items()):
             now.add_metric(key, value / WHOLE)
         cards = GaugeMetricFamily("haru_cards", "Accelerator cards; the states are disjoint.", labels=("state",))
         for word, cards_now in self._collector.counts().words().items():
@@ -273,8 +282,8 @@ class _Metrics(Collector):
         return ()
 
 
-def _by_label(found: Counter[UsageKey]) -> Iterator[tuple[tuple[str, str, str], int]]:
-    sums: Counter[tuple[str, str, str]] = Counter()
+def _by_label(found: Mapping[UsageKey, int]) -> Counter[Labels]:
+    sums: Counter[Labels] = Counter()
     for key, value in found.items():
-        sums[key.namespace, key.state, key.driver] += value
-    return iter(sorted(sums.items()))
+        sums[Labels(key.namespace, key.state, key.driver)] += value
+    return sums
