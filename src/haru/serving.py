@@ -207,6 +207,9 @@ def connection_class() -> Any:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_head_timer()
             super().connection_lost(exc)
+            # Their extensions know the connection, which is to be freed, with its TLS, once nobody else has it.
+            self.scope = self.cycle = None  # type: ignore[assignment]
+            self.pipeline.clear()
 
         def data_received(self, data: bytes) -> None:
             self._head_bytes += len(data)

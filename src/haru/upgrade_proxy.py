@@ -87,8 +87,8 @@ def take_over(connection: Any) -> ByteStream:
     loop = asyncio.get_running_loop()
     transport = connection.transport
     connection.connections.discard(connection)
-    # Nothing is to be answered any more by HTTP.
-    connection.cycle.disconnected = True
+    if connection.cycle is not None:  # the client is still there
+        connection.cycle.disconnected = True  # nothing is to be answered any more by HTTP
     reader = asyncio.StreamReader(limit=_PIECE, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     transport.set_protocol(protocol)

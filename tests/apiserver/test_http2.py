@@ -18,6 +18,7 @@ from api_caller import ADMIN, USER
 from h2.settings import SettingCodes
 from http2_client import Http2Client
 from kubectl_runner import Kubectl, require_kubectl
+from left_over import left_to_a_collection
 from test_api_serving import trust
 
 from haru.apiserver.registry import watch_encoder
@@ -104,6 +105,23 @@ async def test_hundred_concurrent_requests_share_a_connection(client: Http2Clien
     made = await asyncio.gather(*(client.ask("POST", MAPS, body=config_map(f"m{n}", 5_000)) for n in range(90)))
     assert {answer.status for answer in made} == {201}
     assert len((await client.ask("GET", MAPS)).json["items"]) >= 90
+
+
+async def test_connection_and_its_requests_need_no_garbage_collection(served: Kubectl) -> None:
+    async def visit() -> None:
+        client = await Http2Client.open(served.server.port, trust(served))
+        for name in ("kept", "kept", "other"):
+            await client.ask("POST", MAPS, body=config_map(name))
+        client.begin("GET", f"{MAPS}?watch=1&timeoutSeconds=60")
+        await client.ask("GET", "/readyz")
+        await client.close()
+        await until(lambda: not served.server.connections)
+
+    await visit()
+    with left_to_a_collection() as garbage:
+        for _ in range(3):
+            await visit()
+    assert [kind for kind in garbage if kind.startswith(("haru.", "uvicorn."))] == []
 
 
 async def test_client_certificate_authenticates_http2_user(served: Kubectl) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from left_over import left_to_a_collection
 
 from haru import serving
 from haru.apiserver.encoding.response_writer import send_whole
@@ -96,6 +97,23 @@ async def test_answered_requests_of_a_connection_that_stays_need_no_garbage_coll
     finally:
         gc.enable()
         writer.close()
+
+
+async def test_connection_that_is_closed_needs_no_garbage_collection(port: int) -> None:
+    async def visit(path: bytes, answered: bool) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST % (b"GET", path))
+        if answered:
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    await visit(b"/small", True)
+    with left_to_a_collection() as garbage:
+        for path, answered in ((b"/small", True), (b"/small", True), (b"/large", False)):
+            await visit(path, answered)
+        await asyncio.sleep(0.1)
+    assert [kind for kind in garbage if kind.startswith(("haru.", "uvicorn."))] == []
 
 
 async def test_connection_close_is_honoured(port: int) -> None:

@@ -73,6 +73,14 @@ class HandlerPool:
         self._tasks.add(task)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
 class Deadline:
     """Acts when no time is `_left`; it looks again whenever that may be so.
 
@@ -90,10 +98,11 @@ class Deadline:
             self._timer = self._loop.call_later(left, self._look)
 
     def stop(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer for good, and forget the connection, which has this."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._act = _nothing
 
     def _left(self) -> float | None:
         """Seconds that are left; None if nothing is due."""
@@ -131,6 +140,11 @@ class IdleDeadline(Deadline):
     ) -> None:
         super().__init__(loop, act)
         self._seconds, self._is_busy = seconds, is_busy
+
+    def stop(self) -> None:
+        """Cancel the timer for good, and forget the connection, which has this."""
+        super().stop()
+        self._is_busy = _never
 
     def restart(self) -> None:
         """Count from now."""

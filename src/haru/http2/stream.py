@@ -191,6 +191,7 @@ class Stream:
             if not self.complete and not self.closed:
                 self._fail()
             self._connection.finished()
+            self.scope = {}  # its extensions know this stream
 
     def _fail(self) -> None:
         """Answer 500, or reset the stream if the response has begun."""
