@@ -11,6 +11,8 @@ The texts name what is wrong (file, object, field), the value, and how to mend i
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class HaruError(Exception):
     """Whatever Haru has to say against what it was asked."""
@@ -35,3 +37,18 @@ class ChangeInputError(InputError):
 
 class ClusterError(HaruError, OSError):
     """A cluster cannot be found, cannot be reached, or refuses to be read."""
+
+
+def raise_first(outcomes: list[Any]) -> None:
+    """Raise the first error among some outcomes, if there is one, and empty the list.
+
+    An error knows the frames that it went through, with all that is in their variables. One that a variable of these
+    still holds is garbage which reference counts do not free: it stays until a collection looks at it.
+    """
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            outcomes.clear()
+            try:
+                raise outcome
+            finally:
+                del outcome

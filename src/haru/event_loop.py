@@ -15,6 +15,8 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from haru.errors import raise_first
+
 _SLICE_SECONDS = 0.01
 is_for_a_client: ContextVar[bool] = ContextVar("is_for_a_client", default=False)
 """Whether what is done is an answer that a client waits for. Tasks have it from the task that starts them, connections
@@ -39,9 +41,7 @@ async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], lim
             await action(item)
 
     results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    raise_first(results)
 
 
 def stop_event() -> asyncio.Event:
@@ -130,6 +130,7 @@ class SharedTimeout:
             del self._waits[wait]
             if wait.late:
                 task.uncancel()
+            del wait, task  # a cancelled task keeps the error, which knows this frame, which must not hold the task
 
     def _look(self) -> None:
         loop, self._timer = asyncio.get_running_loop(), None

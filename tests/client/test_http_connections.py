@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from left_over import left_to_a_collection
 
 from haru.client.api import ApiClient
 from haru.client.http import HttpTransport, _Deadlines
@@ -448,3 +449,27 @@ async def test_each_exchange_ends_at_its_own_time() -> None:
         await asyncio.gather(wait("later"), wait("soon"))
     assert ended == ["soon", "later"]
     assert exchanges["late"].error is None and exchanges["answered"].error is None
+
+
+async def test_request_without_an_answer_needs_no_garbage_collection() -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+    async def asked() -> None:
+        with contextlib.suppress(OSError):
+            await transport.send(GET, 10)
+        with contextlib.suppress(OSError):
+            async with transport.stream(GET, 10) as stream:
+                await stream.read()
+
+    await asked()
+    with left_to_a_collection() as garbage:
+        for _ in range(3):
+            await asked()
+        await asyncio.sleep(0.05)
+    assert [kind for kind in garbage if kind.startswith("haru.")] == []
+    await transport.close()
+    server.close()

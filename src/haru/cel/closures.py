@@ -110,7 +110,10 @@ def junction(terms: list[Run], decisive: bool) -> Run:
             if value.__class__ is not bool:
                 error = error or EvaluationError("no such overload")
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # knows this frame, which must not hold it
         return not decisive
 
     return run

@@ -58,7 +58,10 @@ def _quantify(visit: Callable[[Frame], Any], predicate: Run, decisive: bool) -> 
             if value.__class__ is not bool:
                 error = error or EvaluationError("no such overload")
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # knows this frame, which must not hold it
         return not decisive
 
     return run

@@ -145,13 +145,13 @@ class _Call(_Sent):
         if request.encoded_here:
             extensions[ENCODED_HERE] = True
         scope["extensions"] = extensions
-        why, cause = "ended without an answer", None
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:
-            why, cause = repr(error), error
+            if self._answered is None:
+                raise ConnectionResetError(f"{request.method} {request.path}: {error!r}") from error
         if self._answered is None:
-            raise ConnectionResetError(f"{request.method} {request.path}: {why}") from cause
+            raise ConnectionResetError(f"{request.method} {request.path}: ended without an answer")
         return self._answered
 
     async def _send(self, message: Message) -> None:

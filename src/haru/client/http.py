@@ -89,6 +89,7 @@ class HttpTransport:
         if not exchange.done:
             # What was not read to its end cannot carry another request.
             connection.close()
+        exchange.error = None  # raised by now, it knows the frames that know the exchange
         self._connections.give_back(connection, loop.time())
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from haru.client.informer import Informer, object_key
 from haru.client.shared_informers import SharedInformers
 from haru.client.workqueue import WorkQueue
 from haru.clock import utc_now
+from haru.errors import raise_first
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.gates import FeatureGates
 from haru.kube.json_form import json_form
@@ -212,9 +213,7 @@ async def slow_start(count: int, action: Callable[[int], Awaitable[None]], first
     while done < count:
         size = min(batch, count - done)
         results = await asyncio.gather(*(action(done + i) for i in range(size)), return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        done += size - len(failures)
-        if failures:
-            raise failures[0]
+        done += sum(not isinstance(result, BaseException) for result in results)
+        raise_first(results)
         batch *= 2
     return done

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from haru.client.informer import Informer
 from haru.controllers.base import Controller
 from haru.controllers.objects import by_controller, by_orphan_namespace
+from haru.errors import raise_first
 from haru.kube.errors import StatusError, conflict_error
 from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.selectors import LabelSelector
@@ -71,8 +72,7 @@ async def claim(
                     owned.append(adopted)
             except (StatusError, OSError) as error:
                 failures.append(error)
-    if failures:
-        raise failures[0]
+    raise_first(failures)
     return owned
 
 

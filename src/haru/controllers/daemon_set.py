@@ -19,6 +19,7 @@ from haru.controllers.objects import DAEMON_SETS, NODES, available_in, is_active
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import REVISIONS, forget_old, hash_of, owned_revisions, present_revision, revision_of
 from haru.controllers.rollout import scaled
+from haru.errors import raise_first
 from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -68,18 +69,17 @@ class DaemonSetController(PodOwnerController):
         await claim(self, self.sets, daemon_set, self.revisions, ClaimRule(selector))
         pods = await claim(self, self.sets, daemon_set, self.pods, ClaimRule(selector))
         revision = await present_revision(self, self.revisions, daemon_set, DAEMON_SETS)
-        failure: Exception | None = None
+        failures: list[Exception] = []
         try:
             await self._manage(daemon_set, pods, hash_of(revision))
         except (StatusError, OSError) as error:
-            failure = error
+            failures.append(error)
         pods = self.pods.by_index("controller", daemon_set["metadata"]["uid"])
         again = await self._write_status(self.sets.get(name, namespace) or daemon_set, pods, hash_of(revision))
         present = {hash_of(revision), *map(revision_of, pods)}
         used = [name_of(old) for old in owned_revisions(self.revisions, daemon_set) if hash_of(old) in present]
         await forget_old(self, self.revisions, daemon_set, used)
-        if failure is not None:
-            raise failure
+        raise_first(failures)
         return again
 
     # --- pods

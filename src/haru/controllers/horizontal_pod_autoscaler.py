@@ -182,20 +182,20 @@ class HorizontalPodAutoscalerController(Controller):
     async def _target(self, look: _Look) -> _Target:
         reference, namespace = look.spec["scaleTargetRef"], namespace_of(look.autoscaler)
         group = str(reference.get("apiVersion") or "").rpartition("/")[0]
-        first: Exception | None = None
+        first = ""
         try:
             for kind in await self._resources.of_kind(group, reference["kind"]):
                 try:
                     scale = await self.client.get(kind, reference["name"], namespace, "scale")
                 except _FAILURES as error:
-                    first = first or error
+                    first = first or str(error)
                 else:
                     text = "the HPA controller was able to get the target's current scale"
                     look.tell("AbleToScale", True, "SucceededGetScale", text)
                     return _Target(kind, scale)
         except (UncountableError, *_FAILURES) as error:
-            first = error
-        self.events.event(look.autoscaler, "Warning", "FailedGetScale", str(first))
+            first = str(error)
+        self.events.event(look.autoscaler, "Warning", "FailedGetScale", first)
         text = f"the HPA controller was unable to get the target's current scale: {first}"
         look.tell("AbleToScale", False, "FailedGetScale", text)
         await self._write(look, {**(look.autoscaler.get("status") or {}), "conditions": look.conditions})

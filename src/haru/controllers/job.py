@@ -23,6 +23,7 @@ from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, tally
 from haru.controllers.job_verdict import Verdict, is_finished, true_condition, until_deadline, verdict_of
 from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
+from haru.errors import raise_first
 from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -111,23 +112,22 @@ class JobController(PodOwnerController):
         if verdict is not None or is_being_deleted(job):
             counted.let_go()
         again: float | None = None
-        failure: Exception | None = None
+        failures: list[Exception] = []
         if not is_being_deleted(job):
             try:
                 again = await self._manage(job, counted, verdict, pods)
             except GroupPending as error:
                 if not (job.get("status") or {}).get("startTime"):
                     raise  # a Job that is said to have started would never get its group
-                failure = error
+                failures.append(error)
             except (StatusError, OSError) as error:
-                failure = error
+                failures.append(error)
         status = status_of(job, counted, verdict, self.timestamp())
         for type, reason, message in announcements(job, status):
             self.events.event(job, type, reason, message)
         job = await self.update_status(self.jobs, job, status)
         await bounded(counted.to_release, self._release)
-        if failure is not None:
-            raise failure
+        raise_first(failures)
         return _sooner(again, until_deadline(job, self.now()))
 
     # -- pods ---------------------------------------------------------------------------------------------------------

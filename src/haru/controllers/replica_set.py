@@ -25,6 +25,7 @@ from haru.controllers.objects import (
     phase_of,
 )
 from haru.controllers.pod_owner import PodOwnerController
+from haru.errors import raise_first
 from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -96,17 +97,16 @@ class ReplicaSetController(PodOwnerController):
         if selector.empty:
             return None
         pods = await claim(self, self.sets, replica_set, self.pods, ClaimRule(selector, among=is_active))
-        failure: Exception | None = None
+        failures: list[Exception] = []
         if not is_being_deleted(replica_set):
             try:
                 await self._manage(replica_set, pods)
             except (StatusError, OSError) as error:
-                failure = error
+                failures.append(error)
         pods = self.pods.by_index("controller", replica_set["metadata"]["uid"])
         replica_set = self.sets.get(name, namespace) or replica_set
-        again = await self._write_status(replica_set, [pod for pod in pods if not is_terminal(pod)], failure)
-        if failure is not None:
-            raise failure
+        again = await self._write_status(replica_set, [pod for pod in pods if not is_terminal(pod)], failures)
+        raise_first(failures)
         return again
 
     async def _manage(self, replica_set: Obj, active: Sequence[Obj]) -> None:
@@ -134,7 +134,7 @@ class ReplicaSetController(PodOwnerController):
         if await self.delete(self.pods, pod):
             self.events.event(replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
-    async def _write_status(self, replica_set: Obj, pods: Sequence[Obj], failure: Exception | None) -> float | None:
+    async def _write_status(self, replica_set: Obj, pods: Sequence[Obj], failures: Sequence[Exception]) -> float | None:
         spec = replica_set["spec"]
         template_labels = ((spec["template"].get("metadata") or {}).get("labels") or {}).items()
         min_ready, now = spec.get("minReadySeconds") or 0, self.now()
@@ -150,9 +150,9 @@ class ReplicaSetController(PodOwnerController):
         old = replica_set.get("status") or {}
         status: Obj = {"replicas": len(active), **{k: v for k, v in counts.items() if v}}
         conditions = [c for c in old.get("conditions") or () if c["type"] != "ReplicaFailure"]
-        if failure is not None:
+        if failures:
             reason = "FailedCreate" if len(active) < spec.get("replicas", 1) else "FailedDelete"
-            new = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(failure)}
+            new = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(failures[0])}
             # The message names the pod that was refused: a new one each time would be a write that causes the next.
             known = get_condition(replica_set, "ReplicaFailure")
             conditions = (

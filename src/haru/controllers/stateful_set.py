@@ -23,6 +23,7 @@ from haru.controllers.revisions import (
     revision_of,
 )
 from haru.controllers.stateful_pods import claims_of, first_ordinal, ordinal_of, replica_names, retained, stateful_pod
+from haru.errors import raise_first
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, is_being_deleted, name_of, namespace_of, owner_reference
@@ -67,16 +68,15 @@ class StatefulSetController(PodOwnerController):
         await claim(self, self.sets, stateful_set, self.pods, rule)
         update = await present_revision(self, self.revisions, stateful_set, STATEFUL_SETS)
         current = self._current_revision(stateful_set, update)
-        failure: Exception | None = None
+        failures: list[Exception] = []
         try:
             await self._manage(stateful_set, current, update)
         except (StatusError, OSError) as error:
-            failure = error
+            failures.append(error)
         again = await self._write_status(self.sets.get(name, namespace) or stateful_set, current, update)
         used = {name_of(current), name_of(update), *map(revision_of, self._own(stateful_set))}
         await forget_old(self, self.revisions, stateful_set, used)
-        if failure is not None:
-            raise failure
+        raise_first(failures)
         return again
 
     def _own(self, stateful_set: Obj) -> list[Obj]:

@@ -182,7 +182,7 @@ class PodExplanationPublisher:
         if self._refused.get(pod.key.path, 0.0) > self._clock.monotonic():
             return False
         patch = annotation_patch(pod.obj, text, format_time(self._clock.now()))
-        problem: Exception | None = None
+        problem = ""
         for attempt in range(_ATTEMPTS):
             await asyncio.sleep(_WRITE_SECONDS * 4**attempt)
             try:
@@ -191,11 +191,11 @@ class PodExplanationPublisher:
                 if error.code in (404, 409):
                     # It is gone; one of the same name is another pod.
                     return True
-                problem = error
+                problem = str(error)
                 if error.code != 429 and error.code < 500:
                     break
             except OSError as error:
-                problem = error
+                problem = str(error)
             else:
                 return True
         _log.warning("the explanation of pod %s is not written: %s", pod.key.path, problem)

@@ -125,3 +125,4 @@ class AnswerQueue(Generic[T]):
                     self._order.append(question)
                     continue
             self._forget(question)
+            del question  # the frame that an error knows must not hold it

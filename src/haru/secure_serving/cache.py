@@ -49,6 +49,7 @@ class Cache(Generic[Value]):
         except BaseException as error:
             asked.set_exception(error)
             asked.exception()  # nobody may be waiting
+            del asked  # the error, which knows this frame, would be held by it
             raise
         finally:
             del self._asked[key]

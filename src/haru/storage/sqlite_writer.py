@@ -130,19 +130,19 @@ class Writer(threading.Thread):
             tell(job, None)
 
     def _write(self, group: list[Batch]) -> None:
-        error: Exception | None = None
         try:
             if group[0].failures < self._failures:
                 raise Superseded("a change before it failed")
             write_group(self._connection, [event for batch in group for event in batch.events], self._sealing)
-        except Superseded as failure:
-            error = failure
-        except Exception as failure:
-            error = failure
+        except Superseded as error:
+            self._finished(group, error)
+        except Exception as error:
             self._failures += 1
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
-        self._finished(group, error)
+            self._finished(group, error)
+        else:
+            self._finished(group, None)
 
 
 def tell(copy: Copy, error: Exception | None) -> None:

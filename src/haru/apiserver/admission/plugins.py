@@ -29,13 +29,14 @@ from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
 from haru.apiserver.auth.authorization import MASTERS, Authorizer, refusal
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
-from haru.kube.errors import forbidden_error, not_found_error
+from haru.kube.errors import StatusError, forbidden_error, not_found_error
 from haru.kube.finalizers import (
     POD_GROUP_PROTECTION,
     VOLUME_ATTRIBUTES_CLASS_PROTECTION,
     VOLUME_CLAIM_PROTECTION,
     VOLUME_PROTECTION,
 )
+from haru.kube.kinds import Kind
 from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
 from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_security.templates import WORKLOADS
@@ -297,14 +298,17 @@ async def require_live_namespace(call: Call, obj: Obj) -> None:
     if namespace is None:
         raise not_found_error("", "namespaces", name)
     if namespace["metadata"].get("deletionTimestamp") or (namespace.get("status") or {}).get("phase") == "Terminating":
-        kind = call.resource.kind
-        why = f"unable to create new content in namespace {name} because it is being terminated"
-        error = forbidden_error(kind.group, kind.plural, str(obj["metadata"].get("name") or ""), why)
-        error.details["causes"] = [
-            {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {name} is being terminated",
-                "field": "metadata.namespace",
-            }
-        ]
-        raise error
+        raise _terminating(call.resource.kind, name, str(obj["metadata"].get("name") or ""))
+
+
+def _terminating(kind: Kind, namespace: str, name: str) -> StatusError:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden_error(kind.group, kind.plural, name, why)
+    error.details["causes"] = [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    return error

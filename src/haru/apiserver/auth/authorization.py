@@ -23,6 +23,7 @@ from haru.apiserver.peers.routes import ResourceRequest
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
+from haru.errors import raise_first
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.meta import Obj
 from haru.kube.selectors import parse_field_selector
@@ -294,9 +295,9 @@ class RequestAuthorizer:
         self._count(decision.allowed)
         if decision:
             return
-        error = refusal(user, asked, decision, named)
-        _LOG.info("forbidden: %s", error.message)
-        raise error
+        refused = [refusal(user, asked, decision, named)]
+        _LOG.info("forbidden: %s", refused[0].message)
+        raise_first(refused)
 
     def permit_path(self, request: Request, path: str, *, is_open: bool) -> None:
         """Authorize a request for a path that is no resource."""

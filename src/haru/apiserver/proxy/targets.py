@@ -21,6 +21,7 @@ from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.proxy.kubelets.connections import VERBS
 from haru.apiserver.request.http import Request
 from haru.apiserver.service_endpoints import ready_endpoints, slices_of
+from haru.errors import raise_first
 from haru.kube.errors import (
     StatusError,
     bad_request_error,
@@ -148,7 +149,7 @@ class TargetResolver:
             port = declared[0].get("name") or ""
         found = await self._endpoints(wanted.namespace, name, port)
         # A few are looked at, not all: of a service with thousands of endpoints most are good, or none is.
-        refused: StatusError | None = None
+        refused: list[StatusError] = []
         for address, number, pod_name in Random().sample(found, min(len(found), 16)):
             pod = await self._objects.peek("", "pods", wanted.namespace, pod_name)
             if pod is None or address not in _addresses(pod) or not is_proxyable(address):
@@ -156,10 +157,11 @@ class TargetResolver:
             try:
                 await self._check_real(pod)
             except StatusError as error:
-                refused = error
+                refused = [error]
                 continue
             return ProxyTarget(scheme, address, number)
-        raise refused or _unavailable(f'no endpoints available for service "{wanted.name}"')
+        raise_first(refused)
+        raise _unavailable(f'no endpoints available for service "{wanted.name}"')
 
     async def _endpoints(self, namespace: str, service: str, port: str) -> Sequence[tuple[str, int, str]]:
         """Address, port and pod of the ready endpoints of a service's port; of those that are pods of its namespace."""

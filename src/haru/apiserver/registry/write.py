@@ -38,12 +38,14 @@ from haru.apiserver.request.call import Call
 from haru.kube.defaulting import apply_defaults, is_completed_by_reading, stays_complete
 from haru.kube.equality import same_json
 from haru.kube.errors import (
+    StatusError,
     already_exists_error,
     bad_request_error,
     conflict_error,
     method_not_allowed_error,
 )
 from haru.kube.json_form import json_form, judged_form
+from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import ManagedWrite, track_update
 from haru.kube.strategy import (
@@ -127,13 +129,17 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         taken = await _insert(call, await stored_form(obj, call.resource, written))
         if isinstance(taken, Outcome):
             return taken
-    error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
-    if await _is_going(call, obj["metadata"]):
+    raise _taken(kind, obj["metadata"]["name"], await _is_going(call, obj["metadata"]), generated)
+
+
+def _taken(kind: Kind, name: str, is_going: bool, generated: bool) -> StatusError:
+    error = already_exists_error(kind.group, kind.plural, name)
+    if is_going:
         error.message = f"object is being deleted: {error.message}"
     if generated:
         error.message += ", the server was not able to generate a unique name for the object"
         error.details["retryAfterSeconds"] = 1
-    raise error
+    return error
 
 
 async def _is_going(call: Call, metadata: Obj) -> bool:

@@ -107,7 +107,7 @@ class ClaimQuery:
         try:
             return found.results(self._node_devices(index, number), new_share_id)
         except AllocationError as error:
-            return error
+            return error.with_traceback(None)
 
     def _node_devices(self, index: NodeClassIndex, number: int) -> NodeDevices:
         node = index.nodes[number]
@@ -152,4 +152,4 @@ class ClaimQuery:
                 found.results(problem, str)  # a node selector that cannot be made up is an error
             return found
         except (AllocationError, GaveUp) as error:
-            return error
+            return error.with_traceback(None)  # what is kept must not hold the frames, nor the snapshot in them

@@ -123,7 +123,7 @@ class DeviceFeasibilityCache:
         index, query = self._current, self.query(key, claims)
         found = query.results(index, self._number(index, node, self._nodes[node].labels), new_share_id)
         if isinstance(found, AllocationError):
-            raise found
+            raise AllocationError(str(found))  # each time that the one which is kept is raised it holds more frames
         if not isinstance(found, tuple):
             raise AssertionError(f"node {node} had devices for the claims and now has none: {found}")
         return found

@@ -397,7 +397,7 @@ class FilterResultCache:
         elif isinstance(answer, AllocationError):
             # Asked for these claims, the error names them.
             allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
-            raise answer
+            raise AllocationError(str(answer))
         else:
             fixed = preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
             score = fixed + chosen_score(answer.claims, answer.asks)

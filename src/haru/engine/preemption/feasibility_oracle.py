@@ -64,16 +64,16 @@ class FeasibilityOracle:
         info = self._preemptor.info
         total = len(info.members)
         best = 0
-        unanswered: UnansweredError | None = None
+        unanswered: Reason | None = None
         for nodes in self._places:
             try:
                 best = max(best, self._max_members_on(snapshot, nodes, replace(info, needed=total)))
             except UnansweredError as error:
-                unanswered = error
+                unanswered = error.reason
             if best == total:
                 return best
         if unanswered is not None:
-            raise unanswered
+            raise UnansweredError(unanswered)
         return best
 
     def fits(self, snapshot: Snapshot, count: int) -> bool:
@@ -82,7 +82,7 @@ class FeasibilityOracle:
         options = self._preemptor.info.options
         options = replace(options, budgets=replace(options.budgets, extras_budget=0))
         info = replace(self._preemptor.info, needed=count, options=options)
-        unanswered: UnansweredError | None = None
+        unanswered: Reason | None = None
         for nodes in list(self._places):
             try:
                 if self._max_members_on(snapshot, nodes, info) >= count:
@@ -91,22 +91,23 @@ class FeasibilityOracle:
                     self._places.insert(0, nodes)
                     return True
             except UnansweredError as error:
-                unanswered = error
+                unanswered = error.reason
         if unanswered is not None:
-            raise unanswered
+            raise UnansweredError(unanswered)
         return False
 
     def place(self, snapshot: Snapshot, count: int) -> PlacementAttempt | None:
         """Place so many members, the earlier ones first; None if they do not fit."""
-        info, unanswered = replace(self._preemptor.info, needed=count), None
+        info = replace(self._preemptor.info, needed=count)
+        unanswered: Reason | None = None
         for nodes in self._places:
             attempt = attempt_placement(snapshot, info, nodes)
             if attempt.fit >= count and not attempt.broken:
                 return attempt
             if attempt.unanswered:
-                unanswered = UnansweredError(_why(attempt))
+                unanswered = _why(attempt)
         if unanswered is not None:
-            raise unanswered
+            raise UnansweredError(unanswered)
         return None
 
     def _max_members_on(self, snapshot: Snapshot, nodes: Sequence[str], info: PodGroupInfo) -> int:

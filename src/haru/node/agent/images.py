@@ -137,13 +137,13 @@ class ImageManager:
         self._tell(pod, "Normal", "Pulling", f'Pulling image "{name}"')
         listed = [sources.secret(one.get("name", "")) for one in pod["spec"].get("imagePullSecrets") or ()]
         auths: list[cri.AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
-        failure: CriError | None = None
+        failure = ""
         for auth in auths or [None]:
             try:
                 ref = await self._runtime.pull(name, auth, sandbox)
                 found = await self._runtime.image(ref)
             except CriError as error:
-                failure = error
+                failure = str(error)
                 continue
             if found is not None:
                 took = time.time() - now
@@ -154,7 +154,7 @@ class ImageManager:
         pulls.failed[name] = now
         message = f'Failed to pull image "{name}": {failure}'
         self._tell(pod, "Warning", "Failed", message)
-        raise StartError("ErrImagePull", str(failure), 0.0)
+        raise StartError("ErrImagePull", failure, 0.0)
 
     def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:
         self._recorder.event(pod, kind, reason, message)

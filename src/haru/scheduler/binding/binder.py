@@ -167,11 +167,10 @@ class Binder:
                 conflict = isinstance(error, StatusError) and error.code in (404, 409)
                 if not conflict and not is_transient(error):
                     raise
-                problem: Exception = error
+                attempt += 1
+                if attempt >= ATTEMPTS and not insist():
+                    raise BindingError(f"claim {write.path}: {error}") from error
             claim = None
-            attempt += 1
-            if attempt >= ATTEMPTS and not insist():
-                raise BindingError(f"claim {write.path}: {problem}") from problem
             if not conflict or attempt > 1:
                 await self._sleep(delay(attempt))
 
@@ -218,14 +217,13 @@ class Binder:
                     self._objects.observe(PODS, await self._patch_pod(member, patch))
                 return
             except (StatusError, OSError) as error:
-                problem: Exception = error
-            # A conflict may mean another pod of that name, or only a writer that was faster.
-            pod = await self._ours(member)
-            if isinstance(problem, StatusError) and problem.code != 409 and not is_transient(problem):
-                raise problem
-            attempt += 1
-            if attempt >= ATTEMPTS and not insist():
-                raise BindingError(f"status of {member.pod.path}: {problem}") from problem
+                # A conflict may mean another pod of that name, or only a writer that was faster.
+                pod = await self._ours(member)
+                if isinstance(error, StatusError) and error.code != 409 and not is_transient(error):
+                    raise
+                attempt += 1
+                if attempt >= ATTEMPTS and not insist():
+                    raise BindingError(f"status of {member.pod.path}: {error}") from error
             await self._sleep(delay(attempt))
 
     async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
@@ -263,19 +261,18 @@ class Binder:
                     )
                 return
             except (StatusError, OSError) as error:
-                problem: Exception = error
-            attempt += 1
-            pod = await self._ours(member)
-            bound = None if pod is None else bool((pod.get("spec") or {}).get("nodeName"))
-            if bound:
-                return
-            text = f"binding of {member.pod.path} to {member.node}: {problem}"
-            if why := obstacle():
-                raise BindingError(f"{text}; {why}") from problem
-            answered = isinstance(problem, StatusError) and bound is False
-            final = isinstance(problem, StatusError) and problem.code not in (404, 409) and not is_transient(problem)
-            if answered and (final or attempt >= ATTEMPTS) and not insist():
-                raise BindingError(text) from problem
+                attempt += 1
+                pod = await self._ours(member)
+                bound = None if pod is None else bool((pod.get("spec") or {}).get("nodeName"))
+                if bound:
+                    return
+                text = f"binding of {member.pod.path} to {member.node}: {error}"
+                if why := obstacle():
+                    raise BindingError(f"{text}; {why}") from error
+                answered = isinstance(error, StatusError) and bound is False
+                final = isinstance(error, StatusError) and error.code not in (404, 409) and not is_transient(error)
+                if answered and (final or attempt >= ATTEMPTS) and not insist():
+                    raise BindingError(text) from error
             if attempt >= ATTEMPTS:
                 _log.warning("%s; trying again", text)
             await self._sleep(delay(attempt))
@@ -379,10 +376,9 @@ class Binder:
                 if isinstance(error, StatusError) and error.code != 409 and not is_transient(error):
                     _log.error("taking back what was written to %s: %s", what, error)
                     return
-                problem: Exception = error
-            attempt += 1
-            if attempt >= ATTEMPTS:
-                _log.warning("taking back what was written to %s: %s; trying again", what, problem)
+                attempt += 1
+                if attempt >= ATTEMPTS:
+                    _log.warning("taking back what was written to %s: %s; trying again", what, error)
             await self._sleep(delay(attempt))
 
     async def _undo_claim(self, write: ClaimWrite, kept_consumers: Collection[str]) -> None:

@@ -63,11 +63,10 @@ class ClaimMaker:
                 conflict = isinstance(error, StatusError) and error.code == 409
                 if not conflict and not is_transient(error):
                     raise
-                problem: Exception = error
+                attempt += 1
+                if attempt >= ATTEMPTS and not insist():
+                    raise BindingError(f"claim {claim['metadata']['generateName']}: {error}") from error
             in_doubt = in_doubt or not conflict
-            attempt += 1
-            if attempt >= ATTEMPTS and not insist():
-                raise BindingError(f"claim {claim['metadata']['generateName']}: {problem}") from problem
             await self._sleep(delay(attempt))
 
     async def _find(self, claim: Obj) -> Obj | None:

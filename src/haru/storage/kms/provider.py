@@ -21,6 +21,7 @@ from datetime import timedelta
 from cachetools import FIFOCache
 
 from haru.clock import utc_now
+from haru.errors import raise_first
 from haru.kms import HEALTHY, VERSIONS, Encrypted, Status
 from haru.storage.ciphers import KeysAway, OutsideCipher, SealError
 from haru.storage.kms import envelope
@@ -276,9 +277,7 @@ class KmsProvider(OutsideCipher):
                 await self._fetch(source_id, made, deadline)
 
         results = await asyncio.gather(*(fetch(*item) for item in wanted.items()), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        raise_first(results)
 
     async def _fetch(self, source_id: bytes, made: EncryptedObject, deadline: float) -> None:
         self.metrics.misses += 1

@@ -32,6 +32,7 @@ from haru.apiserver.admission.dynamic.reviews import (
 )
 from haru.apiserver.apiextensions.reader import converted
 from haru.apiserver.webhook_client import WebhookClient, WebhookError
+from haru.errors import raise_first
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
@@ -96,9 +97,7 @@ class Webhooks:
         found = await asyncio.gather(
             *(self._ask(hook, seen, attributes, mutating=False) for hook, seen in asked), return_exceptions=True
         )
-        for result in found:
-            if isinstance(result, BaseException):
-                raise result
+        raise_first(found)
 
     async def _ask(self, hook: Webhook, seen: RequestView, attributes: Attributes, *, mutating: bool) -> Answer | None:
         """A webhook's permission; None where it failed and may. Raises StatusError for a refusal."""

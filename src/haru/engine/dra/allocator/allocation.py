@@ -224,7 +224,19 @@ def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list
 def solve(
     problem: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None = None, *, scoring: bool = False
 ) -> Solution | DoesNotFit:
-    """The first solution on a problem; with `scoring` in the order of `preference`, if that has an answer."""
+    """The first solution on a problem; with `scoring` in the order of `preference`, if that has an answer.
+
+    A problem is solved once.
+    """
+    try:
+        return _solve(problem, step_budget, expired, scoring)
+    finally:
+        problem.stop_looking()
+
+
+def _solve(
+    problem: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None, scoring: bool
+) -> Solution | DoesNotFit:
     if scoring and not problem.hopeless:
         found = _solve_preferred(problem, step_budget, expired)
         if found is not None:

@@ -49,8 +49,19 @@ class AllocationProblem(AllocatedNodeDevices):
         self.plans: list[list[list[SubrequestPlan]]] = []
         self._count = 1
         self._ready = True
-        for claim in claims:
-            self.plans.append(self._plan_claim(claim))
+        try:
+            for claim in claims:
+                self.plans.append(self._plan_claim(claim))
+        except AllocationError:
+            self.stop_looking()
+            raise
+
+    def stop_looking(self) -> None:
+        """Let no plan look for more candidates: what looks knows the problem, which would hold itself by its plans."""
+        for claim in self.plans:
+            for asks in claim:
+                for plan in asks:
+                    plan.stop_looking()
 
     @property
     def hopeless(self) -> bool:

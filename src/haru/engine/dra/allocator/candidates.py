@@ -135,6 +135,10 @@ class SubrequestPlan:
         self.found.append(position)
         return True
 
+    def stop_looking(self) -> None:
+        """Take what has been found so far for all candidates."""
+        self._rest = None
+
     @property
     def candidates(self) -> Sequence[int]:
         """All candidates."""

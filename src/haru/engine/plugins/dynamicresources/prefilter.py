@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -160,7 +161,13 @@ class _LastDemand:
 
 def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
     """Return the pod's demand on this overlay, or why no node can meet it."""
-    last = overlay.snapshot.decision_cache.get_or_compute(_TOPIC, pod, _LastDemand, _MAX_PODS)
+    demands: WeakKeyDictionary[PodInfo, _LastDemand]
+    demands = overlay.snapshot.decision_cache.get_or_compute(_TOPIC, None, WeakKeyDictionary)
+    last = demands.get(pod)
+    if last is None:
+        if len(demands) >= _MAX_PODS:
+            demands.clear()
+        last = demands[pod] = _LastDemand()
     return last.current(overlay, pod, group, options)
 
 

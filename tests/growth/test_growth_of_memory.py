@@ -1,0 +1,177 @@
+"""What has gone leaves nothing behind: no object in a cache, and nothing that only a garbage collection frees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from engine_objects import claim, device_class, node, options, pod, resource_slice
+from left_over import left_to_a_collection, objects_by_type
+from scheduler_bench import CLAIMS, GROUPS, NS, Bench, play
+
+from haru.cel.device import DeviceView, compile_device_selector
+from haru.client.api import ApiClient
+from haru.controllers.base import slow_start
+from haru.engine import SchedulerCache, decide
+from haru.errors import raise_first
+from haru.event_loop import SharedTimeout, bounded
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind, known_kind
+
+Obj = dict[str, Any]
+GANGS, MEMBERS = 3, 3
+NAMESPACES, MAPS = known_kind("v1", "Namespace"), known_kind("v1", "ConfigMap")
+OF_PODS = ("haru.engine.state.pod_info.", "haru.engine.plugins.", "haru.scheduler.")
+
+
+async def come_and_go(bench: Bench) -> None:
+    """Gangs with claims, one of them too large, are bound, run and are deleted with all that belongs to them."""
+    members = {f"gang-{gang}-{member}": f"gang-{gang}" for gang in range(GANGS) for member in range(MEMBERS)}
+    for gang in [*dict.fromkeys(members.values()), "large"]:
+        await bench.gang(gang, MEMBERS)
+    for name, gang in {**members, **{f"large-{member}": "large" for member in range(MEMBERS)}}.items():
+        await bench.claim(name, count=99 if gang == "large" else 1)
+        await bench.pod(name, group=gang, claim=name)
+    await bench.started(*members)
+    for name in (*members, *(f"large-{member}" for member in range(MEMBERS))):
+        await bench.delete(name)
+        await bench.api.patch(CLAIMS, name, {"status": None}, NS, "merge", "status")
+        await bench.api.patch(CLAIMS, name, {"metadata": {"finalizers": None}}, NS, "merge")
+        await bench.api.delete(CLAIMS, name, NS)
+    for gang in [*dict.fromkeys(members.values()), "large"]:
+        await bench.api.patch(GROUPS, gang, {"metadata": {"finalizers": None}}, NS, "merge")
+        await bench.api.delete(GROUPS, gang, NS)
+    await asyncio.sleep(30)
+
+
+def test_pods_that_have_gone_leave_nothing_in_the_scheduler_though_its_writes_fail() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(4):
+            await bench.node(f"n{number}", cpu=8, gpus=4)
+        bench.faulty.rate = 0.2
+        for _ in range(2):
+            await come_and_go(bench)
+        first = objects_by_type()
+        with left_to_a_collection() as garbage:
+            for _ in range(4):
+                await come_and_go(bench)
+        assert sum(bench.faulty.counts.values()) > 30
+        assert not garbage
+        more = {kind: number - first[kind] for kind, number in objects_by_type().items() if kind.startswith(OF_PODS)}
+        assert {kind: number for kind, number in more.items() if number >= GANGS * MEMBERS} == {}
+
+    play(scenario)
+
+
+MISSING = 'device.attributes["gpu.example.com"].missing == "x"'
+
+
+@pytest.mark.parametrize("expression", ['device.driver == "gpu.example.com"', MISSING, f"{MISSING} || {MISSING}"])
+def test_decision_leaves_nothing_to_a_collection_and_keeps_no_frames(expression: str) -> None:
+    cache = SchedulerCache()
+    for number in range(3):
+        cache.apply(node(f"n{number}"))
+        cache.apply(resource_slice(f"n{number}", 4))
+    waiting = pod("p", claims=["c"])
+    for obj in (device_class("gpu", [expression]), claim("c"), waiting):
+        cache.apply(obj)
+    with left_to_a_collection() as garbage:
+        for _ in range(3):
+            decide(cache.snapshot(), [waiting], group=None, options=options())
+        assert objects_by_type()["builtins.traceback"] == 0
+    assert not garbage
+
+
+class Missing(Exception):
+    """What goes wrong."""
+
+
+async def failing(*_: object) -> None:
+    raise Missing
+
+
+async def too_long(_: object) -> None:
+    timeout = SharedTimeout(0.001)
+    await timeout.wait_for(asyncio.sleep(10))
+
+
+async def given_up(_: object) -> None:
+    task = asyncio.create_task(SharedTimeout(10.0).wait_for(asyncio.sleep(10)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def told_later(_: object) -> None:
+    failures: list[Exception] = []
+    try:
+        await failing()
+    except Missing as error:
+        failures.append(error)
+    raise_first(failures)
+
+
+async def selecting(_: object) -> None:
+    device = DeviceView("gpu.example.com", {}, {})
+    compile_device_selector(f"{MISSING} || [1].exists(x, {MISSING})").matches(device)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda _: bounded(range(3), failing),
+        lambda _: slow_start(3, failing),
+        too_long,
+        given_up,
+        told_later,
+        selecting,
+    ],
+    ids=["bounded", "slow start", "too long", "given up", "told later", "selector"],
+)
+async def test_work_that_fails_leaves_nothing_to_a_collection(work: Callable[[object], Awaitable[object]]) -> None:
+    async def once() -> None:
+        try:
+            await work(None)
+        except Exception:
+            return
+
+    await once()
+    with left_to_a_collection() as garbage:
+        for _ in range(5):
+            await once()
+        await asyncio.sleep(0)
+    assert not garbage
+
+
+async def refused(api: ApiClient, kind: Kind, obj: Obj, namespace: str = "") -> None:
+    try:
+        await api.create(kind, obj, namespace)
+    except StatusError:
+        return
+    raise AssertionError(f"{obj} is created")
+
+
+def test_requests_that_the_api_server_refuses_leave_nothing_to_a_collection() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        nobody = ApiClient.in_process(bench.server)
+        await bench.create(NAMESPACES, {"metadata": {"name": "going", "finalizers": ["example.com/kept"]}})
+        await bench.create(MAPS, {"metadata": {"name": "there"}})
+        await bench.api.delete(NAMESPACES, "going")
+
+        async def all_refused() -> None:
+            there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}}
+            for api, namespace in ((bench.api, NS), (bench.api, "going"), (bench.api, "nowhere"), (nobody, NS)):
+                await refused(api, MAPS, there, namespace)
+            await refused(bench.api, MAPS, {**there, "data": {"a": 1}}, NS)
+
+        await all_refused()
+        with left_to_a_collection() as garbage:
+            for _ in range(3):
+                await all_refused()
+        assert not garbage
+        await bench.start_scheduler()
+
+    play(scenario)
