@@ -40,7 +40,8 @@ class ContainerKiller:
     def __init__(self, context: Context, killed: Callable[[], None]) -> None:
         self._context, self._killed = context, killed
         self._tasks: dict[str, tuple[float, asyncio.Task[None]]] = {}
-        self._hooked: set[str] = set()
+        self._hooked: dict[str, str] = {}
+        """By container: the id of the last start whose preStop hook was run."""
 
     @property
     def is_busy(self) -> bool:
@@ -62,14 +63,20 @@ class ContainerKiller:
             self._context.recorder.event(target.pod, "Normal", "Killing", why)
         task = asyncio.create_task(self._kill(target, deadline), name=f"kill {seen.name}")
         self._tasks[seen.id] = (deadline, task)
+        task.add_done_callback(lambda _: self._forget(seen.id))
+
+    def _forget(self, id_: str) -> None:
+        """Forget a container that was killed, unless it is being killed anew."""
+        if not self.is_killing(id_):
+            self._tasks.pop(id_, None)
 
     async def _kill(self, target: KillTarget, deadline: float) -> None:
         seen = target.seen
         try:
             hook = ((target.container or {}).get("lifecycle") or {}).get("preStop")
             left = deadline - time.monotonic()
-            if hook and target.pod is not None and left > 0 and seen.id not in self._hooked:
-                self._hooked.add(seen.id)
+            if hook and target.pod is not None and left > 0 and self._hooked.get(seen.name) != seen.id:
+                self._hooked[seen.name] = seen.id
                 await self._run_pre_stop_hook(target.pod, target, hook, left)
                 left = max(_LEAST_SECONDS, deadline - time.monotonic())
             await self._context.runtime.stop_container(seen.id, max(0, round(left)))

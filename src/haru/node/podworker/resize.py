@@ -50,8 +50,8 @@ class PodResizer:
 
     def __init__(self, context: Context, sandboxes: Sandboxes) -> None:
         self._context, self._sandboxes = context, sandboxes
-        self._actuated: dict[str, Obj] = {}
-        """By container id: the resources that it was given."""
+        self._actuated: dict[str, tuple[str, Obj]] = {}
+        """By container: the id of its last start, and the resources that this was given."""
         self._group: Amounts | None = None
         """What the pod's control group was given; None until this agent has looked at it."""
         self._pending: ResizeCondition | None = None
@@ -113,7 +113,7 @@ class PodResizer:
 
     def started(self, id_: str, container: Mapping[str, Any]) -> None:
         """A container was started with these resources."""
-        self._actuated[id_] = _resources(container)
+        self._actuated[container["name"]] = id_, _resources(container)
 
     def reported(self, pod: Obj, seen: SeenPod) -> dict[str, Obj]:
         """By container: the part of its status that says what it was allocated and what it has."""
@@ -131,12 +131,12 @@ class PodResizer:
         return [_Due(one, last, self._had(pod, last, one)) for one, last in running if last is not None and last.runs]
 
     def _had(self, pod: Obj, seen: SeenContainer, container: Mapping[str, Any]) -> Obj:
-        known = self._actuated.get(seen.id)
-        if known is None:
+        id_, known = self._actuated.get(seen.name, ("", {}))
+        if id_ != seen.id:
             status = by_name(pod, MAIN, INIT).get(seen.name, {})
             is_same = str(status.get("containerID", "")).endswith(f"//{seen.id}")
             known = status["resources"] if is_same and status.get("resources") is not None else _resources(container)
-            self._actuated[seen.id] = known
+            self._actuated[seen.name] = seen.id, known
         return known
 
     # -- carrying out -------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class PodResizer:
             message = resources_message(amounts)
             assert message is not None
             await self._context.runtime.update_container_resources(one.seen.id, message)
-            self._actuated[one.seen.id] = _resources(one.container)
+            self._actuated[one.seen.name] = one.seen.id, _resources(one.container)
 
     async def _settle(self, pod: Obj) -> None:
         """All containers have what the pod was allocated: so has its group, and the resize is over."""

@@ -43,6 +43,7 @@ class RuntimeStatus:
         sandboxes, containers = await asyncio.gather(self._runtime.sandboxes(labels), self._runtime.containers(labels))
         seen_sandboxes = await asyncio.gather(*(self._sandbox(one.id) for one in sandboxes))
         places = {**dict.fromkeys(told, ""), **self._alive}
+        self._gone.intersection_update(places)
         places = {id_: sandbox for id_, sandbox in places.items() if id_ not in self._gone}
         places |= {one.id: one.pod_sandbox_id for one in containers}
         seen = await asyncio.gather(*(self._container(id_, sandbox) for id_, sandbox in places.items()))
