@@ -11,6 +11,7 @@ Whether a step is done for a client, is told by its context: see `haru.event_loo
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -53,6 +54,32 @@ class Step(asyncio.Handle):
         return f"<Step {self.callback!r}>"
 
 
+class _Connected:
+    """A connected socket for uvloop: once libuv has its descriptor, which it closes, Python's object has none.
+
+    uvloop has the object let go when the connection is closed, but hears of the object in a step after the one that
+    opens the connection. A connection closed between the two left the object with the number of a closed descriptor:
+    garbage collection closed whatever had that number by then.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.family, self.type = sock.family, sock.type
+
+    def setblocking(self, flag: bool) -> None:
+        """Set whether calls wait."""
+        self._sock.setblocking(flag)
+
+    def fileno(self) -> int:
+        """Hand the descriptor over."""
+        return self._sock.detach()
+
+    def detach(self) -> None:
+        """Do nothing: the descriptor is libuv's."""
+
+    close = detach
+
+
 class FairLoop(uvloop.Loop):
     """uvloop with two queues of steps: of what a client waits for, and of everything else."""
 
@@ -74,6 +101,11 @@ class FairLoop(uvloop.Loop):
             self._is_turn_due = True
             super().call_soon(self._turn)
         return step
+
+    async def create_connection(self, *args: Any, sock: socket.socket | None = None, **options: Any) -> Any:
+        """Connect as every loop does; a given socket is the connection's from the start."""
+        connected: Any = None if sock is None else _Connected(sock)
+        return await super().create_connection(*args, sock=connected, **options)
 
     def _turn(self) -> None:
         """Run what is ready now, first what is for clients, each for a slice; go on after a look at the sockets."""

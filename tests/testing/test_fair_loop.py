@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
+import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ from haru.apiserver.auth import new_authority, server_pair
 from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.event_loop import for_clients, in_background, is_for_a_client
 from haru.fair_loop import FairLoop
+from waiting import until
 
 T = TypeVar("T")
 ONE_STEP = 0.0
@@ -195,3 +199,28 @@ def test_requests_from_outside_are_for_clients_those_of_the_parts_are_not(tmp_pa
         return list(app.seen)
 
     assert run(main()) == [True, False]
+
+
+def test_socket_of_a_connection_that_is_cut_at_once_does_not_close_the_next_one_with_its_number() -> None:
+    """uvloop attaches a socket to its connection a step later: to one that is cut before, it did so for good."""
+
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        left: list[int] = []
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            for _ in range(20):
+                connected = socket.create_connection(listener.getsockname())
+                accepted, _ = listener.accept()
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                accepted.close()
+                for _ in range(6):
+                    loop.call_soon(time.sleep, 0.002)
+                with suppress(OSError):
+                    transport, _ = await loop.create_connection(asyncio.Protocol, sock=connected)
+                    await until(transport.is_closing)
+                    await asyncio.sleep(0)
+                left.append(connected.fileno())
+                connected.detach()
+        return left
+
+    assert set(run(main(), 0.001)) == {-1}
