@@ -285,6 +285,16 @@ async def test_duplicate_fields_follow_field_validation(
     assert ignored.status in (200, 201) and "warning" not in ignored.headers
 
 
+@pytest.mark.parametrize("half", [b"\\ud800", b"\xed\xa0\x80"])
+async def test_repeated_field_with_half_a_character_in_its_name_is_told(api: Caller, half: bytes) -> None:
+    body = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"x%b":1,"data":{"x%b":"1","x%b":"2"}}'
+    warned = await api("POST", f"{MAPS}?fieldValidation=Warn", body % (half, half, half), type="application/json")
+    assert warned.status == 422 and "a valid config key must consist of" in warned.json["message"]
+    assert warned.headers["warning"].encode("latin-1").decode() == '299 - "duplicate field \\"data.x\ufffd\\""'
+    strict = await api("POST", f"{MAPS}?fieldValidation=Strict", body % (half, half, half), type="application/json")
+    assert strict.status == 400 and 'unknown field "x\ufffd", duplicate field "data.x\ufffd"' in strict.json["message"]
+
+
 async def test_number_of_warning_headers_is_limited(api: Caller) -> None:
     unknown = {f"x{number}": 1 for number in range(150)}
     sent: list[Any] = []

@@ -6,8 +6,12 @@ Source: sigs.k8s.io/json, as behaviour.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from typing import Any
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""What Go takes for a character that cannot be shown."""
 
 
 def unknown_field(path: str) -> str:
@@ -49,7 +53,8 @@ def _members(text: str | bytes) -> list[tuple[str, bool]]:
     def collect(value: Any, path: str) -> None:
         if isinstance(value, _Pairs):
             seen: set[str] = set()
-            for name, inner in value.items:
+            for given, inner in value.items:
+                name = _HALF_CHARACTER.sub("\ufffd", given)
                 inner_path = f"{path}.{name}" if path else name
                 found.append((inner_path, name in seen))
                 seen.add(name)
