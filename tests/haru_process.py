@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import yaml
 
 from haru.kube.kinds import Kind, by_kind, lookup
+from warm_haru import Warm
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -261,11 +262,18 @@ def path_for(obj: Obj, namespace: str = "") -> str:
 
 
 class Process:
-    """A command of Haru that runs until it is stopped. Its messages are in a file."""
+    """A command of Haru that runs until it is stopped. Its messages are in a file.
 
-    def __init__(self, home: Path, arguments: Sequence[str], name: str, **env: str) -> None:
+    A warm one has its modules imported already (warm_haru): for tests to which it is the stage.
+    """
+
+    def __init__(self, home: Path, arguments: Sequence[str], name: str, *, warm: bool = False, **env: str) -> None:
         self.name, self.log = name, home / f"{name}.log"
+        self.process: Warm | subprocess.Popen[str]
         with self.log.open("a") as log:
+            if warm:
+                self.process = Warm(arguments, environment(home, **env), home, log)
+                return
             self.process = subprocess.Popen(
                 [*HARU, *arguments],
                 env=environment(home, **env),
@@ -307,12 +315,12 @@ class Process:
 class Up(Process):
     """A running `haru up`, ready."""
 
-    def __init__(self, home: Path, *arguments: str, name: str = "up", **env: str) -> None:
+    def __init__(self, home: Path, *arguments: str, name: str = "up", warm: bool = True, **env: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.kubeconfig = home / "admin.kubeconfig"
         fixed = ("up", "--listen", "127.0.0.1:0", "--write-kubeconfig", str(self.kubeconfig))
-        super().__init__(home, [*fixed, *arguments], name, **env)
+        super().__init__(home, [*fixed, *arguments], name, warm=warm, **env)
         self.ready_line = self.line()
         self.api = Api(self.kubeconfig)
 
@@ -348,11 +356,13 @@ def free_port() -> int:
             return port
 
 
-def component(home: Path, command: str, kubeconfig: Path, *arguments: str, name: str = "") -> tuple[Process, int]:
+def component(
+    home: Path, command: str, kubeconfig: Path, *arguments: str, name: str = "", warm: bool = True
+) -> tuple[Process, int]:
     """`haru scheduler` or `haru controllers` as a process of its own, and the port of its health endpoint."""
     port = free_port()
     flags = ["--kubeconfig", str(kubeconfig), "--health-port", str(port), *arguments]
-    return Process(home, [command, *flags], name or command), port
+    return Process(home, [command, *flags], name or command, warm=warm), port
 
 
 def health(port: int, path: str) -> tuple[int, str]:

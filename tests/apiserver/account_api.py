@@ -11,6 +11,7 @@ import pytest
 from api_caller import KEY, PODS, Caller, Clock, make_config
 from fake_signer import TestKey
 
+from begun_store import begun
 from haru.apiserver.audit_options import AuditOptions
 from haru.apiserver.auth.token_options import TokenOptions
 from haru.apiserver.auth.tokens.keys import load_signing_key
@@ -38,8 +39,12 @@ async def server(
         await own.start()
     clock = Clock()
     options = TokenOptions(**settings)
-    app = ApiServer(make_config(own, clock, service_account_key_pem=key, account_tokens=options, audit=audit))
-    await app.start()
+    config = make_config(own, clock, service_account_key_pem=key, account_tokens=options, audit=audit)
+    if store is None and audit is None:
+        app = await begun(config, own)
+    else:
+        app = ApiServer(config)
+        await app.start()
     yield Caller(app, clock)
     await app.stop()
     if store is None:

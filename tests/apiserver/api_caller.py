@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from begun_store import begun
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.kube.gates import FeatureGates
@@ -237,8 +238,7 @@ async def api() -> AsyncIterator[Caller]:
     store = SqliteStore(":memory:")
     await store.start()
     clock = Clock()
-    app = ApiServer(make_config(store, clock))
-    await app.start()
+    app = await begun(make_config(store, clock), store)
     yield Caller(app, clock)
     await app.stop()
     await store.stop()

@@ -11,6 +11,7 @@ import pytest
 from admission_objects import constraints
 from api_caller import ADMIN, Answer, Caller, Clock, make_config
 
+from begun_store import begun
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.storage import SqliteStore
@@ -110,8 +111,7 @@ async def wire() -> AsyncIterator[WireCaller]:
     """A server on a real socket, and its administrator."""
     store, clock = SqliteStore(":memory:"), Clock()
     await store.start()
-    app = ApiServer(make_config(store, clock))
-    await app.start()
+    app = await begun(make_config(store, clock), store)
     server = HttpServer(app)
     await server.start()
     async with aiohttp.ClientSession() as session:

@@ -10,7 +10,7 @@ from api_caller import MAPS, Caller, Clock, config_map, make_config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haru.apiserver.server import ApiServer
+from begun_store import begun
 from haru.storage import SqliteStore
 
 MERGE = "application/merge-patch+json"
@@ -66,8 +66,7 @@ class Follower:
 
 async def run(writers: list[list[tuple[str, str, str]]], selector: str) -> None:
     store = SqliteStore(":memory:")
-    app = ApiServer(make_config(store, Clock()))
-    await app.start()
+    app = await begun(make_config(store, Clock()), store)
     api = Caller(app, Clock())
     query = f"&labelSelector={selector}" if selector else ""
     start = (await api.get(f"{MAPS}?{query[1:]}"))["metadata"]["resourceVersion"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -21,6 +22,8 @@ from haru_process import Api, Process, Up, haru, phase, until
 
 Obj = dict[str, Any]
 CPU = ("--profile", "cpu:1")
+cold = functools.partial(Up, warm=False)
+"""`haru up` as the command starts by itself: here the start is what is tested."""
 
 
 def config_map(name: str) -> Obj:
@@ -53,7 +56,7 @@ def refuses_connections(api: Api) -> bool:
 def test_sigint_and_sigterm_stop_haru_up_and_remove_temporary_files(tmp_path: Path, number: int) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    up = Up(tmp_path, "--ephemeral", *CPU, TMPDIR=str(scratch))
+    up = cold(tmp_path, "--ephemeral", *CPU, TMPDIR=str(scratch))
     assert [p.name.startswith("haru-") for p in scratch.iterdir()] == [True]
     watcher = threading.Thread(target=_watch, args=(Api(up.kubeconfig),))
     watcher.start()
@@ -94,7 +97,7 @@ def test_signal_during_start_ends_haru_up(tmp_path: Path) -> None:
 
 def test_restart_on_same_directory_keeps_objects_and_running_pods(tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "data"), "--profile", "dgx-h100:1")
-    up = Up(tmp_path, *flags)
+    up = cold(tmp_path, *flags)
     api = up.api
     api.create(config_map("kept"), "default")
     api.create(pod("worker"), "default")
@@ -108,7 +111,7 @@ def test_restart_on_same_directory_keeps_objects_and_running_pods(tmp_path: Path
     before = {name: _kept(api, name) for name in ("pods", "configmaps", "resourceclaims", "nodes", "resourceslices")}
     for number in (signal.SIGTERM, signal.SIGKILL):
         up.stop(number)
-        up = Up(tmp_path, *flags)
+        up = cold(tmp_path, *flags)
         # The same certificate authority, the same token: old kubeconfigs stay good (but for the port, which was 0).
         assert up.api.token == api.token
         api = up.api
@@ -133,7 +136,7 @@ def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     data, loose = tmp_path / "data", tmp_path / "admin.kubeconfig"
     loose.write_text("somebody's\n")
     loose.chmod(0o644)
-    up = Up(tmp_path, "--data-dir", str(data), *CPU)
+    up = cold(tmp_path, "--data-dir", str(data), *CPU)
     try:
         assert mode(data) == 0o700
         for file in (loose, data / "kubeconfig", data / "scheduler.kubeconfig", data / "controllers.kubeconfig"):
@@ -156,7 +159,7 @@ def _who_am_i() -> tuple[str, Obj]:
 
 def test_second_haru_up_on_same_directory_is_refused(tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "data"), *CPU)
-    up = Up(tmp_path, *flags)
+    up = cold(tmp_path, *flags)
     try:
         second = haru(tmp_path, "up", *flags, "--listen", "127.0.0.1:0")
         assert (second.returncode, second.stdout) == (2, "")
@@ -182,7 +185,7 @@ def test_flags_override_configuration_file(tmp_path: Path) -> None:
         "schedulerNames": ["one", "two"],
     }
     config.write_text(yaml.safe_dump(text))
-    up = Up(tmp_path, "--config", str(config), "--profile", "cpu:3", "--data-dir", str(tmp_path / "from-flag"))
+    up = cold(tmp_path, "--config", str(config), "--profile", "cpu:3", "--data-dir", str(tmp_path / "from-flag"))
     try:
         assert sorted(n["metadata"]["name"] for n in up.api.list("nodes")) == ["cpu-0", "cpu-1", "cpu-2"]
         assert (tmp_path / "from-flag" / "state.db").exists() and not (tmp_path / "from-file").exists()
@@ -202,14 +205,14 @@ def test_flags_override_configuration_file(tmp_path: Path) -> None:
 
 
 def test_json_log_format_writes_one_record_per_line(tmp_path: Path) -> None:
-    up = Up(tmp_path, "--ephemeral", "-vv", "--log-format", "json", *CPU)
+    up = cold(tmp_path, "--ephemeral", "-vv", "--log-format", "json", *CPU)
     assert up.stop() == 0
     records = [json.loads(line) for line in up.log.read_text().splitlines() if line.startswith("{")]
     assert records and all({"time", "level", "logger", "message"} <= record.keys() for record in records)
 
 
 def test_every_namespace_has_ca_config_map_of_the_server(tmp_path: Path) -> None:
-    up = Up(tmp_path, "--ephemeral", *CPU)
+    up = cold(tmp_path, "--ephemeral", *CPU)
     config = yaml.safe_load(up.kubeconfig.read_text())["clusters"][0]["cluster"]
     wanted = {"ca.crt": base64.b64decode(config["certificate-authority-data"]).decode()}
 
@@ -231,7 +234,7 @@ def test_every_namespace_has_ca_config_map_of_the_server(tmp_path: Path) -> None
 def test_commands_find_cluster_by_flag_environment_running_haru_up_and_default(tmp_path: Path) -> None:
     """--kubeconfig, then KUBECONFIG, then the running `haru up` of this user, then ~/.kube/config."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
-    mine, other = Up(home, *CPU, name="mine"), Up(elsewhere, "--ephemeral", *CPU, name="other")
+    mine, other = cold(home, *CPU, name="mine"), cold(elsewhere, "--ephemeral", *CPU, name="other")
     try:
         mine.api.create(pod("of-mine"), "default")
         (home / ".kube").mkdir()
@@ -260,7 +263,7 @@ def test_commands_find_cluster_by_flag_environment_running_haru_up_and_default(t
 
 
 def test_namespace_and_context_of_kubeconfig_are_used(tmp_path: Path) -> None:
-    up = Up(tmp_path, "--ephemeral", *CPU)
+    up = cold(tmp_path, "--ephemeral", *CPU)
     try:
         up.api.namespace("team")
         up.api.create(pod("worker"), "team")

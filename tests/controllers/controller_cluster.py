@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 import virtual_time
+from begun_store import begun
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
@@ -260,18 +261,14 @@ async def started(
 ) -> AsyncIterator[V]:
     """A cluster with a namespace and a node; nothing that a controller asked for was forbidden."""
     gates = gates or FeatureGates.accelerator_defaults()
-    server = ApiServer(
-        ServerConfig(
-            store=store,
-            gates=gates,
-            runtime_config=runtime,
-            authentication=AuthenticationOptions(
-                tokens={"admin": UserInfo("admin", ("system:masters",))}, service_account_key_pem=service_account_key()
-            ),
-            **config,
-        )
-    )
-    await server.start()
+    tokens = {"admin": UserInfo("admin", ("system:masters",))}
+    authentication = AuthenticationOptions(tokens=tokens, service_account_key_pem=service_account_key())
+    settings = ServerConfig(store=store, gates=gates, runtime_config=runtime, authentication=authentication, **config)
+    if config or store.revision > 1:
+        server = ApiServer(settings)
+        await server.start()
+    else:
+        server = await begun(settings, store)
     cluster = kind(server, ApiClient.in_process(server, "admin", "tests"), gates)
     await cluster.create(NAMESPACES, {"metadata": {"name": "ns"}})
     await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})

@@ -16,7 +16,7 @@ def test_readme_shows_every_line_that_haru_up_prints(tmp_path: Path) -> None:
     start = START.search((ROOT / "README.md").read_text())
     assert start is not None
     shown = start[2].splitlines()
-    up = Up(tmp_path, "--ephemeral", "--profile", start[1])
+    up = Up(tmp_path, "--ephemeral", "--profile", start[1], warm=False)
     messages = until("messages", lambda: len(lines := up.log.read_text().splitlines()) >= len(shown) - 1 and lines)
     assert up.stop() == 0
     assert [masked(line) for line in (up.ready_line, *messages)] == [masked(line) for line in shown]

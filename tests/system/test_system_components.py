@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import socket
 import time
@@ -24,6 +25,8 @@ from haru_process import (
 )
 
 Obj = dict[str, Any]
+cold = functools.partial(component, warm=False)
+"""A component as its command starts it: here its own modules have to suffice."""
 
 
 def running(api: Api, count: int) -> bool:
@@ -43,8 +46,8 @@ def test_components_survive_killed_api_server(tmp_path: Path) -> None:
     # Without a Lease: who cannot renew it for ten seconds has to end, and a busy machine may take longer to start anew.
     alone = ("--feature-gates", ACCELERATOR_GATES, "--no-leader-elect")
     names = ("--scheduler-name", "default-scheduler")
-    scheduler, scheduler_port = component(tmp_path, "scheduler", data / "scheduler.kubeconfig", *alone, *names)
-    controllers, controllers_port = component(tmp_path, "controllers", data / "controllers.kubeconfig", *alone)
+    scheduler, scheduler_port = cold(tmp_path, "scheduler", data / "scheduler.kubeconfig", *alone, *names)
+    controllers, controllers_port = cold(tmp_path, "controllers", data / "controllers.kubeconfig", *alone)
     try:
         up.api.create(template("one", request()), "default")
         up.api.create(deployment("web", 2, template="one"), "default")
@@ -69,9 +72,7 @@ def test_components_wait_for_late_api_server(tmp_path: Path) -> None:
     flags = ("--no-scheduler", "--data-dir", str(data), "--profile", "cpu:1", "--listen", f"127.0.0.1:{port}")
     first = Up(tmp_path, *flags)
     assert first.stop() == 0
-    scheduler, _ = component(
-        tmp_path, "scheduler", data / "scheduler.kubeconfig", "--scheduler-name", "default-scheduler"
-    )
+    scheduler, _ = cold(tmp_path, "scheduler", data / "scheduler.kubeconfig", "--scheduler-name", "default-scheduler")
     time.sleep(1)
     assert scheduler.process.poll() is None
     up = Up(tmp_path, *flags)
@@ -89,7 +90,7 @@ def test_pods_are_scheduled_without_workload_api(tmp_path: Path) -> None:
     gates = ",".join(f"{name}=false" for name in names)
     up = Up(tmp_path, "--ephemeral", "--no-scheduler", *off, "--feature-gates", gates)
     # The scheduler is told of gates that the server cannot serve: it does what it can.
-    scheduler, port = component(tmp_path, "scheduler", up.kubeconfig, "--feature-gates", ACCELERATOR_GATES)
+    scheduler, port = cold(tmp_path, "scheduler", up.kubeconfig, "--feature-gates", ACCELERATOR_GATES)
     try:
         until("the scheduler is ready", lambda: health(port, "/readyz")[0] == 200)
         up.api.create(template("one", request()), "default")
@@ -120,7 +121,7 @@ def test_component_start_failures_name_the_reason(tmp_path: Path) -> None:
 def test_controllers_publish_ca_of_their_kubeconfig(tmp_path: Path) -> None:
     data = tmp_path / "data"
     up = Up(tmp_path, "--no-scheduler", "--controllers=", "--data-dir", str(data), "--profile", "cpu:1")
-    controllers, _ = component(tmp_path, "controllers", data / "controllers.kubeconfig", "--no-leader-elect")
+    controllers, _ = cold(tmp_path, "controllers", data / "controllers.kubeconfig", "--no-leader-elect")
     authority = (data / "pki" / "ca.crt").read_text()
 
     def published() -> bool:

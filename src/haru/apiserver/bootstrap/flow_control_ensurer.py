@@ -7,6 +7,7 @@ default of this version, is deleted. Source: the ensurer of API Priority and Fai
 
 from __future__ import annotations
 
+from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import suppress_status
 from haru.kube.flow_control_defaults import AUTOUPDATE, MANAGER, MANDATORY, flow_control_objects
@@ -37,6 +38,11 @@ async def ensure_flow_control(loopback: Loopback) -> None:
 
 async def _revise(loopback: Loopback, wanted: Obj) -> None:
     """Give a default its spec and its annotation, as far as it is the server's; what is so already is not written."""
+    objects = loopback.objects
+    resource = objects.served.of_kind(wanted["apiVersion"], wanted["kind"])
+    record = await objects.record(resource, "", wanted["metadata"]["name"])
+    if record is None or revised(live := shared(record), wanted) == live:
+        return
 
     async def make(live: Obj) -> Obj:
         return revised(live, wanted)

@@ -37,10 +37,11 @@ class Loopback:
 
     async def ensure(self, obj: Obj, manager: str = "kube-apiserver") -> bool:
         """Create an object unless it exists, in the name of a field manager; False if it exists."""
+        resource, metadata = self.objects.served.of_kind(obj["apiVersion"], obj["kind"]), obj["metadata"]
+        if await self.objects.record(resource, metadata.get("namespace", ""), metadata["name"]) is not None:
+            return False
         call = self.call(obj, "create", named=False)
         call.manager = manager
-        if await self.objects.record(call.resource, call.namespace, obj["metadata"]["name"]) is not None:
-            return False
         try:
             await create(call, orjson.loads(orjson.dumps(obj)))
         except StatusError as error:
