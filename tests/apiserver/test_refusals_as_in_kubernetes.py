@@ -412,3 +412,10 @@ async def test_default_that_is_no_value_of_its_schema_is_named_by_its_place_in_t
     assert causes(await api("POST", DEFINITIONS, definition(schema=whole))) == [
         (f"{DEFAULT}{place}", f"Invalid value: {told}")
     ]
+
+
+async def test_effect_of_a_node_taint_is_told_those_that_there_are_in_their_order(api: Caller) -> None:
+    taints = [{"key": "a", "effect": "Foo"}, {"key": "b"}]
+    answer = await api("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}})
+    told = 'Unsupported value: "Foo": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
+    assert causes(answer) == [("metadata.taints[0].effect", told), ("metadata.taints[1].effect", "Required value")]

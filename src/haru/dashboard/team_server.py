@@ -17,9 +17,8 @@ from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.whatif import slices_of
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import health_route
-from haru.secure_serving.component_certificates import ComponentCertificates
+from haru.secure_serving.component_certificates import CertifiedServer, ComponentCertificates
 from haru.secure_serving.identity import Authenticator
-from haru.secure_serving.listener import Listener
 from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.request_header import FrontProxy
 from haru.secure_serving.reviews import ApiReviewer
@@ -44,7 +43,7 @@ class TeamOptions:
     prices: Prices | None = None
 
 
-class TeamServer:
+class TeamServer(CertifiedServer):
     """Serves until it is stopped; it watches the cluster while somebody looks, and a minute longer."""
 
     def __init__(self, client: ApiClient, options: TeamOptions) -> None:
@@ -52,7 +51,6 @@ class TeamServer:
         self._watch = ClusterWatch(client)
         slices = slices_of(client)
         self._pages = Dashboard(self._watch, None, options.history, options.prices, slices)
-        self._certificates = ComponentCertificates(serving, NAME)
         reviewer = ApiReviewer(client)
         reviewed = ReviewedAccess(reviewer, ALLOWED_SECONDS, DENIED_SECONDS)
         checks = {"ping": lambda: True}
@@ -66,19 +64,7 @@ class TeamServer:
             {path: health_route(path[1:], checks) for path in ("/healthz", "/livez", "/readyz")},
             lambda: options.front_proxy,
         )
-        self._listener = Listener(
-            app, serving.address, serving.port, self._certificates, look_seconds=serving.look_seconds
-        )
-
-    @property
-    def port(self) -> int:
-        """The port that is served, once started."""
-        return self._listener.port
-
-    @property
-    def certificate(self) -> bytes:
-        """The serving certificate, in PEM."""
-        return self._certificates.certificate
+        super().__init__(app, serving, ComponentCertificates(serving, NAME))
 
     async def start(self) -> None:
         """Listen. Raises OSError and ValueError."""

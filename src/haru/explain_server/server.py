@@ -23,9 +23,9 @@ from haru.explain_server.registration import register
 from haru.kube.errors import StatusError
 from haru.secure_serving.authorization import PathAccess, ReviewedAccess
 from haru.secure_serving.component import ComponentApp, health_route
+from haru.secure_serving.component_certificates import CertifiedServer
 from haru.secure_serving.http import METRICS, Answer
 from haru.secure_serving.identity import Authenticator
-from haru.secure_serving.listener import Listener
 from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.request_header import FrontProxyCertificates
 from haru.secure_serving.reviews import ApiReviewer
@@ -41,11 +41,13 @@ _RETRY_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class ExplainServer:
+class ExplainServer(CertifiedServer):
     """Serves `explain.haru.dev`. With `resident` it watches all the time, otherwise while it is asked.
 
     `service` is the namespace, name and port of the Service for which the APIService is written, if it is to be.
     """
+
+    _certificates: FrontProxyCertificates
 
     def __init__(
         self,
@@ -65,20 +67,20 @@ class ExplainServer:
         reviewed = ReviewedAccess(ApiReviewer(client), limits.review_seconds, limits.review_seconds)
         access = ExplainAccess(reviewed, limits.namespaces)
         self._answers = Answers(client, self._watch, access, limits, now, gates)
-        self._certificates = FrontProxyCertificates(options, NAME)
+        certificates = FrontProxyCertificates(options, NAME)
         self.synced = asyncio.Event()
         """Whether the cache has what the server has."""
         checks = {"ping": lambda: True}
         ready = {
             **checks,
-            "front-proxy-known": lambda: self._certificates.front_proxy is not None,
+            "front-proxy-known": lambda: certificates.front_proxy is not None,
             "informer-sync": lambda: self.synced.is_set() or not resident,
         }
         metrics = Metrics(lambda: self._answers.waiting, lambda: self._watch.view().snapshot)
         app = ExplainApp(
             self._answers,
             access,
-            self._certificates.user_of,
+            certificates.user_of,
             {
                 "/healthz": health_route("healthz", checks),
                 "/livez": health_route("livez", checks),
@@ -91,20 +93,8 @@ class ExplainServer:
             ),
             metrics,
         )
-        self._listener = Listener(
-            app, options.address, options.port, self._certificates, look_seconds=options.look_seconds
-        )
+        super().__init__(app, options, certificates)
         self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def port(self) -> int:
-        """The port that is served, once started."""
-        return self._listener.port
-
-    @property
-    def certificate(self) -> bytes:
-        """The serving certificate, in PEM."""
-        return self._certificates.certificate
 
     async def start(self) -> None:
         """Listen, and find out in the background who may speak for users. Raises OSError and ValueError."""

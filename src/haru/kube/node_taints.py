@@ -7,7 +7,7 @@ from typing import Final
 
 from haru.kube.meta import Obj
 
-EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT: Final = re.compile(r"(?P<key>[^=:\s]+)(=(?P<value>[^:\s]*))?(:(?P<effect>\w+))?")
 
 

@@ -27,7 +27,6 @@ TERMINATION_MESSAGE: Final = "termination-message"
 STOP_SECONDS: Final = "stop-seconds"
 EXEC: Final = "exec"
 USAGE: Final = "usage"
-PROBES: Final = ("startup-probe", "readiness-probe", "liveness-probe")
 OOM_EXIT_CODE: Final = 137
 _MAX_EXIT_CODE: Final = 255
 _SIGNALLED: Final = 128

@@ -14,12 +14,13 @@ import ssl
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from haru.client.api import ApiClient
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.secure_serving.certificates import ensure_certificate, self_signed
-from haru.secure_serving.listener import trust_clients_of
+from haru.secure_serving.listener import Listener, trust_clients_of
 from haru.secure_serving.options import ServingOptions
 
 NAMESPACE, NAME, KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
@@ -104,6 +105,24 @@ class ComponentCertificates:
                 if not told:
                     _log.warning("%s, client certificates are not accepted: %s", NOT_READABLE, error)
                 told = True
+
+
+class CertifiedServer:
+    """Serves an application where the options say, with the certificate of a component."""
+
+    def __init__(self, app: Any, options: ServingOptions, certificates: ComponentCertificates) -> None:
+        self._certificates = certificates
+        self._listener = Listener(app, options.address, options.port, certificates, look_seconds=options.look_seconds)
+
+    @property
+    def port(self) -> int:
+        """The port that is served, once started."""
+        return self._listener.port
+
+    @property
+    def certificate(self) -> bytes:
+        """The serving certificate, in PEM."""
+        return self._certificates.certificate
 
 
 def _mark(file: Path) -> object:

@@ -126,8 +126,7 @@ def check_list_shape(call: Call) -> None:
 
 
 def render_list(call: Call, objs: Sequence[Obj], metadata: Obj) -> Response:
-    """A list of objects in the served version, as the client wants it."""
-    check_list_shape(call)
+    """A list of objects in the served version, as the client wants it; `check_list_shape` comes before."""
     representation, kind = representation_of(call.request), call.resource.kind
     if representation.shape == "table":
         return render_plain(representation, table_of(call, objs, metadata))

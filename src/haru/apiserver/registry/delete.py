@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from haru.apiserver.apiextensions.reader import converted, lying, read_record
 from haru.apiserver.encoding.objects import encode, recent
-from haru.apiserver.encoding.rendering import render_list, render_object
+from haru.apiserver.encoding.rendering import check_list_shape, render_list, render_object
 from haru.apiserver.registry.list import find, selection_of
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, is_dry_run
@@ -323,4 +323,5 @@ async def handle_delete_collection(call: Call) -> Response:
                 continue
             raise
         items.append(await read_record(record, call.resource))
+    check_list_shape(call)
     return render_list(call, items, found.metadata())

@@ -86,7 +86,6 @@ class Column:
 
     key: str
     title: str
-    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

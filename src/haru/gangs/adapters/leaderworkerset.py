@@ -13,7 +13,6 @@ from haru.kube.meta import Obj
 SET = ForeignKind("leaderworkerset.x-k8s.io", ("v1",), "LeaderWorkerSet", "leaderworkersets")
 NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
-GROUP_KEY_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE = "leaderworkerset.sigs.k8s.io/size"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"

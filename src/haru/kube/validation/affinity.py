@@ -8,7 +8,8 @@ from typing import Final
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
-from haru.kube.validation.common import indexed, items, label_key, label_name, part, positive
+from haru.kube.node_taints import EFFECTS
+from haru.kube.validation.common import indexed, items, label_key, label_name, one_of, part, positive
 from haru.kube.validation.selectors import (
     validate_label_selector,
     validate_node_selector,
@@ -19,7 +20,6 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES: Final = ("Honor", "Ignore")
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_affinity(field: str, affinity: Obj) -> list[FieldError]:
@@ -127,8 +127,7 @@ def validate_tolerations(field: str, tolerations: Sequence[Obj]) -> list[FieldEr
             why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             found.append(invalid(f"{place}.effect", effect, why))
         found += _operator(f"{place}.operator", operator, toleration.get("value") or "")
-        if effect and effect not in _EFFECTS:
-            found.append(not_supported(f"{place}.effect", effect, _EFFECTS))
+        found += one_of(f"{place}.effect", effect, EFFECTS, optional=True, in_order=True)
     return found
 
 

@@ -101,10 +101,7 @@ def _taints(field: str, taints: Sequence[Obj]) -> list[FieldError]:
         found += label_key(f"{place}.key", key)
         wrong = names.is_label_value(value)
         found += [invalid(f"{place}.value", value, ";".join(wrong))] if wrong else []
-        if not effect:
-            found.append(required(f"{place}.effect"))
-        elif effect not in node_taints.EFFECTS:
-            found.append(not_supported(f"{place}.effect", effect, node_taints.EFFECTS))
+        found += one_of(f"{place}.effect", effect, node_taints.EFFECTS, in_order=True)
         if (key, effect) in seen:
             found.append(duplicate(place, f"{key}:{effect}"))
         seen.add((key, effect))

@@ -15,7 +15,7 @@ from haru.event_loop import cancelled
 from haru.kube.meta import Obj
 from haru.secure_serving.authorization import ReviewedAccess
 from haru.secure_serving.component import health_route
-from haru.secure_serving.listener import Listener
+from haru.secure_serving.component_certificates import CertifiedServer
 from haru.secure_serving.options import ServingOptions
 from haru.secure_serving.request_header import FrontProxyCertificates
 from haru.secure_serving.reviews import ApiReviewer
@@ -27,30 +27,20 @@ _REVIEW_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-class MetricsServer:
+class MetricsServer(CertifiedServer):
     """Serves `metrics.k8s.io` for simulated nodes and their pods."""
+
+    _certificates: FrontProxyCertificates
 
     def __init__(self, client: ApiClient, options: ServingOptions, now: Callable[[], datetime] = utc_now) -> None:
         self._client = client
-        self._certificates = FrontProxyCertificates(options, NAME)
+        certificates = FrontProxyCertificates(options, NAME)
         access = ReviewedAccess(ApiReviewer(client), _REVIEW_SECONDS, _REVIEW_SECONDS)
         checks = {"ping": lambda: True}
         routes = {f"/{name}": health_route(name, checks) for name in ("healthz", "livez", "readyz")}
-        app = MetricsApp(client, access, self._certificates.user_of, routes, now)
-        self._listener = Listener(
-            app, options.address, options.port, self._certificates, look_seconds=options.look_seconds
-        )
+        app = MetricsApp(client, access, certificates.user_of, routes, now)
+        super().__init__(app, options, certificates)
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def port(self) -> int:
-        """The port that is served, once started."""
-        return self._listener.port
-
-    @property
-    def certificate(self) -> bytes:
-        """The serving certificate, in PEM."""
-        return self._certificates.certificate
 
     async def start(self) -> None:
         """Listen, and find out in the background who may speak for users. Raises OSError and ValueError."""
