@@ -9,8 +9,9 @@ import pytest
 from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
 from haru.kube.errors import StatusError, conflict_error, not_found_error
 from haru.kube.kinds import Kind
-from haru.scheduler.binding.binder import Binder, PodGoneError, WriteTimes
+from haru.scheduler.binding.binder import Binder, PodGoneError
 from haru.scheduler.binding.claim_updates import FINALIZER, BindingError, claim_writes, reserved_claim
+from haru.scheduler.binding.write_retry import WriteTimes
 from haru.scheduler.shared import WatchedObjects
 
 Obj = dict[str, Any]
@@ -169,11 +170,11 @@ def test_reservation_of_deallocated_claim_is_refused() -> None:
 async def test_release_removes_own_allocation_and_keeps_other_reservations() -> None:
     api = FakeApi(claim())
     await binder(api).reserve([member("a")], nominate=False)
-    await binder(api).release([member("a")])
+    await binder(api).unreserver.release([member("a")])
     assert api.claims["c"]["status"] == {}
     assert api.claims["c"]["metadata"]["finalizers"] == []
     shared = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("x"), consumer("a")]))
-    await binder(shared).release([member("a", allocation=None)])
+    await binder(shared).unreserver.release([member("a", allocation=None)])
     assert shared.claims["c"]["status"] == {"allocation": ALLOCATION, "reservedFor": [consumer("x")]}
 
 
@@ -239,7 +240,7 @@ async def test_allocation_without_response_is_verified_and_rolled_back() -> None
     assert not await binder(api).reserve([member("a")], nominate=False)
     api.faults["get"] = [StatusError(500, "InternalError", "x") for _ in range(9)]
     api.faults["update_status"] = [TimeoutError(), StatusError(409, "Conflict", "x")]
-    await binder(api).release([member("a")])
+    await binder(api).unreserver.release([member("a")])
     assert api.claims["c"]["status"] == {} and api.claims["c"]["metadata"]["finalizers"] == []
 
 
@@ -247,7 +248,7 @@ async def test_release_overrides_write_that_may_be_in_progress() -> None:
     protected = claim()
     protected["metadata"]["finalizers"] = [FINALIZER]
     api = FakeApi(protected)
-    await binder(api).release([member("a")])
+    await binder(api).unreserver.release([member("a")])
     assert api.claims["c"]["metadata"]["finalizers"] == []
     assert api.claims["c"]["metadata"]["resourceVersion"] == "2"  # whoever still wants to allocate version 1 fails
 
@@ -256,7 +257,7 @@ async def test_reservation_needed_by_siblings_is_kept() -> None:
     api = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("group")]))
     shared = ClaimReservation("ns", "c", "uid-c", consumer("group"))
     one = MemberDecision(PodKey("ns", "a", "uid-a"), "scheduled", "n1", reservations=(shared,))
-    await binder(api).release([one], kept_consumers={"uid-group"})
+    await binder(api).unreserver.release([one], kept_consumers={"uid-group"})
     assert api.claims["c"]["status"]["reservedFor"] == [consumer("group")]
 
 

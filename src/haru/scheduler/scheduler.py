@@ -190,8 +190,8 @@ class Scheduler:
                 continue
 
     def _remove_orphans(self) -> None:
-        names = self._config.scheduler_names
-        for work in orphan_cleanup(self.cluster.snapshot(), self._cycle.binder, names, self.cluster.is_assumed):
+        names, unreserver = self._config.scheduler_names, self._cycle.binder.unreserver
+        for work in orphan_cleanup(self.cluster.snapshot(), unreserver, names, self.cluster.is_assumed):
             self._state.tasks.spawn(work)
 
     async def _flush_periodically(self) -> None:

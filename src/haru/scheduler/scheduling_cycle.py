@@ -22,10 +22,11 @@ from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
 from haru.gangs import is_translated
 from haru.kube.meta import Obj
 from haru.scheduler.backfill.head_of_queue import HeadOfQueue
-from haru.scheduler.binding.binder import Binder, WriteTimes
+from haru.scheduler.binding.binder import Binder
 from haru.scheduler.binding.binding_cycle import Attempt, BindingCycle, BindingTask
 from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.deallocation import Deallocator
+from haru.scheduler.binding.write_retry import WriteTimes
 from haru.scheduler.coexistence.coexistence import Coexistence
 from haru.scheduler.decider import Decider, profile_of
 from haru.scheduler.decision_log import DecisionLog
@@ -66,7 +67,7 @@ class SchedulingCycle:
         self.binder = Binder(client, state.objects, times, count, self.coexistence.ledger.announce)
         self.binding_cycle = BindingCycle(state, self.binder, self, self.status.cancel, self.coexistence)
         self.handlers = EventHandlers(state.cluster, state.queue, self.pre_enqueue, config, self)
-        self._deallocator = Deallocator(state, self.binder, self)
+        self._deallocator = Deallocator(state, self.binder.unreserver, self)
         self.head = HeadOfQueue(state.cluster, state.queue, config, self)
         evictor = Evictor(client, recorder, state.objects, times)
         self._together = 1

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from haru.kube import names, node_taints
-from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     items,
     label_key,
+    one_of,
     part,
     positive,
     required_label,

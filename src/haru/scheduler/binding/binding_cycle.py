@@ -220,7 +220,7 @@ class BindingCycle:
         await self._take_back(binding_task, failures)
         self._report_lost(binding_task, failures)
         if stale := [claim for member in ready for claim in stale_claims(self._cluster.now, member)]:
-            await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
+            await asyncio.gather(*(self._binder.unreserver.deallocate(claim) for claim in stale))
         return ready
 
     def _measure_reserving(
@@ -360,7 +360,7 @@ class BindingCycle:
             return
         began = self._metrics.clock()
         failed = [m for m in binding_task.members if m.pod in failures]
-        await self._binder.release(
+        await self._binder.unreserver.release(
             failed, self._kept_consumers(binding_task, failed), self._to_unnominate(binding_task, failed)
         )
         for path, write in claim_writes(binding_task.members).items():

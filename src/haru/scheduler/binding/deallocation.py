@@ -13,10 +13,10 @@ from haru.engine import Decision, Snapshot
 from haru.engine.preemption import is_half_placed
 from haru.engine.state import PodInfo, PodKey
 from haru.kube.meta import Obj
-from haru.scheduler.binding.binder import Binder
 from haru.scheduler.binding.claim_updates import is_protected_for_nothing
 from haru.scheduler.binding.extended_claim_writes import surplus_claims
 from haru.scheduler.binding.idle_claims import idle_claims, without_allocations
+from haru.scheduler.binding.unreserver import Unreserver
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
 from haru.scheduler.shared import SchedulerState
@@ -24,7 +24,7 @@ from haru.scheduler.status.status_writer import path_of
 
 
 def orphan_cleanup(
-    snapshot: Snapshot, binder: Binder, schedulers: Collection[str], is_busy: Callable[[PodKey], bool]
+    snapshot: Snapshot, unreserver: Unreserver, schedulers: Collection[str], is_busy: Callable[[PodKey], bool]
 ) -> Iterator[Coroutine[Any, Any, None]]:
     """The work to be done: finalizers that protect nothing are taken off, claims that no attempt will use removed.
 
@@ -33,10 +33,10 @@ def orphan_cleanup(
     surplus = surplus_claims(snapshot, schedulers, is_busy)
     removed = {id(claim) for claim in surplus}
     for claim in surplus:
-        yield binder.deallocate(claim)
+        yield unreserver.deallocate(claim)
     for path, claim in snapshot.claims.items():
         if is_protected_for_nothing(claim) and path not in snapshot.claim_index.in_flight and id(claim) not in removed:
-            yield binder.unprotect(claim)
+            yield unreserver.unprotect(claim)
 
 
 class DeallocationHost(Protocol):
@@ -52,9 +52,9 @@ class DeallocationHost(Protocol):
 class Deallocator:
     """Free allocated claims that no pod can use."""
 
-    def __init__(self, state: SchedulerState, binder: Binder, host: DeallocationHost) -> None:
+    def __init__(self, state: SchedulerState, unreserver: Unreserver, host: DeallocationHost) -> None:
         self._cluster = state.cluster
-        self._binder = binder
+        self._unreserver = unreserver
         self._tasks = state.tasks
         self._host = host
         self._workload_claims = state.config.workload_claims
@@ -88,7 +88,7 @@ class Deallocator:
 
     async def _deallocate(self, claim: Obj, busy: Obj, pods: Sequence[Obj]) -> None:
         try:
-            await self._binder.deallocate(claim, pods)
+            await self._unreserver.deallocate(claim, pods)
         finally:
             self._running -= 1
         self._cluster.forget_claim(path_of(claim), busy)

@@ -21,7 +21,7 @@ from haru.engine import Snapshot
 from haru.engine.state import Eviction, GroupKey, PodInfo
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, get_condition
-from haru.scheduler.binding.binder import PODS, WriteTimes, is_transient
+from haru.scheduler.binding.write_retry import PODS, WriteTimes, is_transient
 from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import disruption_target_patch
 

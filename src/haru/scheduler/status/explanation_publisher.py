@@ -28,7 +28,7 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.kube.partition_names import HOLDER
-from haru.scheduler.binding.binder import PODS
+from haru.scheduler.binding.write_retry import PODS
 from haru.scheduler.coexistence.partition_leases import annotations_of
 from haru.scheduler.shared import SchedulerState
 from haru.scheduler.status.status_writer import StatusWriter

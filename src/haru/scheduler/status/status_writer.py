@@ -21,7 +21,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.names import format_time
-from haru.scheduler.binding.binder import PODS, is_transient
+from haru.scheduler.binding.write_retry import PODS, is_transient
 from haru.scheduler.metrics import STATUS_CALL, SchedulerMetrics
 from haru.scheduler.shared import WatchedObjects
 from haru.scheduler.status.conditions import (
