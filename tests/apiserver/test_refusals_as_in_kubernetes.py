@@ -285,49 +285,6 @@ async def test_status_that_contradicts_itself_is_refused(
     assert (answer.status, [field for field, _ in causes(answer)]) == (422, fields)
 
 
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
-CLAIM = {"name": "r", "resourceClaimName": "x"}
-
-
-async def test_claim_of_a_group_is_told_whole_when_it_comes_twice(api: Caller) -> None:
-    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [CLAIM, CLAIM]}
-    answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
-    told = 'Duplicate value: {"name":"r","resourceClaimName":"x"}'
-    assert causes(answer) == [("spec.resourceClaims[1]", told)]
-
-
-async def test_claim_of_a_group_without_a_name_lacks_a_source_first(api: Caller) -> None:
-    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{}]}
-    answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
-    assert [field for field, _ in causes(answer)] == ["spec.resourceClaims[0]", "spec.resourceClaims[0].name"]
-
-
-async def test_members_of_a_group_that_may_not_change_are_told_in_their_order(api: Caller) -> None:
-    await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})
-    changed = {"spec": {"schedulingPolicy": {"basic": None, "gang": {"minCount": 2}}, "priority": 5}}
-    answer = await api("PATCH", f"{GROUPS}/g", changed, type=MERGE)
-    assert [field for field, _ in causes(answer)] == ["spec.schedulingPolicy", "spec.priority"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "field", "told"),
-    [
-        ({"driver": "d/e"}, "spec.driver", 'Invalid value: "d/e": an RFC 1123 subdomain must consist of alphanumeric '),
-        (
-            {"driver": "D", "poolName": "a/A"},
-            "spec.poolName",
-            'Invalid value: "A": segment 1: a lowercase RFC 1123 subdomain ',
-        ),
-    ],
-)
-async def test_request_for_the_state_of_a_pool_names_the_part_that_is_wrong(
-    api: Caller, spec: Any, field: str, told: str
-) -> None:
-    path = "/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests"
-    found = causes(await api("POST", path, {"metadata": {"name": "r"}, "spec": spec}))
-    assert [place for place, _ in found] == [field] and found[0][1].startswith(told)
-
-
 @pytest.mark.parametrize(("policy", "status"), [("Recursive", 201), ("MountOption", 422), ("", 422)])
 async def test_labels_of_volumes_are_changed_by_mounting_only_where_the_gate_is_on(
     api: Caller, policy: str, status: int
@@ -364,20 +321,6 @@ async def test_conditions_of_a_policy_are_judged(api: Caller) -> None:
 async def test_kinds_behind_gates_that_are_off_are_not_served(api: Caller) -> None:
     for resource in ("clustertrustbundles", "podcertificaterequests"):
         assert (await api("GET", f"/apis/certificates.k8s.io/v1beta1/{resource}")).status == 404
-
-
-@pytest.mark.parametrize(
-    ("expression", "place", "what"), [("a b", 3, "extraneous"), ("a b c", 3, "mismatched"), ("1 2", 3, "extraneous")]
-)
-async def test_word_too_much_at_the_end_of_a_selector_is_extraneous(
-    api: Caller, expression: str, place: int, what: str
-) -> None:
-    spec = {"selectors": [{"cel": {"expression": expression}}]}
-    path = "/apis/resource.k8s.io/v1/deviceclasses"
-    answer = await api("POST", path, {"metadata": {"name": "c"}, "spec": spec})
-    word = expression.split()[1]
-    told = f"<input>:1:{place}: Syntax error: {what} input '{word}' expecting <EOF>"
-    assert told in answer.json["message"]
 
 
 DEFAULT = "spec.validation.openAPIV3Schema.properties[a].default"
@@ -419,3 +362,8 @@ async def test_effect_of_a_node_taint_is_told_those_that_there_are_in_their_orde
     answer = await api("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}})
     told = 'Unsupported value: "Foo": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
     assert causes(answer) == [("metadata.taints[0].effect", told), ("metadata.taints[1].effect", "Required value")]
+
+
+async def test_key_of_three_parts_is_no_label_key(api: Caller) -> None:
+    answer = await api("POST", MAPS, {"metadata": {"name": "m", "annotations": {"d/e/f": "v"}}})
+    assert causes(answer)[0][1].startswith('Invalid value: "d/e/f": a valid label key must consist of ')

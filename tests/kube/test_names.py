@@ -36,7 +36,10 @@ QUALIFIED = (
         (
             names.is_qualified_name,
             "a/b/c",
-            [f"a qualified name {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"],
+            [
+                f"a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' "
+                "(e.g. 'example.com/MyName')"
+            ],
         ),
         (names.is_label_value, "", []),
         (names.is_label_value, "x" * 64, ["must be no more than 63 bytes"]),

@@ -142,7 +142,7 @@ def is_qualified_name(value: str) -> list[str]:
     elif "/" in name:
         complaint = regex_error(_QUALIFIED_MESSAGE, _QUALIFIED_FMT, "MyName", "my.name", "123-abc")
         optional = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a qualified name {complaint}{optional}"]
+        return [f"a valid label key {complaint}{optional}"]
     errors: list[str] = []
     if slash:
         if not prefix:

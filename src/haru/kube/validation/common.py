@@ -208,10 +208,14 @@ def bounded_set(
     *,
     whole: bool = False,
 ) -> list[FieldError]:
-    """A list of limited length whose items are valid and differ in their keys; `whole` as for `unique`."""
+    """A list of limited length whose items are valid and differ in their keys.
+
+    `whole` as for `unique`; what is repeated is told first then.
+    """
     if len(values) > maximum:
         return [too_many(field, len(values), maximum)]
-    return indexed(field, values, check) + unique(field, values, key, whole=whole)
+    repeated, found = unique(field, values, key, whole=whole), indexed(field, values, check)
+    return repeated + found if whole else found + repeated
 
 
 def quoted_list(texts: Iterable[str]) -> str:

@@ -144,8 +144,6 @@ def _policy(field: str, policy: Obj, total: Quantity) -> list[FieldError]:
 
 
 def _valid_values(field: str, values: Sequence[Any], default: Quantity, total: Quantity) -> list[FieldError]:
-    if len(values) > MAX_VALID_VALUES:
-        return [too_many(field, len(values), MAX_VALID_VALUES)]
     found: list[FieldError] = []
     parsed: list[Quantity] = []
     for index, value in enumerate(values):
@@ -159,6 +157,9 @@ def _valid_values(field: str, values: Sequence[Any], default: Quantity, total: Q
         if parsed[index] < parsed[index - 1]:
             place = f"{field}[{index}]"
             found.append(invalid(place, str(parsed[index]), "values must be sorted in ascending order"))
+    if len(values) > MAX_VALID_VALUES:
+        found.append(too_many(field, len(values), MAX_VALID_VALUES))
+        parsed = []  # 1.36 looks at none then, and so does not find the default
     for index, quantity in enumerate(parsed):
         if quantity > total:
             why = f"option is larger than capacity value: {total}"

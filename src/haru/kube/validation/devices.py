@@ -132,9 +132,7 @@ def device_toleration(field: str, toleration: Obj) -> list[FieldError]:
     """A toleration of device taints."""
     found: list[FieldError] = []
     if toleration.get("key"):
-        complaints = names.is_qualified_name(toleration["key"])
-        complaints = [text.replace("a qualified name", "a valid label key") for text in complaints]
-        found += each_message(f"{field}.key", toleration["key"], complaints)
+        found += label_key(f"{field}.key", toleration["key"])
     operator, value = toleration.get("operator") or "", toleration.get("value") or ""
     if operator == "Exists":
         if value:
