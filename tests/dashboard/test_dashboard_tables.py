@@ -7,7 +7,7 @@ import pytest
 from haru.dashboard.views import tables
 from haru.dashboard.views.tables import Column
 
-COLUMNS = (Column("name", "Name"), Column("cards", "Cards"))
+COLUMNS = (Column("name", "Name"), Column("cards", "Cards", numeric=True))
 ROWS = [
     (tables.text("b"), tables.number(2)),
     (tables.text("A"), tables.number(None)),

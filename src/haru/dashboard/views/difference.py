@@ -20,7 +20,7 @@ from haru.whatif.usage import Amount
 
 COLUMNS = (
     Column("workload", "Workload"),
-    Column("pods", "Pods"),
+    Column("pods", "Pods", numeric=True),
     Column("what", "What happens"),
     Column("from", "From"),
     Column("to", "To"),

@@ -15,8 +15,8 @@ COLUMNS = (
     Column("workload", "Workload"),
     Column("from", "From"),
     Column("until", "Until"),
-    Column("hours", "Hours"),
-    Column("busy", "Utilization"),
+    Column("hours", "Hours", numeric=True),
+    Column("busy", "Utilization", numeric=True),
 )
 DAY = 86_400_000
 

@@ -20,18 +20,18 @@ from haru.kube.quantity import parse_quantity
 QUOTA_COLUMNS = (
     Column("quota", "Quota"),
     Column("resource", "Resource"),
-    Column("used", "Used"),
-    Column("hard", "Hard"),
-    Column("share", "Share"),
+    Column("used", "Used", numeric=True),
+    Column("hard", "Hard", numeric=True),
+    Column("share", "Share", numeric=True),
 )
 WORKLOAD_COLUMNS = (
     Column("workload", "Workload"),
-    Column("running", "On nodes"),
-    Column("waiting", "Waiting"),
-    Column("devices", "Devices"),
-    Column("priority", "Priority"),
+    Column("running", "On nodes", numeric=True),
+    Column("waiting", "Waiting", numeric=True),
+    Column("devices", "Devices", numeric=True),
+    Column("priority", "Priority", numeric=True),
     Column("since", "Since"),
-    Column("hours", "Card-hours, 24 h"),
+    Column("hours", "Card-hours, 24 h", numeric=True),
 )
 CLAIM_COLUMNS = (
     Column("claim", "Claim"),

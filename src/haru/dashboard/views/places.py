@@ -28,12 +28,12 @@ POD_COLUMNS = (
     Column("workload", "Workload"),
     Column("phase", "Phase"),
     Column("since", "Since"),
-    Column("priority", "Priority"),
+    Column("priority", "Priority", numeric=True),
 )
 WAITING_COLUMNS = (
     Column("workload", "Workload"),
-    Column("pods", "Pods"),
-    Column("priority", "Priority"),
+    Column("pods", "Pods", numeric=True),
+    Column("priority", "Priority", numeric=True),
     Column("fits", "Fits here"),
     Column("why", "Why not"),
 )

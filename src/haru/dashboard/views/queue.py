@@ -154,8 +154,8 @@ def pods_of(snapshot: Snapshot, work: Workload, known: KnownPods | None = None) 
 COLUMNS = (
     Column("workload", "Workload"),
     Column("verdict", "Verdict"),
-    Column("pods", "Pods"),
-    Column("priority", "Priority"),
+    Column("pods", "Pods", numeric=True),
+    Column("priority", "Priority", numeric=True),
     Column("since", "Waits since"),
     Column("why", "Why"),
 )

@@ -86,6 +86,7 @@ class Column:
 
     key: str
     title: str
+    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

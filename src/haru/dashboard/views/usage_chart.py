@@ -10,9 +10,9 @@ from haru.dashboard.views.usage import OTHERS, Allocation, Band
 
 COLUMNS = (
     tables.Column("work", "Used by"),
-    tables.Column("now", "Now"),
-    tables.Column("mean", "Mean"),
-    tables.Column("hours", "Card-hours"),
+    tables.Column("now", "Now", numeric=True),
+    tables.Column("mean", "Mean", numeric=True),
+    tables.Column("hours", "Card-hours", numeric=True),
 )
 
 
