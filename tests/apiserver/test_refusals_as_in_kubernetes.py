@@ -357,6 +357,29 @@ async def test_default_that_is_no_value_of_its_schema_is_named_by_its_place_in_t
     ]
 
 
+async def test_taint_that_comes_twice_is_told_whole(api: Caller) -> None:
+    taint = {"key": "a", "effect": "NoExecute"}
+    answer = await api("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": [taint, taint]}})
+    told = 'Duplicate value: {"key":"a","effect":"NoExecute"}: taints must be unique by key and effect pair'
+    assert causes(answer) == [("metadata.taints[1]", told)]
+
+
+@pytest.mark.parametrize("amount", ["-1", "0"])
+async def test_claim_for_no_storage_is_refused(api: Caller, amount: str) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": amount}}}
+    answer = await api("POST", f"{NAMESPACE}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
+    assert causes(answer) == [("spec.resources[storage]", f'Invalid value: "{amount}": must be greater than zero')]
+
+
+async def test_selector_of_a_stateful_set_that_cannot_be_read_is_shown_without_a_word(api: Caller) -> None:
+    selector = {"matchLabels": {"a": "b c"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+    spec = {"selector": selector, "template": template, "serviceName": "s"}
+    path = "/apis/apps/v1/namespaces/default/statefulsets"
+    answer = await api("POST", path, {"metadata": {"name": "s"}, "spec": spec})
+    assert ("spec.selector", 'Invalid value: {"matchLabels":{"a":"b c"}}') in causes(answer)
+
+
 async def test_effect_of_a_node_taint_is_told_those_that_there_are_in_their_order(api: Caller) -> None:
     taints = [{"key": "a", "effect": "Foo"}, {"key": "b"}]
     answer = await api("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}})
@@ -367,3 +390,18 @@ async def test_effect_of_a_node_taint_is_told_those_that_there_are_in_their_orde
 async def test_key_of_three_parts_is_no_label_key(api: Caller) -> None:
     answer = await api("POST", MAPS, {"metadata": {"name": "m", "annotations": {"d/e/f": "v"}}})
     assert causes(answer)[0][1].startswith('Invalid value: "d/e/f": a valid label key must consist of ')
+
+
+@pytest.mark.parametrize("left_out", [("serviceAccountName", "serviceAccount"), ("volumes",)])
+async def test_pod_that_is_replaced_without_what_admission_added_is_refused(
+    api: Caller, left_out: tuple[str, ...]
+) -> None:
+    """`kubectl replace` with the manifest that made the pod: only tolerations are added again."""
+    stored = await api.create(PODS, pod("p"))
+    spec = {name: value for name, value in stored["spec"].items() if name not in (*left_out, "tolerations")}
+    if "volumes" in left_out:
+        spec["containers"] = [{**spec["containers"][0], "volumeMounts": []}]
+    answer = await api("PUT", f"{PODS}/p", {**stored, "spec": spec})
+    assert answer.status == 422 and causes(answer)[-1][0] == "spec"
+    replaced = {name: value for name, value in stored["spec"].items() if name != "tolerations"}
+    assert (await api("PUT", f"{PODS}/p", {**stored, "spec": replaced})).status == 200

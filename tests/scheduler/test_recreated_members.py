@@ -25,6 +25,7 @@ class SlowBinder:
         self.may_fail = asyncio.Event()
         self.failing: set[str] = set()
         self.bound: list[str] = []
+        self.unreserver = self
 
     async def reserve(self, members: tuple[MemberDecision, ...], **_: Any) -> dict[PodKey, Exception]:
         if not any(m.pod.uid in self.failing for m in members):

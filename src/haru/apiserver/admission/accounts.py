@@ -134,23 +134,6 @@ def _token_sources() -> Obj:
     }
 
 
-def keep_token(new: Obj, old: Obj) -> None:
-    """On update: a client that replaces a pod by its own manifest does not know of the volume."""
-    given = next((v for v in old.get("volumes") or () if str(v.get("name")).startswith(VOLUME)), None)
-    if given is None or any(str(v.get("name")).startswith(VOLUME) for v in new.get("volumes") or ()):
-        return
-    new["volumes"] = [*(new.get("volumes") or ()), given]
-    for member in ("initContainers", "containers"):
-        before = {c.get("name"): c for c in old.get(member) or ()}
-        if new.get(member):
-            new[member] = [_with_mount(c, before.get(c.get("name")) or {}, given["name"]) for c in new[member]]
-
-
-def _with_mount(container: Obj, before: Obj, volume: str) -> Obj:
-    mounts = [mount for mount in before.get("volumeMounts") or () if mount.get("name") == volume]
-    return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]} if mounts else container
-
-
 # --- secrets
 
 

@@ -21,7 +21,6 @@ from haru.apiserver.admission import (
     signing,
     workloads,
 )
-from haru.apiserver.admission.accounts import keep_token, name_account
 from haru.apiserver.admission.pod_resize import check_room_on_node
 from haru.apiserver.admission.pod_security import PodSecurity
 from haru.apiserver.admission.protection import add_finalizer
@@ -74,10 +73,8 @@ def _covers(toleration: Obj, key: str) -> bool:
     return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
 
 
-async def keep_defaults(call: Call, new: Obj, old: Obj) -> None:
-    """Restore what admission has added to a pod and a client that replaces it leaves out."""
-    name_account(new["spec"])
-    keep_token(new["spec"], old.get("spec") or {})
+async def keep_default_tolerations(call: Call, new: Obj, old: Obj) -> None:
+    """Add to a pod that is replaced what a new one gets; nothing else that admission added may be left out."""
     await add_default_tolerations(call, new)
 
 
@@ -272,7 +269,7 @@ def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: 
 
 def _admit_update(authorizer: Authorizer) -> UpdateTable:
     return {
-        _PODS: (keep_defaults, priority.keep_pod_priority),
+        _PODS: (keep_default_tolerations, priority.keep_pod_priority),
         (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
         **dict.fromkeys(_POLICIES, (partial(parameters.check_kind_update, authorizer),)),
         **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference_update, authorizer),)),

@@ -104,7 +104,8 @@ def _taints(field: str, taints: Sequence[Obj]) -> list[FieldError]:
         found += [invalid(f"{place}.value", value, ";".join(wrong))] if wrong else []
         found += one_of(f"{place}.effect", effect, node_taints.EFFECTS, in_order=True)
         if (key, effect) in seen:
-            found.append(duplicate(place, f"{key}:{effect}"))
+            why = "taints must be unique by key and effect pair"
+            found.append(FieldError("FieldValueDuplicate", place, taint, why))
         seen.add((key, effect))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
+from haru.kube.quantity import Quantity
 from haru.kube.validation.common import items, label_name, only_forbidden, part, subdomain
 from haru.kube.validation.metadata import validate_template_metadata
 from haru.kube.validation.resources import quantity
@@ -52,7 +53,7 @@ def _storage(field: str, requests: Obj) -> list[FieldError]:
     if "storage" not in requests:
         return [required(field)]
     amount, problem = quantity(field, "storage", requests["storage"])
-    if amount is not None and not problem and not amount:
+    if amount is not None and amount <= Quantity(0):
         return [invalid(field, str(amount), "must be greater than zero")]
     return problem
 

@@ -219,7 +219,7 @@ def _selector(spec: Obj, kind: str) -> list[FieldError]:
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         found.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
     elif found:
-        found.append(invalid("spec.selector", selector, "invalid label selector"))
+        found.append(invalid("spec.selector", selector, "" if kind == "statefulset" else "invalid label selector"))
     return found
 
 
