@@ -16,7 +16,8 @@ from mutating_objects import MUTATORS, applying, install, mutator
 from haru.kube.patch.apply import ManagedWrite, server_side_apply
 from haru.kube.patch.declared import declared_by
 from haru.kube.patch.overlay import OverlayError, check_overlay
-from haru.kube.patch.typed import Shape, merge, shape_of
+from haru.kube.patch.shapes import Shape, shape_of
+from haru.kube.patch.typed import merge
 from haru.kube.schema import SCALARS, Field, MessageType, message_type
 
 Obj = dict[str, Any]

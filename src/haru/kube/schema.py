@@ -99,7 +99,7 @@ class MessageType:
         """Protobuf number -> message whose fields stand beside this message's own in JSON."""
         self.by_number = {f.number: f for f in fields.values() if f.number is not None}
         self.shape: Any = None
-        """How its objects are merged, once somebody asked (`haru.kube.patch.typed`)."""
+        """How its objects are merged, once somebody asked (`haru.kube.patch.shapes`)."""
 
     @property
     def short_name(self) -> str:

@@ -15,7 +15,8 @@ from haru.kube.patch import managers
 from haru.kube.patch.apply import ManagedWrite, reset_fields, track_update
 from haru.kube.patch.fieldset import FieldSet
 from haru.kube.patch.managers import Holding, Owner
-from haru.kube.patch.typed import compare, shape_of
+from haru.kube.patch.shapes import shape_of
+from haru.kube.patch.typed import compare
 from haru.kube.schema import MessageType, type_of
 
 Obj = dict[str, Any]

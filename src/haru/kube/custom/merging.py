@@ -12,7 +12,7 @@ from typing import Final
 from haru.kube.custom.structural import Structural
 from haru.kube.patch.declared import ANY as UNTYPED
 from haru.kube.patch.declared import BOOLEAN, NUMERIC, SCALAR, STRING, Declared, declared_by
-from haru.kube.patch.typed import ANY, LEAF, Shape, shape_of
+from haru.kube.patch.shapes import ANY, LEAF, Shape, shape_of
 from haru.kube.schema import message_type
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -19,7 +19,8 @@ from haru.kube.meta import Obj
 from haru.kube.patch import managers
 from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
-from haru.kube.patch.typed import Shape, compare, field_set, merge, new_fields, prune, shape_of
+from haru.kube.patch.shapes import Shape, shape_of
+from haru.kube.patch.typed import compare, field_set, merge, new_fields, prune
 from haru.kube.schema import MessageType
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"

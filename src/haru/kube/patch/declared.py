@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from haru.kube import schema
 from haru.kube.kinds import Kind
-from haru.kube.patch.typed import LEAF, Shape, field_shape
+from haru.kube.patch.shapes import LEAF, Shape, field_shape
 from haru.kube.schema import Field, MessageType
 
 JsonType = Literal["object", "map", "list", "string", "numeric", "boolean", "scalar", "any"]

@@ -14,8 +14,8 @@ from haru.kube.errors import StatusError
 from haru.kube.go_values import NULL_VALUE, GoText
 from haru.kube.meta import Obj
 from haru.kube.patch.declared import Declared
+from haru.kube.patch.shapes import Shape, item_element
 from haru.kube.patch.type_errors import joined, type_errors
-from haru.kube.patch.typed import Shape, item_element
 
 _LOOKED_INTO = (dict, list, GoText)
 

@@ -15,7 +15,7 @@ from haru.kube.errors import StatusError
 from haru.kube.go_values import GoText, NullValue, go_syntax, go_type, go_value
 from haru.kube.patch.declared import Declared
 from haru.kube.patch.fieldset import element_text
-from haru.kube.patch.typed import Shape, item_element
+from haru.kube.patch.shapes import Shape, item_element
 
 
 def type_errors(value: Any, declared: Declared, path: str = "") -> Iterator[str]:

@@ -20,7 +20,8 @@ from haru.kube.meta import Obj
 from haru.kube.patch.declared import declared_of
 from haru.kube.patch.json_patch import REJECTED, TestFailedError, apply_json_patch
 from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
-from haru.kube.patch.typed import merge, shape_of
+from haru.kube.patch.shapes import shape_of
+from haru.kube.patch.typed import merge
 
 
 class MutationError(Exception):

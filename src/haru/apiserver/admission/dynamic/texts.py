@@ -20,7 +20,7 @@ from haru.cel.types import STRING
 from haru.kube.defaulting import without_defaults
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.patch.typed import Shape, shape_of
+from haru.kube.patch.shapes import Shape, shape_of
 from haru.kube.schema import type_of
 
 Places = Mapping[str, "int | Places"]
