@@ -178,3 +178,13 @@ async def test_item_of_a_set_that_is_there_three_times_is_told_once(widgets: Cal
     body = {"apiVersion": "e.io/v1", "kind": "Widget", "metadata": {"name": "n"}, "items": ["a", "a", "a", "b", "b"]}
     answer = await widgets("POST", WIDGETS, body)
     assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["items[1]", "items[4]"]
+
+
+@pytest.mark.parametrize(("service", "status"), [("1abc", 201), ("a.b", 422)])
+async def test_ingress_leads_to_a_service_whose_name_begins_with_a_digit(
+    api: Caller, service: str, status: int
+) -> None:
+    """As such a Service may be there: RelaxedServiceNameValidation."""
+    spec = {"defaultBackend": {"service": {"name": service, "port": {"number": 1}}}}
+    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    assert (await api("POST", path, {"metadata": {"name": "i"}, "spec": spec})).status == status

@@ -121,7 +121,7 @@ def _backend(field: str, backend: Obj) -> list[FieldError]:
         return [invalid(field, "", "resource or service backend is required")]
     name, target = service.get("name") or "", part(service, "port")
     found = (
-        each_message(f"{field}.service.name", name, names.is_dns1035_label(name))
+        each_message(f"{field}.service.name", name, names.is_dns1123_label(name))
         if name
         else [required(f"{field}.service.name")]
     )
