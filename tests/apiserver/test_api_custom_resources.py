@@ -389,7 +389,7 @@ RULED = {
         ),
         (
             with_schema({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
-            'properties[a].default in body must be of type integer: "string"',
+            'properties[a].default: Invalid value: "string":  in body must be of type integer: "string"',
         ),
         (
             with_schema({"type": "object", "properties": {"a": {"type": "object", "anyOf": [{"type": "object"}]}}}),

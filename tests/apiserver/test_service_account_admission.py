@@ -54,11 +54,11 @@ async def test_existing_mount_at_token_path_is_kept(api: Caller) -> None:
     assert [volume["name"] for volume in made["spec"]["volumes"]] == ["v"] and mounts(made) == [[PATH]]
 
 
-async def test_pod_update_without_token_volume_keeps_it(api: Caller) -> None:
-    await api.create(PODS, pod("a"))
-    again = pod("a")
-    again["metadata"]["labels"] = {"a": "b"}
-    answer = await api("PUT", f"{PODS}/a", again)
+async def test_pod_update_without_token_volume_is_refused(api: Caller) -> None:
+    stored = await api.create(PODS, pod("a"))
+    assert (await api("PUT", f"{PODS}/a", pod("a"))).status == 422
+    stored["metadata"]["labels"] = {"a": "b"}
+    answer = await api("PUT", f"{PODS}/a", stored)
     assert answer.status == 200, answer.body
     assert mounts(answer.json) == [[PATH]] and answer.json["metadata"]["labels"] == {"a": "b"}
 
