@@ -405,3 +405,29 @@ async def test_pod_that_is_replaced_without_what_admission_added_is_refused(
     assert answer.status == 422 and causes(answer)[-1][0] == "spec"
     replaced = {name: value for name, value in stored["spec"].items() if name != "tolerations"}
     assert (await api("PUT", f"{PODS}/p", {**stored, "spec": replaced})).status == 200
+
+
+async def test_what_is_wrong_with_a_cron_job_is_told_in_the_order_of_its_schedule_template_and_limits(
+    api: Caller,
+) -> None:
+    spec = {
+        "schedule": "x",
+        "startingDeadlineSeconds": -1,
+        "timeZone": "Foo/Bar",
+        "concurrencyPolicy": "Foo",
+        "successfulJobsHistoryLimit": -1,
+        "failedJobsHistoryLimit": -1,
+        "jobTemplate": {"spec": {"template": {}}},
+    }
+    answer = await api("POST", "/apis/batch/v1/namespaces/default/cronjobs", {"metadata": {"name": "c"}, "spec": spec})
+    template = "jobTemplate.spec.template.spec."
+    assert [field.removeprefix("spec.") for field, _ in causes(answer)] == [
+        "schedule",
+        "startingDeadlineSeconds",
+        "timeZone",
+        "concurrencyPolicy",
+        f"{template}containers",
+        f"{template}restartPolicy",
+        "successfulJobsHistoryLimit",
+        "failedJobsHistoryLimit",
+    ]

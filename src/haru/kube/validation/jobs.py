@@ -173,9 +173,7 @@ def _job_spec(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
 def validate_cron_job(cron_job: Obj, rules: Rules) -> list[FieldError]:
     """A CronJob when it is created."""
     name = part(cron_job, "metadata").get("name") or ""
-    found = _cron_job(part(cron_job, "spec"), rules)
-    found += _time_zone("spec.timeZone", part(cron_job, "spec").get("timeZone"))
-    found += _schedule(part(cron_job, "spec"), {})
+    found = _cron_job(part(cron_job, "spec"), {}, rules)
     if len(name) > _MAX_SCHEDULED_NAME:
         # The controller appends 11 characters to make the names of jobs.
         found.append(invalid("metadata.name", name, f"must be no more than {_MAX_SCHEDULED_NAME} characters"))
@@ -184,24 +182,24 @@ def validate_cron_job(cron_job: Obj, rules: Rules) -> list[FieldError]:
 
 def validate_cron_job_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A CronJob that is written again: a time zone that stays is not judged, nor one in an old schedule."""
-    spec, before = part(new, "spec"), part(old, "spec")
-    found = _cron_job(spec, rules) + _schedule(spec, before)
+    return _cron_job(part(new, "spec"), part(old, "spec"), rules)
+
+
+def _cron_job(spec: Obj, before: Obj, rules: Rules) -> list[FieldError]:
+    found = _schedule(spec, before)
+    found += not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
     if spec.get("timeZone") != before.get("timeZone"):
         found += _time_zone("spec.timeZone", spec.get("timeZone"))
-    return found
-
-
-def _cron_job(spec: Obj, rules: Rules) -> list[FieldError]:
-    found = not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
     found += one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"))
-    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        found += not_negative(f"spec.{limit}", spec.get(limit))
     field, job_spec = "spec.jobTemplate.spec", part(part(spec, "jobTemplate"), "spec")
     if job_spec.get("selector") is not None:
         found.append(invalid(f"{field}.selector", job_spec["selector"], "`selector` will be auto-generated"))
     if job_spec.get("manualSelector"):
         found.append(not_supported(f"{field}.manualSelector", True, ("nil", "false")))
-    return found + _job_spec(field, job_spec, rules)
+    found += _job_spec(field, job_spec, rules)
+    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        found += not_negative(f"spec.{limit}", spec.get(limit))
+    return found
 
 
 def _schedule(spec: Obj, before: Obj) -> list[FieldError]:
