@@ -23,8 +23,9 @@ TOKEN = "the-token-of-the-administrator"
 GIVE_UP_SECONDS = 120.0
 LOST = (OSError, http.client.HTTPException, json.JSONDecodeError)
 GATES = {
-    "1.35": "UnknownVersionInteroperabilityProxy=true,DRADeviceTaints=true,DRADeviceTaintRules=true",
-    "1.36": "GenericWorkload=true,DRADeviceTaintRules=true",
+    "1.35": "UnknownVersionInteroperabilityProxy=true,DRADeviceTaints=true,DRADeviceTaintRules=true,"
+    "ClusterTrustBundle=true",
+    "1.36": "GenericWorkload=true,DRADeviceTaintRules=true,ClusterTrustBundle=true",
 }
 NOT_SERVED = "the server could not find the requested resource"
 
