@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from mixed_world import ADMIN, World, acquainted
+from mixed_world import ADMIN, GATES, World, acquainted
 from upgrade_world import GIVE_UP_SECONDS, OBJECTS, Everything, Upgrade
 
 from etcd_process import Etcd
@@ -81,13 +81,14 @@ async def test_server_restart_during_requests_of_all_kinds_loses_none(etcd: Etcd
         write_whole(tmp_path / f"{name}.kubeconfig", config)
     client = Everything({name: Api(tmp_path / f"{name}.kubeconfig") for name in world.ports}, objects(), SEED)
     try:
-        old = await world.start("a", 35)
-        restarted = await world.start("b")
-        await acquainted(old, restarted, await world.start("c"))
+        gates = {minor: f"{text},ClusterTrustBundle=true" for minor, text in GATES.items()}
+        old = await world.start("a", 35, gates[35])
+        restarted = await world.start("b", gates=gates[36])
+        await acquainted(old, restarted, await world.start("c", gates=gates[36]))
         client.start()
         await within("a round of everything", lambda: client.rounds >= 1 or client.problem)
         await world.stop(restarted)
-        restarted = await world.start("b")
+        restarted = await world.start("b", gates=gates[36])
         rounds = client.rounds
         await within("a round after the restart", lambda: client.rounds > rounds or client.problem)
         await asyncio.to_thread(client.end)
