@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from engine_objects import claim, device_class, node, options, pod, resource_slice
 from left_over import left_to_a_collection, objects_by_type
-from scheduler_bench import CLAIMS, GROUPS, NS, Bench, play
+from scheduler_bench import CLAIMS, EVENTS, GROUPS, NS, Bench, play
 
+import virtual_time
+from haru.apiserver import background
+from haru.apiserver.encoding import objects
 from haru.cel.device import DeviceView, compile_device_selector
 from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
 from haru.controllers.base import slow_start
 from haru.engine import SchedulerCache, decide
 from haru.errors import raise_first
 from haru.event_loop import SharedTimeout, bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
+from haru.storage import history
 
 Obj = dict[str, Any]
 GANGS, MEMBERS = 3, 3
+RECORDER = "haru.client.events."
 NAMESPACES, MAPS = known_kind("v1", "Namespace"), known_kind("v1", "ConfigMap")
 OF_PODS = ("haru.engine.state.pod_info.", "haru.engine.plugins.", "haru.scheduler.")
 
@@ -172,6 +181,47 @@ def test_requests_that_the_api_server_refuses_leave_nothing_to_a_collection() ->
             for _ in range(3):
                 await all_refused()
         assert not garbage
+        await bench.start_scheduler()
+
+    play(scenario)
+
+
+def test_api_server_keeps_nothing_of_what_has_gone_and_of_events_that_are_too_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "EVENT_LIFE", timedelta(minutes=10))
+    monkeypatch.setattr(history, "KEEP_AT_LEAST", 20)
+    monkeypatch.setattr(history, "KEEP_SECONDS", 60.0)
+    monkeypatch.setattr(objects, "RECENT_BYTES", 64 * 1024)
+
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        recorder = EventRecorder(bench.api, "test", now=virtual_time.now, monotonic=asyncio.get_running_loop().time)
+
+        async def minutes(first: int, last: int) -> Counter[str]:
+            """Each minute pods come, are told of and go; what lives at the end of all that."""
+            for minute in range(first, last):
+                for number in range(4):
+                    made = await bench.pod(f"p-{minute}-{number}")
+                    recorder.event(made, "Normal", "Scheduled", f"Successfully assigned p-{minute}-{number}")
+                await recorder.flush()
+                for number in range(4):
+                    await bench.delete(f"p-{minute}-{number}")
+                await asyncio.sleep(60)
+            gc.collect()
+            return objects_by_type()
+
+        before = await minutes(0, 20)
+        after = await minutes(20, 120)
+        # Of 400 pods; histories are cut in lumps of 256. The recorder remembers more than there is here.
+        grown = {
+            kind: (before[kind], number)
+            for kind, number in after.items()
+            if kind.startswith("haru.") and not kind.startswith(RECORDER) and number - before[kind] > 300
+        }
+        assert grown == {}
+        assert 30 < len((await bench.api.list(EVENTS, NS))["items"]) < 60
+        await recorder.close()
         await bench.start_scheduler()
 
     play(scenario)
