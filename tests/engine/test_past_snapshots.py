@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 
-from benchmarks.decision_objects import cluster_of, member, take
+import pytest
+from benchmarks.decision_objects import cluster_of, gang, member, take
 
 from haru.engine import Options, decide
 from haru.engine.framework import PreemptionOptions
+from haru.engine.state import PodInfo, overlay
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.snapshot import Snapshot
+from haru.kube.meta import Obj
 
 SHAPES = 20
 OPTIONS = Options(preemption=PreemptionOptions(preempt_for_pods=True))
@@ -33,6 +36,31 @@ def test_decisions_for_pods_of_many_shapes_keep_no_past_snapshot() -> None:
     kept = [obj for obj in _alive() if not any(obj is other for other in of_others)]
     # The snapshot of now, and that of the last decision, which what follows the cluster for preemption has seen.
     assert len(kept) <= 2, [type(obj).__name__ for obj in kept]
+
+
+def test_of_pods_that_have_gone_only_one_is_kept_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "_MOST_STATES", 3)
+    few, many = _pods_alive(20), _pods_alive(40)
+    assert 0 < many - few <= 20 + 2, (few, many)
+
+
+def _pods_alive(shapes: int) -> int:
+    """Gangs of so many shapes are decided one after the other; each finds the one before it on the nodes."""
+    cluster, before = cluster_of(4, 2), list[Obj]()
+    for shape in range(shapes):
+        made = gang(f"gang-{shape}", 2, 1, "", cpu=f"{1000 + shape}m")
+        for obj in made:
+            cluster.apply(obj)
+        members = [obj for obj in made if obj["kind"] == "Pod"]
+        decision = decide(cluster.snapshot(), members, group=made[0], options=OPTIONS)
+        assert decision.status == "scheduled", decision.message
+        take(cluster, decision)
+        for obj in before:
+            cluster.remove(obj)
+        before = made
+    assert len(cluster.snapshot().pods) == 2
+    gc.collect()
+    return sum(type(obj) is PodInfo for obj in gc.get_objects())
 
 
 def _alive() -> list[object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
@@ -84,7 +85,9 @@ class SingleClassCapacity:
             self._results.forget(base.devices.classes)
         self.kept = self._results.kept.setdefault(self._limit, DecisionCache())
         """What is counted for members of this class, of which a node may take so many, kept for later decisions."""
-        self._counts_by_node: dict[str, tuple[NodeOccupancy, int]] = self.kept.get_or_compute("counts", None, dict)
+        # By name, for a state of the node that may be over: it is not to be kept, with its pods.
+        self._counts_by_node: dict[str, tuple[ref[NodeOccupancy], int]]
+        self._counts_by_node = self.kept.get_or_compute("counts", None, dict)
 
     def _most_on_a_node(self, members: int) -> int:
         """Return a number of members that no node exceeds, the same for most gangs of a class.
@@ -139,7 +142,7 @@ class SingleClassCapacity:
         """Count the members that a node takes now; None if it has to be filtered. Raises as `count` does."""
         name = occupancy.info.name
         known = self._counts_by_node.get(name)
-        if known is None or known[0] is not occupancy:
+        if known is None or known[0]() is not occupancy:
             if not occupancy.simple:
                 return None
             if self.lacks_devices(occupancy, occupancy.taken):
@@ -148,7 +151,7 @@ class SingleClassCapacity:
                 count = self.count(occupancy, occupancy.taken, self.free_of(occupancy.info))
             else:
                 return None
-            known = self._counts_by_node[name] = occupancy, count
+            known = self._counts_by_node[name] = ref(occupancy), count
         return known[1]
 
     def count(self, occupancy: NodeOccupancy, taken: int, free: Sequence[int]) -> int:

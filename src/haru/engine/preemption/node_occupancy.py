@@ -33,6 +33,7 @@ class NodeOccupancy:
     """
 
     __slots__ = (
+        "__weakref__",
         "devices",
         "frees",
         "frees_known",

@@ -7,8 +7,10 @@ snapshots, and those that tentative placements touched on either overlay.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
@@ -20,6 +22,9 @@ from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
 from haru.kube.meta import Obj
+
+_MOST_STATES: Final = 512
+"""So many states of the nodes a reader may be behind; no more are kept, however many readers there are."""
 
 
 def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
@@ -195,18 +200,37 @@ class Overlay:
                 self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))
 
 
-class ChangeCursor:
-    """The position of one reader. The first use returns all nodes.
+class _State:
+    """The nodes that readers have seen, who keep this; None once others have been seen many times."""
 
-    It keeps the nodes of an overlay and the names of those that changed there, not the overlay: that would keep its
-    whole snapshot, for as long as nobody asks again, with pods and claims that are long gone.
+    __slots__ = ("__weakref__", "nodes")
+
+    def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
+        self.nodes: Mapping[str, NodeInfo] | None = nodes
+
+
+def _state_of(snapshot: Snapshot) -> _State:
+    states: deque[ref[_State]] = snapshot.decision_cache.get_or_compute("states of nodes", None, deque)
+    found = states[-1]() if states else None
+    if found is None or found.nodes is not snapshot.nodes:
+        found = _State(snapshot.nodes)
+        states.append(ref(found))
+        if len(states) > _MOST_STATES and (oldest := states.popleft()()) is not None:
+            oldest.nodes = None
+    return found
+
+
+class ChangeCursor:
+    """The position of one reader. The first use returns all nodes, as does one after many states of the nodes.
+
+    It keeps neither an overlay nor nodes: they would keep pods that are long gone, for as long as nobody asks again.
     """
 
-    __slots__ = ("_changes", "_nodes", "_seen", "devices_changed")
+    __slots__ = ("_changes", "_seen", "_state", "devices_changed")
 
     def __init__(self) -> None:
         self._changes: list[str | None] = []
-        self._nodes: Mapping[str, NodeInfo] | None = None
+        self._state: _State | None = None
         self._seen = 0
         self.devices_changed = False
 
@@ -215,13 +239,15 @@ class ChangeCursor:
 
         `devices_changed` then says whether devices changed that more than one node sees.
         """
-        last, nodes, seen = self._changes, self._nodes, self._seen
-        self._changes, self._nodes, self._seen = overlay.changes, overlay.snapshot.nodes, len(overlay.changes)
+        last, state, seen = self._changes, self._state, self._seen
+        self._changes, self._seen = overlay.changes, len(overlay.changes)
+        if last is overlay.changes:
+            return self._named(last[seen:])
+        self._state = _state_of(overlay.snapshot)
+        nodes = None if state is None else state.nodes
         if nodes is None:
             self.devices_changed = True
             return None
-        if last is overlay.changes:
-            return self._named(last[seen:])
         return self._named([*last, *overlay.changes]) | overlay.changed_since(nodes)
 
     def _named(self, changes: list[str | None]) -> set[str]:
