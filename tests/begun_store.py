@@ -7,6 +7,7 @@ them, and each later one finds them at the same revisions, as after a restart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import isfunction
 from typing import Any
 
 from haru.apiserver.config import ServerConfig
@@ -17,9 +18,20 @@ from haru.storage.interface import Event, Record
 _begun: dict[Any, Sequence[Event]] = {}
 
 
+def has_begun(config: ServerConfig) -> bool:
+    """Whether such a server has begun here."""
+    return _key(config) in _begun
+
+
+def _key(config: ServerConfig) -> Any:
+    """What its first objects depend on, the time included."""
+    clock = config.clock if isfunction(config.clock) else type(config.clock)
+    return config.gates, frozenset(config.runtime_config.items()), clock
+
+
 async def begun(config: ServerConfig, store: SqliteStore) -> ApiServer:
-    """Starts a server over an empty store in memory; all that distinguishes it is its gates and what it serves."""
-    key = (config.gates, frozenset(config.runtime_config.items()))
+    """Starts a server over an empty store in memory; its gates, what it serves and its clock are all it has."""
+    key = _key(config)
     if known := _begun.get(key):
         _fill(store, known)
     server = ApiServer(config)
