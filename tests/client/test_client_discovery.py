@@ -10,7 +10,7 @@ import pytest
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
-from haru.client.discovery import newest_kind, resources_of, served_group_versions, served_resources
+from haru.client.discovery import newest_kind, resources_of, retry_unavailable, served_group_versions, served_resources
 from haru.kube.gates import FeatureGates
 from haru.storage.memory import MemoryStore
 
@@ -82,3 +82,20 @@ async def test_aggregated_and_legacy_discovery_agree(is_aggregated: bool) -> Non
     firsts = {kind.group: kind.version for kind in reversed(found)}
     assert firsts == {kind.group: kind.version for kind in reversed(legacy)}
     await server.stop()
+
+
+async def test_connection_cut_once_is_tried_again_and_a_refused_one_is_not() -> None:
+    failures: list[type[OSError]] = [ConnectionResetError]
+    asked: list[int] = []
+
+    async def work() -> str:
+        asked.append(1)
+        if failures:
+            raise failures.pop()
+        return "served"
+
+    assert await retry_unavailable(work) == "served" and len(asked) == 2
+    failures.append(ConnectionRefusedError)
+    with pytest.raises(ConnectionRefusedError):
+        await retry_unavailable(work)
+    assert len(asked) == 3

@@ -157,13 +157,17 @@ async def adapt_to_server(client: ApiClient) -> ServerVersion:
 
 
 async def retry_unavailable(work: Callable[[], Awaitable[T]]) -> T:
-    """Repeat what fails with a StatusError of 429 or 5xx a few times: it says nothing about what is served."""
+    """Repeat what a StatusError of 429 or 5xx, or a cut connection, ends a few times: neither tells what is served."""
     for attempt in range(_ATTEMPTS - 1):
         try:
             return await work()
         except StatusError as error:
             if error.code < 500 and error.code != 429:
                 raise
+        except ConnectionRefusedError:
+            raise
+        except ConnectionError:
+            pass
         await asyncio.sleep(0.1 * 2.0**attempt)
     return await work()
 
