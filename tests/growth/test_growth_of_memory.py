@@ -87,9 +87,10 @@ def test_decision_leaves_nothing_to_a_collection_and_keeps_no_frames(expression:
     for obj in (device_class("gpu", [expression]), claim("c"), waiting):
         cache.apply(obj)
     with left_to_a_collection() as garbage:
+        of_others = objects_by_type()["builtins.traceback"]
         for _ in range(3):
             decide(cache.snapshot(), [waiting], group=None, options=options())
-        assert objects_by_type()["builtins.traceback"] == 0
+        assert objects_by_type()["builtins.traceback"] <= of_others
     assert not garbage
 
 
