@@ -71,6 +71,7 @@ class RemovalTimeline:
         self._steps: dict[str, tuple[RemovalSteps, list[Event]]] = {}
         self._due: dict[DisruptionUnit, list[str]] = {}  # by unit: the nodes whose next step is its removal
         self._filtered: set[str] = set()
+        self._answers: dict[int, Rank | None] = {}  # by the number of members that were to fit
         self._changed: dict[str, Rank] = {}  # nodes to look at again, with the rank of their least important unit
 
     def catch_up(self, changed: set[str] | None, source: StepSource) -> None:
@@ -93,12 +94,15 @@ class RemovalTimeline:
         if most >= enough or not units or not self._events:
             return self._nothing_removed(len(units), min(enough, most))
         limit = units[0].rank
+        # The answer is likely to be the last one again.
+        self._meet_changed(self._answers.get(enough), source)
         rank = self._first_time(enough, limit)
         while self._meet_changed(rank, source):
             rank = self._first_time(enough, limit)
         if rank is None:
             self._extend(units, enough, source)
             rank = self._first_time(enough, limit)
+        self._answers[enough] = rank
         if self._filtered:
             return None
         fit = enough
