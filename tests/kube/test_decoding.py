@@ -9,7 +9,7 @@ import pytest
 from haru.kube.decoding import strict_decode, suggest
 from haru.kube.errors import StatusError
 from haru.kube.kinds import by_kind
-from haru.kube.repeated_names import duplicate_fields
+from haru.kube.repeated_names import duplicate_fields, in_order
 
 Obj = dict[str, Any]
 
@@ -319,6 +319,30 @@ def test_duplicate_fields_are_listed() -> None:
         'duplicate field "kind"',
     ]
     assert duplicate_fields(b'{"a":[1,{"b":{}}]}') == []
+
+
+def test_what_stands_in_an_unknown_field_is_not_told() -> None:
+    text = '{"x":{"a":1,"a":1},"spec":{"b":1,"b":1},"x":[{"c":1,"c":1}],"xy":1,"xy":2}'
+    assert in_order(text, ['unknown field "x"']) == [
+        'unknown field "x"',
+        'duplicate field "spec.b"',
+        'duplicate field "xy"',
+    ]
+
+
+def test_many_unknown_and_repeated_fields_are_told_in_a_time_that_grows_with_the_text() -> None:
+    def seconds(count: int) -> float:
+        text = "{" + ",".join([f'"x{number}":{{}},"data":{{}}' for number in range(count)]) + "}"
+        unknown = [f'unknown field "x{number}"' for number in range(count)]
+        best = 60.0
+        for _ in range(3):
+            start = time.process_time()
+            found = in_order(text, unknown)
+            best = min(best, time.process_time() - start)
+        assert found == ['unknown field "x0"', *unknown[1:2], 'duplicate field "data"', *unknown[2:]]
+        return best
+
+    assert seconds(8_000) < 64 * seconds(500)
 
 
 def test_large_slice_is_decoded_quickly() -> None:

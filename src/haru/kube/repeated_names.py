@@ -34,14 +34,14 @@ def _duplicates(text: str | bytes) -> list[str]:
 
 def in_order(text: str | bytes, unknown: Collection[str]) -> list[str]:
     """`unknown field "…"` and `duplicate field "…"` as a reader meets them, who skips what he does not know."""
-    found: list[str] = []
-    skipped: list[str] = []
+    wanted, found = frozenset(unknown), list[str]()
+    skipped: str | None = None  # the last unknown member: what stands in it comes right after it
     for path, again in _members(text):
         problem = unknown_field(path)
-        if problem in unknown:
-            skipped += [f"{path}.", f"{path}["]
+        if problem in wanted:
+            skipped = path
             found.append(problem)
-        elif again and not path.startswith(tuple(skipped)):
+        elif again and (skipped is None or not path.startswith((f"{skipped}.", f"{skipped}["))):
             found.append(f'duplicate field "{path}"')
     return list(dict.fromkeys(found))
 
