@@ -95,9 +95,6 @@ class ReprieveOrder:
 
 def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
     """Return the cost of evicting units, most important first."""
-    if len(units) == 1:
-        (unit,) = units
-        return violations, unit.priority, (unit.priority + _PRIORITY_OFFSET) * len(unit.pods), len(unit.pods)
     highest = units[0].priority if units else -_PRIORITY_OFFSET
     total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units])
     return violations, highest, total, sum([len(unit.pods) for unit in units])
