@@ -296,6 +296,23 @@ async def test_labels_of_volumes_are_changed_by_mounting_only_where_the_gate_is_
         assert causes(answer) == [("spec.securityContext.seLinuxChangePolicy", told)]
 
 
+@pytest.mark.parametrize(("stored", "status"), [("", 422), ("Recursive", 200)])
+async def test_stored_policy_of_the_template_lets_volumes_be_changed_by_mounting(
+    api: Caller, stored: str, status: int
+) -> None:
+    def deployment(policy: str) -> Any:
+        spec = {**pod_with()["spec"], "securityContext": {"seLinuxChangePolicy": policy} if policy else {}}
+        template = {"metadata": {"labels": {"app": "x"}}, "spec": spec}
+        # An annotation of that name says nothing of it.
+        metadata = {"name": "x", "annotations": {"seLinuxChangePolicy": "Recursive"}}
+        return {"metadata": metadata, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}}
+
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    await api.create(path, deployment(stored))
+    answer = await api("PUT", f"{path}/x", deployment("MountOption"))
+    assert answer.status == status
+
+
 @pytest.mark.parametrize(("body", "status"), [({}, 400), ({"metadata": {"name": "other"}}, 400)])
 async def test_scale_has_to_say_whose_it_is(api: Caller, body: Any, status: int) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}

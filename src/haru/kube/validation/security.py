@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import orjson
-
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from haru.kube.meta import Obj
+from haru.kube.pod_security.templates import template_of
 from haru.kube.validation.common import in_range, items, known_value, local_path, part
 from haru.kube.validation.types import Rules
 from haru.kube.validation.windows import validate_windows_options
@@ -50,11 +49,18 @@ def validate_pod_security(field: str, spec: Obj, rules: Rules) -> list[FieldErro
     return found + _profiles(place, context)
 
 
+def _says_change_policy(stored: Obj | None) -> bool:
+    if stored is None:
+        return False
+    spec = part(template_of(stored) or stored, "spec")
+    return part(spec, "securityContext").get("seLinuxChangePolicy") is not None
+
+
 def _change_policy(field: str, policy: str | None, rules: Rules) -> list[FieldError]:
     """How a volume gets its SELinux label: by mounting only where the gate is on, or the stored object says how."""
     if policy is None or policy == "Recursive":
         return []
-    every = rules.gates.enabled("SELinuxMount") or b'"seLinuxChangePolicy":' in orjson.dumps(rules.stored)
+    every = rules.gates.enabled("SELinuxMount") or _says_change_policy(rules.stored)
     return known_value(field, policy, ("MountOption", "Recursive") if every else ("Recursive",))
 
 

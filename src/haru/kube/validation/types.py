@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from haru.kube.gates import FeatureGates
+from haru.kube.meta import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Rules:
 
     gates: FeatureGates
     check_selector: CheckSelector
-    stored: Mapping[str, Any] | None = None
+    stored: Obj | None = None
     """What an update replaces."""
 
 
