@@ -373,6 +373,8 @@ async def test_servers_over_etcd_open_each_others_seeds(etcd: Any, plugin: Plugi
         c = store()
         await c.start()
         await write(c, "c")
+        for each in (a, b):
+            await each.progress()  # who has not seen its seed by now needs the plugin
         plugin.kill()
         try:
             assert [(await read(c, name)).value for name in ("a", "b", "a2", "c")] == [SECRET] * 4
