@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cards import GPU
-from fault_world import STEADY, World
+from fault_world import STEADY, World, was_broken_off
 from machine import Machine
 
 from haru.node.cri.client import RuntimeClient
@@ -83,7 +83,7 @@ def restarts(world: World) -> list[str]:
     for living in world.living.values():
         for status in pods[living.name]["status"]["containerStatuses"]:
             count, counted = world.starts(living.uid), status["restartCount"] + 1
-            if not 1 <= count <= counted:
+            if not (0 if was_broken_off(status) else 1) <= count <= counted:
                 found.append(f"{living.name}: started {count} times, {counted} are told")
             if living.kind not in STEADY or living.noted is None:
                 continue

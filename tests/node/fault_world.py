@@ -297,9 +297,17 @@ def as_expected(living: Living, pod: Obj) -> bool:
     if living.kind == "crashes":
         return phase == "Running" and int(status.get("restartCount", 0)) >= 1
     ended = (status.get("state") or {}).get("terminated") or {}
+    if pod["spec"]["restartPolicy"] == "Never" and was_broken_off(status):
+        return phase == "Failed"
     if living.kind == "fails":
         return phase == "Failed" and ended.get("exitCode") == 5
     return phase == "Succeeded" and (living.kind != "again" or int(status["restartCount"]) >= 1)
+
+
+def was_broken_off(status: Obj) -> bool:
+    """Whether a start was given up when who asked for it died: containerd takes that for the container's end."""
+    ended = (status.get("state") or {}).get("terminated") or {}
+    return ended.get("reason") == "StartError" and "context canceled" in ended.get("message", "")
 
 
 def settle(world: World) -> None:

@@ -175,6 +175,14 @@ def test_container_in_backoff_reports_last_termination() -> None:
     assert "terminated" in entry["state"]
 
 
+def test_container_that_the_runtime_could_not_start_has_ended_and_began_in_1970() -> None:
+    broken = one("a", EXITED, 128, reason="StartError", message="context canceled", started_at=0)
+    status = told(pod("a", **NEVER), seen(broken), is_over=True)
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"], ended["startedAt"]) == ("StartError", 128, "1970-01-01T00:00:00Z")
+    assert status["phase"] == "Failed"
+
+
 def test_vanished_container_is_reported_as_terminated() -> None:
     before = {"name": "a", "state": {"running": {"startedAt": NOW}}, "restartCount": 4, "containerID": "containerd://z"}
     lost = pod("a", status={"phase": "Running", "containerStatuses": [before]})

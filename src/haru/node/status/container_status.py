@@ -53,9 +53,9 @@ class StatusInputs:
     """Conditions about a resize that are true: type, reason, message."""
 
 
-def time_text(nanoseconds: int) -> str | None:
-    """A time as objects have it; None for none."""
-    return format_time(datetime.fromtimestamp(nanoseconds // 10**9, UTC)) if nanoseconds > 0 else None
+def time_text(nanoseconds: int) -> str:
+    """A time as objects have it. What never came was in 1970, as a kubelet says of a container that did not start."""
+    return format_time(datetime.fromtimestamp(nanoseconds // 10**9, UTC))
 
 
 def by_name(pod: Obj, *groups: ContainerGroup) -> dict[str, Obj]:
