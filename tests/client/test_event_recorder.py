@@ -6,6 +6,7 @@ from fake_api import FakeApi
 
 from haru.client.api import ApiClient
 from haru.client.events import Correlator, EventRecorder
+from haru.kube.container_events import container_of, image_was_pulled
 
 POD = {
     "apiVersion": "v1",
@@ -58,6 +59,23 @@ async def test_event_has_core_v1_form(api, recorder):
         "count": 1,
         "eventTime": "2026-01-01T00:00:00.000000Z",
     }
+
+
+async def test_event_of_a_container_names_it(api, recorder):
+    containers = {
+        "containers": [{"name": "a"}],
+        "initContainers": [{"name": "b"}],
+        "ephemeralContainers": [{"name": "c"}],
+    }
+    for name in "abcd":
+        recorder.event(container_of({**POD, "spec": containers}, name), "Normal", "Started", "it runs")
+    await recorder.flush()
+    assert [(e["involvedObject"]["name"], e["involvedObject"]["fieldPath"]) for e in events(api)] == [
+        ("a", "spec.containers{a}"),
+        ("a", "spec.initContainers{b}"),
+        ("a", "spec.ephemeralContainers{c}"),
+        ("a", "implicitly required container d"),
+    ]
 
 
 async def test_repeated_event_increments_count(api, recorder):
@@ -179,3 +197,11 @@ def test_events_of_one_object_are_rate_limited():
     assert correlator.admit("u", "Normal", "r", "m", 299) is None
     assert correlator.admit("u", "Normal", "r", "m", 301) == "m"
     assert correlator.admit("other", "Normal", "r", "m", 301) == "m"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (0.2504, "250ms"), (1.5, "1.5s"), (83.25, "1m23.25s"), (3600, "1h0m0s")]
+)
+def test_pull_says_how_long_it_took(seconds, text):
+    said = f'Successfully pulled image "i" in {text} ({text} including waiting). Image size: 7 bytes.'
+    assert image_was_pulled("i", seconds, 7) == said

@@ -23,9 +23,11 @@ from haru.node.agent.options import CgroupOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import NoDevices
+from haru.node.podworker.container_kill import ContainerKiller, KillTarget
 from haru.node.podworker.container_start import ContainerStarter
-from haru.node.podworker.observed import CREATED, RUNNING
+from haru.node.podworker.observed import CREATED, RUNNING, SeenContainer
 from haru.node.podworker.worker import PodWorker
+from haru.node.probes.probe_exec import Answer
 from haru.node.volumes.pod_volumes import PodVolumes
 
 Obj = dict[str, Any]
@@ -205,6 +207,81 @@ def test_container_that_would_run_as_root_gets_an_event(tmp_path: Path) -> None:
     virtual_time.run(work())
     assert dict(told)["Failed"].startswith("Error: container's runAsUser breaks non-root policy")
     assert not runtime.running("main")
+
+
+def told_by(made: Node) -> list[tuple[str, str, str]]:
+    """Of each event: the container that it is about, reason and message."""
+    told: list[tuple[str, str, str]] = []
+    made.context.recorder.event = lambda about, kind, reason, message: told.append(
+        (about.get("fieldPath", ""), reason, message)
+    )
+    return told
+
+
+def test_events_name_the_container_and_keep_what_its_hooks_say_to_themselves(tmp_path: Path) -> None:
+    async def run_hook(*_: Any) -> Answer:
+        return Answer(False, "password=secret")
+
+    async def work() -> list[tuple[str, str, str]]:
+        made = Node(SlowRuntime(random.Random(1), 0.0), tmp_path)
+        told = told_by(made)
+        made.context.handler_runner = SimpleNamespace(run_hook=run_hook)
+        hooks = {name: {"exec": {"command": ["x"]}} for name in ("postStart", "preStop")}
+        made.api.pod["spec"]["containers"][0]["lifecycle"] = hooks
+        made.start()
+        await made.until(lambda: "FailedPostStartHook" in [reason for _, reason, _ in told])
+        await made.stop()
+        target = KillTarget(SeenContainer("c", "main"), made.api.pod, made.api.pod["spec"]["containers"][0], "")
+        killer = ContainerKiller(made.context, lambda: None)
+        killer.kill(target, 30.0, "Stopping container main")
+        await made.until(lambda: not killer.is_busy)
+        return told
+
+    told = virtual_time.run(work())
+    path = "spec.containers{main}"
+    assert told[0][:2] == ("", "MissingClusterDNS")
+    assert told[1:] == [
+        (path, "Pulled", 'Container image "i" already present on machine and can be accessed by the pod'),
+        (path, "Created", "Container created"),
+        (path, "Started", "Container started"),
+        (path, "FailedPostStartHook", "PostStartHook failed"),
+        (path, "Killing", "FailedPostStartHook"),
+        (path, "Killing", "Stopping container main"),
+        (path, "FailedPreStopHook", "PreStopHook failed"),
+    ]
+
+
+def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(1), 0.0)
+
+    async def image(name: str) -> None:
+        return None
+
+    async def pull(*_: Any) -> str:
+        raise CriError("pull_image", "UNAVAILABLE", "no such host")
+
+    runtime.image, runtime.pull = image, pull  # type: ignore[assignment,attr-defined]
+
+    async def work() -> tuple[list[tuple[str, str, str]], Obj]:
+        made = Node(runtime, tmp_path)
+        told = told_by(made)
+        made.api.pod["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
+        made.start()
+        await made.until(lambda: "BackOff" in [reason for _, reason, _ in told])
+        await made.until(lambda: "Back-off" in str(made.api.pod["status"]))
+        await made.stop()
+        return told, made.api.pod["status"]["containerStatuses"][0]["state"]["waiting"]
+
+    told, waiting = virtual_time.run(work())
+    assert [(reason, message) for path, reason, message in told if path == "spec.containers{main}"][:5] == [
+        ("Pulling", 'Pulling image "i"'),
+        ("Failed", 'Failed to pull image "i": pull_image: UNAVAILABLE: no such host'),
+        ("Failed", "Error: ErrImagePull"),
+        ("BackOff", 'Back-off pulling image "i"'),
+        ("Failed", "Error: ImagePullBackOff"),
+    ]
+    assert waiting["reason"] == "ImagePullBackOff"
+    assert waiting["message"] == 'Back-off pulling image "i": ErrImagePull: pull_image: UNAVAILABLE: no such host'
 
 
 def test_start_exceeding_its_timeout_is_not_repeated(tmp_path: Path) -> None:

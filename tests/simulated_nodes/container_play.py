@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from haru.simulated_nodes.containers import PodRuns, advance
+from haru.simulated_nodes.containers import Event, PodRuns, advance
 from haru.simulated_nodes.pod_scripts import scripts_of
 
 Obj = dict[str, Any]
@@ -23,7 +23,7 @@ class Play:
         meta = {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations or {}}
         self.pod: Obj = {"metadata": meta, "spec": {"containers": list(containers), **spec}, "status": {}}
         self.runs, self.now = PodRuns(), BEGINNING
-        self.events: list[tuple[str, str, str]] = []
+        self.events: list[Event] = []
         self.writes = 0
         self.until(0)
 
@@ -60,4 +60,4 @@ class Play:
         return next((c["status"], c["reason"]) for c in self.pod["status"]["conditions"] if c["type"] == type_)
 
     def told(self, reason: str) -> list[str]:
-        return [message for _, why, message in self.events if why == reason]
+        return [event.message for event in self.events if event.reason == reason]

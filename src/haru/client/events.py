@@ -232,7 +232,7 @@ class EventRecorder:
 
 
 def reference_of(obj: Mapping[str, Any]) -> Obj:
-    """An ObjectReference to an object."""
+    """An ObjectReference to an object, or to what of it `fieldPath` names."""
     metadata = obj.get("metadata") or {}
     reference = {
         "apiVersion": obj.get("apiVersion", ""),
@@ -241,6 +241,7 @@ def reference_of(obj: Mapping[str, Any]) -> Obj:
         "name": metadata.get("name", ""),
         "uid": metadata.get("uid", ""),
         "resourceVersion": metadata.get("resourceVersion", ""),
+        "fieldPath": obj.get("fieldPath", ""),
     }
     return {k: v for k, v in reference.items() if v}
 

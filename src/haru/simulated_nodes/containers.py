@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
+from haru.kube.container_events import CREATED, STARTED, image_is_present
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar, restarts_after
 from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, termination_message
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
@@ -30,8 +31,14 @@ _MOST_STEPS: Final = 8
 _CONFIG_SECONDS: Final = 5.0
 """After how long a container that lacks an object is tried again."""
 
-Event = tuple[Literal["Normal", "Warning"], str, str]
-"""Type, reason and message."""
+
+class Event(NamedTuple):
+    """What a kubelet tells of a container."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    container: str
 
 
 class Outcome(NamedTuple):
@@ -148,8 +155,8 @@ class _Advance:
         now, state = self._now.timestamp(), self._statuses[name]["state"].get("waiting", {})
         if problem.reason != ERR_IMAGE_PULL:
             if state.get("reason") != problem.reason:
-                self._say("Warning", problem.event, problem.message)
-                self._say("Warning", "Failed", f"Error: {problem.reason}")
+                self._say(name, "Warning", problem.event, problem.message)
+                self._say(name, "Warning", "Failed", f"Error: {problem.reason}")
                 self._wait(container, problem.reason, problem.message)
             return False
         failed = self._runs.failed_pulls.get(name, 0.0)
@@ -159,15 +166,15 @@ class _Advance:
             if state.get("reason") != IMAGE_PULL_BACK_OFF and now - failed >= _SHOWN_SECONDS:
                 self._due[-1] = left
                 text = f'Back-off pulling image "{image}"'
-                self._say("Normal", "BackOff", text)
-                self._say("Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}")
+                self._say(name, "Normal", "BackOff", text)
+                self._say(name, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}")
                 self._wait(container, IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {problem.message}")
             return False
         self._runs.pulls.started(name, failed or now, now)
         self._runs.failed_pulls[name] = now
-        self._say("Normal", "Pulling", f'Pulling image "{image}"')
-        self._say("Warning", "Failed", f'Failed to pull image "{image}": {problem.message}')
-        self._say("Warning", "Failed", f"Error: {ERR_IMAGE_PULL}")
+        self._say(name, "Normal", "Pulling", f'Pulling image "{image}"')
+        self._say(name, "Warning", "Failed", f'Failed to pull image "{image}": {problem.message}')
+        self._say(name, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}")
         self._wait(container, ERR_IMAGE_PULL, problem.message)
         self._due.append(_SHOWN_SECONDS)
         return False
@@ -180,16 +187,16 @@ class _Advance:
         script = self._scripts.get(name, RUNS_ON)
         if script.reason == CONFIG_ERROR:
             if (before["state"].get("waiting") or {}).get("message") != script.message:
-                self._say("Warning", "Failed", f"Error: {script.message}")
+                self._say(name, "Warning", "Failed", f"Error: {script.message}")
                 self._wait(container, CONFIG_ERROR, script.message)
             self._due.append(_CONFIG_SECONDS)
             return False
-        self._say("Normal", "Pulled", f'Container image "{image}" already present on machine')
+        self._say(name, "Normal", "Pulled", image_is_present(image))
         if script.reason == START_ERROR:
-            self._say("Warning", "Failed", f"Error: {script.message}")
+            self._say(name, "Warning", "Failed", f"Error: {script.message}")
         else:
-            self._say("Normal", "Created", f"Created container: {name}")
-            self._say("Normal", "Started", f"Started container {name}")
+            self._say(name, "Normal", "Created", CREATED)
+            self._say(name, "Normal", "Started", STARTED)
         count = before.get("restartCount", 0) + bool(again)
         started, ready = self._state_at(container, self._health(container), 0.0)
         state = {"running": {"startedAt": self._text}}
@@ -207,7 +214,7 @@ class _Advance:
         began = self._runs.began.get(name) or parse_time(running["startedAt"])
         elapsed = (self._now - began).total_seconds()
         if status.get("image", "") != (container.get("image") or ""):
-            self._say("Normal", "Killing", f"Container {name} definition changed, will be restarted")
+            self._say(name, "Normal", "Killing", f"Container {name} definition changed, will be restarted")
             self._end(container, Script((), elapsed, stop_of(self._pod, container, self._grace()).exit_code), began)
             return self._pull(container) and self._start(container)
         health = self._health(container)
@@ -259,15 +266,15 @@ class _Advance:
         since = self._runs.told.setdefault(name, elapsed)
         for failure in health.failures:
             if since < failure.at <= elapsed:
-                self._say("Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
+                self._say(name, "Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
         self._runs.told[name] = max(since, elapsed)
 
     def _tell_kill(self, name: str, cause: str) -> None:
         if cause == probes.POST_START:
-            self._say("Warning", "FailedPostStartHook", "PostStartHook failed")
-            self._say("Normal", "Killing", "FailedPostStartHook")
+            self._say(name, "Warning", "FailedPostStartHook", "PostStartHook failed")
+            self._say(name, "Normal", "Killing", "FailedPostStartHook")
         else:
-            self._say("Normal", "Killing", f"Container {name} failed {cause} probe, will be restarted")
+            self._say(name, "Normal", "Killing", f"Container {name} failed {cause} probe, will be restarted")
 
     def _grace(self) -> float:
         seconds = self._pod["spec"].get("terminationGracePeriodSeconds")
@@ -295,7 +302,7 @@ class _Advance:
         self._due.append(left)
         if "terminated" in status["state"]:
             where = f"{name_of(self._pod)}_{namespace_of(self._pod)}({uid_of(self._pod)})"
-            self._say("Warning", "BackOff", f"Back-off restarting failed container {name} in pod {where}")
+            self._say(name, "Warning", "BackOff", f"Back-off restarting failed container {name} in pod {where}")
             self._wait(container, CRASH_LOOP, crash_message(self._pod, name, pause))
         return False
 
@@ -381,8 +388,8 @@ class _Advance:
         begins = podlib.condition("PodReadyToStartContainers", self._text, status=not over)
         return [begins, initialized, *ready]
 
-    def _say(self, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        self._events.append((type_, reason, message))
+    def _say(self, name: str, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self._events.append(Event(type_, reason, message, name))
 
 
 def _exit_code(status: Obj) -> int | None:

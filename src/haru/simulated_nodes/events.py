@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from haru.client.events import EventRecorder
+from haru.kube.container_events import CREATED, STARTED, container_of, image_is_present
 from haru.kube.meta import Obj
 from haru.kube.pod_resize import event_message
+from haru.simulated_nodes.containers import Event
 
 BURST: Final = 150.0
 PER_SECOND: Final = 15.0
@@ -35,16 +37,16 @@ class PodEvents:
         if not self._afford(3 * len(containers)):
             return
         for container in containers:
-            name, image = container["name"], container.get("image") or ""
-            self._tell(pod, "Pulled", f'Container image "{image}" already present on machine')
-            self._tell(pod, "Created", f"Created container: {name}")
-            self._tell(pod, "Started", f"Started container {name}")
+            about = container_of(pod, container["name"])
+            self._tell(about, "Pulled", image_is_present(container.get("image") or ""))
+            self._tell(about, "Created", CREATED)
+            self._tell(about, "Started", STARTED)
 
-    def tell(self, pod: Obj, events: Sequence[tuple[Literal["Normal", "Warning"], str, str]]) -> None:
-        """Type, reason and message of what happened to containers."""
+    def tell(self, pod: Obj, events: Sequence[Event]) -> None:
+        """What happened to containers."""
         if events and self._afford(len(events)):
-            for type_, reason, message in events:
-                self._recorder.event(pod, type_, reason, message)
+            for type_, reason, message, name in events:
+                self._recorder.event(container_of(pod, name), type_, reason, message)
 
     def resized(self, pod: Obj) -> None:
         """A pod got what its spec asks for."""
@@ -62,10 +64,11 @@ class PodEvents:
         containers = (pod.get("spec") or {}).get("containers") or ()
         if self._afford(len(containers)):
             for container in containers:
-                self._tell(pod, "Killing", f"Stopping container {container['name']}")
+                about = container_of(pod, container["name"])
+                self._tell(about, "Killing", f"Stopping container {container['name']}")
 
-    def _tell(self, pod: Obj, reason: str, message: str) -> None:
-        self._recorder.event(pod, "Normal", reason, message)
+    def _tell(self, about: Obj, reason: str, message: str) -> None:
+        self._recorder.event(about, "Normal", reason, message)
 
     def _afford(self, count: int) -> bool:
         now = self._monotonic()

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from haru.client.events import EventRecorder
+from haru.client.events import EventRecorder, EventType
+from haru.kube.container_events import container_of, image_is_present, image_was_pulled
 from haru.kube.container_restarts import CrashLoop
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, secret_data
@@ -30,6 +31,10 @@ class StartError(Exception):
     def __init__(self, reason: str, message: str, wait: float | None = None) -> None:
         super().__init__(message)
         self.reason, self.wait = reason, wait
+
+
+class ImageError(StartError):
+    """An image is not there: the event about the container has the reason, and another one the text."""
 
 
 def pull_policy(container: Mapping[str, Any]) -> str:
@@ -83,10 +88,11 @@ def _auth(entry: Mapping[str, Any], server: str) -> cri.AuthConfig:
 
 
 class _Pulls:
-    """The images that one pod could not have: when they were tried last, and how long each waits."""
+    """The images that one pod could not have: when and why not, and how long each waits."""
 
     def __init__(self) -> None:
         self.failed: dict[str, float] = {}
+        self.problems: dict[str, str] = {}
         self.pauses = CrashLoop()
 
 
@@ -104,18 +110,19 @@ class ImageManager:
     async def ensure(
         self, pod: Obj, container: Mapping[str, Any], sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
     ) -> cri.Image:
-        """The image of a container, pulled if its policy says so. Raises `StartError`."""
+        """The image of a container, pulled if its policy says so. Raises `ImageError`."""
         name, policy = container["image"], pull_policy(container)
+        about = container_of(pod, container["name"]) if "name" in container else pod
         present = await self._present(name)
         if policy == "Never":
             if present is None:
                 message = f'Container image "{name}" is not present with pull policy of Never'
-                self._tell(pod, "Warning", "ErrImageNeverPull", message)
-                raise StartError("ErrImageNeverPull", message)
+                self._tell(about, "Warning", "ErrImageNeverPull", message)
+                raise ImageError("ErrImageNeverPull", message)
         elif present is None or policy == "Always":
-            return await self._pull(pod, name, sources, sandbox)
+            return await self._pull(pod, about, name, sources, sandbox)
         assert present is not None
-        self._tell(pod, "Normal", "Pulled", f'Container image "{name}" already present on machine')
+        self._tell(about, "Normal", "Pulled", image_is_present(name))
         return present
 
     async def _present(self, name: str) -> cri.Image | None:
@@ -123,18 +130,20 @@ class ImageManager:
             return await self._runtime.image(name)
         except CriError as error:
             if "reference" in error.details or error.code == "INVALID_ARGUMENT":
-                raise StartError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
-            raise StartError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
+                raise ImageError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
+            raise ImageError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
 
-    async def _pull(self, pod: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig) -> cri.Image:
+    async def _pull(
+        self, pod: Obj, about: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
+    ) -> cri.Image:
         uid, now = pod["metadata"]["uid"], time.time()
         pulls = self._pulls.get(uid) or _Pulls()
         wait, _ = pulls.pauses.wait(name, pulls.failed.get(name, 0.0), now)
         if wait > 0:
             message = f'Back-off pulling image "{name}"'
-            self._tell(pod, "Normal", "BackOff", message)
-            raise StartError("ImagePullBackOff", message, wait)
-        self._tell(pod, "Normal", "Pulling", f'Pulling image "{name}"')
+            self._tell(about, "Normal", "BackOff", message)
+            raise ImageError("ImagePullBackOff", f"{message}: ErrImagePull: {pulls.problems[name]}", wait)
+        self._tell(about, "Normal", "Pulling", f'Pulling image "{name}"')
         listed = [sources.secret(one.get("name", "")) for one in pod["spec"].get("imagePullSecrets") or ()]
         auths: list[cri.AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
         failure = ""
@@ -146,18 +155,17 @@ class ImageManager:
                 failure = str(error)
                 continue
             if found is not None:
-                took = time.time() - now
-                self._tell(pod, "Normal", "Pulled", f'Successfully pulled image "{name}" in {took:.3f}s')
+                self._tell(about, "Normal", "Pulled", image_was_pulled(name, time.time() - now, found.size))
                 return found
         self._pulls[uid] = pulls
         pulls.pauses.started(name, pulls.failed.get(name, now), now)
-        pulls.failed[name] = now
+        pulls.failed[name], pulls.problems[name] = now, failure
         message = f'Failed to pull image "{name}": {failure}'
-        self._tell(pod, "Warning", "Failed", message)
-        raise StartError("ErrImagePull", failure, 0.0)
+        self._tell(about, "Warning", "Failed", message)
+        raise ImageError("ErrImagePull", failure, 0.0)
 
-    def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:
-        self._recorder.event(pod, kind, reason, message)
+    def _tell(self, about: Obj, kind: EventType, reason: str, message: str) -> None:
+        self._recorder.event(about, kind, reason, message)
 
 
 def check_user(pod: Obj, container: Mapping[str, Any], image: cri.Image) -> None:

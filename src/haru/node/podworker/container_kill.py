@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from haru.kube.container_events import container_of
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.node.agent.context import Context
@@ -60,7 +61,7 @@ class ContainerKiller:
             if known[0] <= deadline + 0.5:
                 return
         elif target.pod is not None:
-            self._context.recorder.event(target.pod, "Normal", "Killing", why)
+            self._context.recorder.event(container_of(target.pod, seen.name), "Normal", "Killing", why)
         task = asyncio.create_task(self._kill(target, deadline), name=f"kill {seen.name}")
         self._tasks[seen.id] = (deadline, task)
         task.add_done_callback(lambda _: self._forget(seen.id))
@@ -96,7 +97,9 @@ class ContainerKiller:
         except TimeoutError:
             return
         if not answer.well:
-            self._context.recorder.event(pod, "Warning", "FailedPreStopHook", f"PreStopHook failed: {answer.text}")
+            # What the hook said may be secret: whoever sees events is not told.
+            about = container_of(pod, target.seen.name)
+            self._context.recorder.event(about, "Warning", "FailedPreStopHook", "PreStopHook failed")
 
     def kill_all(self, pod: Obj | None, seen: SeenPod, began: float, grace: float, address: str = "") -> bool:
         """Kill running containers, sidecars last; whether none is left. `began` is the time of the first call."""

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from haru.client.events import EventType
 from haru.drivers.cdi.edits import CdiError
 from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
+from haru.kube.container_events import CREATED, STARTED, container_of
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import files_of
 from haru.node.agent.context import Context
-from haru.node.agent.images import ImageManager, StartError, check_user
+from haru.node.agent.images import ImageError, ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
@@ -114,35 +116,41 @@ class ContainerStarter:
 
     async def start(self, request: ContainerStart, created: Callable[[str], None]) -> str:
         """Start a container; return its id, which `created` gets before it starts. Raises `StartError`."""
+        id_ = ""
+        try:
+            id_ = await self._create(request)
+            created(id_)
+            self._tell(request, "Normal", "Created", CREATED)
+            await self._run(request, id_)
+        except StartError as error:
+            text = error.reason if isinstance(error, ImageError) else str(error)
+            # With an id in it no event would be like the one before.
+            text = text.replace(id_, request.container["name"]) if id_ else text
+            self._tell(request, "Warning", "Failed", f"Error: {text}")
+            raise
+        self._tell(request, "Normal", "Started", STARTED)
+        await self._after_start(request, id_)
+        return id_
+
+    async def _create(self, request: ContainerStart) -> str:
         pod, container = request.pod, request.container
         image = await self._images.ensure(pod, container, request.inputs.sources, request.sandbox_config)
-        try:
-            check_user(pod, container, image)
-        except StartError as error:
-            self._tell(pod, "Warning", "Failed", f"Error: {error}")
-            raise
+        check_user(pod, container, image)
         volumes = await self._image_volumes(request)
         try:
             message = self._config(request, image.id, volumes)
         except (ConfigError, OSError, CdiError, UserNamespaceError) as error:
-            self._tell(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError("CreateContainerConfigError", str(error)) from error
-        runtime = self._context.runtime
         try:
-            id_ = await runtime.create_container(request.sandbox.id, message, request.sandbox_config)
+            return await self._context.runtime.create_container(request.sandbox.id, message, request.sandbox_config)
         except CriError as error:
-            self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
             raise StartError("CreateContainerError", error.details) from error
-        created(id_)
-        self._tell(pod, "Normal", "Created", f"Created container: {container['name']}")
+
+    async def _run(self, request: ContainerStart, id_: str) -> None:
         try:
-            await runtime.start_container(id_)
+            await self._context.runtime.start_container(id_)
         except CriError as error:
-            self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
             raise StartError("RunContainerError", error.details) from error
-        self._tell(pod, "Normal", "Started", f"Started container {container['name']}")
-        await self._after_start(pod, container, id_, request.inputs.facts)
-        return id_
 
     async def _image_volumes(self, request: ContainerStart) -> dict[str, cri.ImageSpec]:
         """Have the images of the volumes that a container mounts, by the volumes' names. Raises `StartError`."""
@@ -157,15 +165,18 @@ class ContainerStarter:
             found[volume["name"]] = cri.ImageSpec(image=image.id, user_specified_image=wanted["image"])
         return found
 
-    async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, facts: DownwardFacts) -> None:
+    async def _after_start(self, request: ContainerStart, id_: str) -> None:
+        container = request.container
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
             return
-        address = next(iter(facts.pod_ips), "")
+        address = next(iter(request.inputs.facts.pod_ips), "")
         answer = await self._context.handler_runner.run_hook(hook, container, id_, address, _HOOK_SECONDS)
         if answer.well:
             return
-        self._tell(pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.text}")
+        # What the hook said may be secret: whoever sees events is not told.
+        self._tell(request, "Warning", "FailedPostStartHook", "PostStartHook failed")
+        self._tell(request, "Normal", "Killing", "FailedPostStartHook")
         await self._context.runtime.stop_container(id_, 2)
         raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}")
 
@@ -231,8 +242,9 @@ class ContainerStarter:
         mounts.append(cri.Mount(container_path=path, host_path=str(file)))
         return mounts
 
-    def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:
-        self._context.recorder.event(pod, kind, reason, message)
+    def _tell(self, request: ContainerStart, kind: EventType, reason: str, message: str) -> None:
+        about = container_of(request.pod, request.container["name"])
+        self._context.recorder.event(about, kind, reason, message)
 
 
 def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts, domain: str) -> Path:

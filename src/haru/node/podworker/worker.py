@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from haru.client.backoff import Backoff
+from haru.kube.container_events import container_of
 from haru.kube.container_restarts import CrashLoop
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
@@ -258,7 +259,7 @@ class PodWorker:
         options, now = self._context.options, time.time()
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
         for name in plan.crashing:
-            self._context.recorder.event(pod, "Warning", "BackOff", _backed_off(pod, name))
+            self._context.recorder.event(container_of(pod, name), "Warning", "BackOff", _backed_off(pod, name))
         specs = {one["name"]: one for one in container_specs(pod)}
         began = False
         prepared: Prepared | None = None

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 from haru.client.events import EventRecorder
+from haru.kube.container_events import container_of
 from haru.kube.meta import Obj
 from haru.node.podworker.observed import SeenContainer
 from haru.node.podworker.plan import ProbeResults
@@ -90,7 +91,7 @@ class Prober:
                     await asyncio.sleep(0.1)
                     continue
                 answer = await self._ask(container, seen, address, streak)
-                self._tell(pod, streak, answer)
+                self._tell(container_of(pod, container["name"]), streak, answer)
                 if answer.result != "unknown":
                     counts.count(counted, answer.well)
                     if streak.heard(answer.well):
@@ -112,15 +113,15 @@ class Prober:
                 break
         return answer
 
-    def _tell(self, pod: Obj, streak: ProbeState, answer: Answer) -> None:
+    def _tell(self, about: Obj, streak: ProbeState, answer: Answer) -> None:
         name = f"{streak.name.capitalize()} probe"
         if answer.result == "unknown":
             text = f"{name} errored and resulted in unknown state: {answer.text}"
-            self._recorder.event(pod, "Warning", "Unhealthy", text)
+            self._recorder.event(about, "Warning", "Unhealthy", text)
         elif answer.result == "warning":
-            self._recorder.event(pod, "Warning", "ProbeWarning", f"{name} warning: {answer.text}")
+            self._recorder.event(about, "Warning", "ProbeWarning", f"{name} warning: {answer.text}")
         elif not answer.well:
-            self._recorder.event(pod, "Warning", "Unhealthy", f"{name} failed: {answer.text}")
+            self._recorder.event(about, "Warning", "Unhealthy", f"{name} failed: {answer.text}")
 
     def _is_due(self, id_: str, streak: ProbeState) -> bool:
         startup = self._streaks.get(id_, {}).get("startup")
