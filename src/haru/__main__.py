@@ -4,7 +4,7 @@ import gc
 
 from haru.interrupts import end_at_once
 
-_PORTION = 50_000
+_PORTION = 200_000
 """Objects more than before that begin a garbage collection: what a command imports and reads lives until its end."""
 
 

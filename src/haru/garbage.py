@@ -9,13 +9,15 @@ after ten times as much.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 _PORTION: Final = 10_000
 """So many objects more than before begin a collection; what replaces others is young, too, but is not counted."""
@@ -39,6 +41,8 @@ def postpone_collection() -> None:
 
 def resume_collection() -> None:
     """Exempt what lives now from collection, collect the young in portions, and the rest when the loop is idle."""
+    import asyncio  # who postpones need not have a loop
+
     gc.freeze()
     # What outlives one collection is old: with a middle generation half of it would be looked at once more.
     gc.set_threshold(_PORTION, _NO_MIDDLE, _OVERDUE)

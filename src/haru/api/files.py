@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from haru.client.server_version import ServerVersion, gates_for_server
-from haru.engine import SchedulerCache
-from haru.engine.podgroup import count_succeeded
 from haru.errors import InputError
 from haru.gangs import foreign_kind, translated
 from haru.kube.errors import StatusError
@@ -17,6 +16,9 @@ from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.meta import Obj
 from haru.kube.stored import as_stored
 from haru.kube.yaml import load_all
+
+if TYPE_CHECKING:
+    from haru.engine import SchedulerCache
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -98,6 +100,9 @@ def cluster_of(objects: Iterable[Obj]) -> SchedulerCache:
 
     The gangs of other projects are PodGroups in it (`haru.gangs`).
     """
+    from haru.engine import SchedulerCache
+    from haru.engine.podgroup import count_succeeded
+
     cluster = SchedulerCache()
     for obj in translated(objects):
         try:

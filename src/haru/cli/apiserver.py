@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import parse_gates, port_number
+from haru.cli.component_flags import parse_gates, port_number
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.kubelet_flags import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError

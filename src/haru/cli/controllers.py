@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import Component, add_component_arguments, parse_gates, run_component, seconds
+from haru.cli.component_flags import add_component_arguments, parse_gates, seconds
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def _period(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the controllers until they are stopped or lose their Lease."""
+    from haru.cli.component import Component, run_component
+
     gates = parse_gates(options.feature_gates)
     listed = None if options.controllers is None else options.controllers.split(",")
     _check(listed)

@@ -18,14 +18,13 @@ workload (of Kubernetes or Kueue), deviceclass and namespace give the same table
 from __future__ import annotations
 
 import argparse
-import asyncio
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from haru.cli import explain_publish, explain_serve
 from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect, told_as_usage
+from haru.cli.explain_flags import add_publish_arguments, add_serve_arguments
 from haru.cli.main import UsageError
 from haru.errors import NotFoundError
 from haru.garbage import postpone_collection
@@ -62,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="output format; wide is as --wide")
     add_manifest_argument(parser, "manifests instead of a cluster", several=False)
-    explain_serve.add_serve_arguments(parser)
-    explain_publish.add_publish_arguments(parser)
+    add_serve_arguments(parser)
+    add_publish_arguments(parser)
 
 
 def serves(options: argparse.Namespace) -> bool:
@@ -73,10 +72,8 @@ def serves(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation, or the table."""
-    if options.publish:
-        return explain_publish.run(options)
     if serves(options):
-        return explain_serve.run(options)
+        return _serve(options)
     # What is read lives until the end: looking for garbage among it doubles the time of an answer.
     postpone_collection()
     from haru.cli.progress import working
@@ -102,6 +99,12 @@ def run(options: argparse.Namespace) -> int:
     _show(answer, options, _command(options, about), snapshot.left_out())
     _show_groups(options, snapshot, about)
     return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from haru.cli import explain_publish, explain_serve
+
+    return explain_publish.run(options) if options.publish else explain_serve.run(options)
 
 
 def _about(options: argparse.Namespace) -> str:
@@ -214,22 +217,24 @@ def _is_found_in_snapshot(about: str) -> bool:
 
 
 def _resident_answer(options: argparse.Namespace, about: str) -> Explanation | None:
+    if options.filename:
+        return None
+    from haru.cli import explain_serve
     from haru.cli.progress import working
     from haru.explain.object_names import parse_subject
 
-    if options.filename:
-        return None
     with working("asking explain.haru.dev"):
         return explain_serve.resident_answer(options, *parse_subject(about))
 
 
 def _resident_text(options: argparse.Namespace, about: str) -> bool:
     """Print what the resident answer says, as it says it; whether it says anything."""
+    if options.filename:
+        return False
+    from haru.cli import explain_serve
     from haru.cli.progress import working
     from haru.cli.terminal import print_lines
 
-    if options.filename:
-        return False
     output = "wide" if options.wide else "json" if options.output == "yaml" else options.output
     with working("asking explain.haru.dev"):
         body = explain_serve.resident_text(options, about, output, _command(options, about))
@@ -277,6 +282,8 @@ def _read(options: argparse.Namespace, about: str) -> tuple[Snapshot, Obj | str]
 
     if options.filename or _is_found_in_snapshot(about):
         return _snapshot(options, (*WATCHED_KINDS, *HELD_BACK_BY)), about
+    import asyncio
+
     with working("reading the cluster"):
         return asyncio.run(_from_api(options, *parse_subject(about)))
 

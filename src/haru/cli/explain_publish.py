@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from haru.cli.component import Component, add_election_arguments, run_component
+from haru.cli.component import Component, run_component
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -14,22 +14,6 @@ if TYPE_CHECKING:
 
 LEASE = "haru-explain-publisher"
 _WITHOUT = ("all", "all_namespaces", "selector", "wide", "filename", "namespace")
-
-
-def add_publish_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `haru explain --publish`."""
-    group = parser.add_argument_group(
-        "haru explain --publish",
-        "Runs as a component beside another scheduler: writes why its pods wait as an annotation and an event on each.",
-    )
-    group.add_argument(
-        "--publish",
-        nargs="?",
-        const="counts",
-        choices=("counts", "names"),
-        help="annotate waiting pods of other schedulers; work of other namespaces is counted, with names it is named",
-    )
-    add_election_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

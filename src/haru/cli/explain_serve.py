@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from haru.cli.component import port_number, preload
+from haru.cli.component import preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_certificate_arguments
 from haru.event_loop import cancelled, stop_event
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import measured_loop
@@ -24,39 +23,7 @@ if TYPE_CHECKING:
     from haru.secure_serving.options import ServingOptions
 
 T = TypeVar("T")
-PORT = 8443
 _MODULES = ("haru.explain_server.server", "uvicorn.protocols.http.httptools_impl")
-
-
-def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `haru explain serve`."""
-    group = parser.add_argument_group(
-        "haru explain serve",
-        "Answers tenants over HTTPS, behind the API server's aggregation layer (explain.haru.dev/v1alpha1).",
-    )
-    group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
-    group.add_argument("--secure-port", type=port_number, metavar="PORT", default=PORT, help=f"port (default {PORT})")
-    add_certificate_arguments(group)
-    group.add_argument(
-        "--service",
-        metavar="NAMESPACE/NAME[:PORT]",
-        default="haru-system/haru-explain",
-        help="Service that leads here, for which a self-signed certificate is made (default haru-system/haru-explain)",
-    )
-    group.add_argument(
-        "--register",
-        action="store_true",
-        help="write the APIService for that Service, with the serving certificate in its caBundle",
-    )
-    group.add_argument(
-        "--max-waiting",
-        type=int,
-        metavar="NUMBER",
-        default=32,
-        help="questions that wait at once; further ones get 429 (default 32, a quarter of them per user)",
-    )
-    group.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
-    group.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
 
 def resident_answer(options: argparse.Namespace, kind: SubjectKind, name: str) -> Explanation | None:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import parse_gates
+from haru.cli.component_flags import parse_gates
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.node_api_flags import add_server_arguments, server_options

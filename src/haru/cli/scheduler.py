@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import add_component_arguments, parse_gates, run_component
+from haru.cli.component_flags import add_component_arguments, parse_gates
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def add_publishing_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the scheduler until it is stopped or loses its Lease."""
+    from haru.cli.component import run_component
     from haru.cli.scheduler_process import SchedulerProcess
 
     configuration = _configuration(options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,6 +50,8 @@ def snapshot_of(
             raise UsageError("-f and --data-dir both name the cluster: leave one of them out")
         with working("reading the manifests"):
             return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
+    import asyncio
+
     with working("reading the cluster"):
         return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds)), namespace, gates)
 

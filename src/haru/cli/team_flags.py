@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import port_number
+from haru.cli.component_flags import port_number
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_certificate_arguments
 
