@@ -22,6 +22,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.base import slow_start
 from haru.engine import SchedulerCache, decide
+from haru.engine.equivalence import filter_results
 from haru.errors import raise_first
 from haru.event_loop import SharedTimeout, bounded
 from haru.kube.errors import StatusError
@@ -92,6 +93,19 @@ def test_decision_leaves_nothing_to_a_collection_and_keeps_no_frames(expression:
             decide(cache.snapshot(), [waiting], group=None, options=options())
         assert objects_by_type()["builtins.traceback"] <= of_others
     assert not garbage
+
+
+def test_small_cluster_keeps_results_of_so_many_sorts_of_pods_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_results, "_MAX_SIGNATURES", 20)
+    cache = SchedulerCache()
+    cache.apply(node("n1"))
+    before = objects_by_type()
+    for sort in range(100):
+        decide(cache.snapshot(), [pod("p", cpu=f"{sort + 1}m")], group=None, options=options())
+    gc.collect()
+    grown = {kind: number - before[kind] for kind, number in objects_by_type().items()}
+    results = {kind: number for kind, number in grown.items() if kind.startswith("haru.engine.equivalence.")}
+    assert 20 <= max(results.values()) <= 25, results
 
 
 class Missing(Exception):

@@ -48,6 +48,8 @@ from haru.kube.meta import Obj
 _NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
 """Of all signatures together; the result of one node takes some 130 bytes."""
+_MAX_SIGNATURES = 1000
+"""However few the nodes are: without any result a signature takes some 12 kB."""
 _MAX_REFUSED_DOMAINS = 8
 """Domains of which the results are kept, each for one signature."""
 _MAX_PROFILES = 4
@@ -100,7 +102,8 @@ class FilterResultCache:
         signature = shared.pod_signature(self._overlay, pod)
         later_passes = self._later_passes(pod)
         lasting = not (pod.volume_claims or later_passes) and self._is_lasting(demand)
-        key, limit = (pod.shape, demand.shape, signature.key), max(1, _MAX_RESULTS // max(1, len(self._nodes)))
+        key = pod.shape, demand.shape, signature.key
+        limit = min(_MAX_SIGNATURES, max(1, _MAX_RESULTS // max(1, len(self._nodes))))
         next_results: dict[Hashable, NextResult]
         next_results = (self._cache if lasting else self._attempt_cache).get_or_compute("next results", key, dict)
         compute = partial(self._new_feasibility, shared, signature, demand, later_passes, next_results)
