@@ -118,6 +118,22 @@ def test_dropped_list_attribute_leaves_attribute_without_value() -> None:
     assert made["spec"]["devices"][0]["attributes"] == {"a": {}, "b": {"int": 1}}
 
 
+def test_lifecycle_goes_with_its_only_member() -> None:
+    for lifecycle in ({"stopSignal": "SIGINT"}, {"stopSignal": "SIGINT", "preStop": {"sleep": {"seconds": 1}}}, {}):
+        [made] = dropped(pod(containers=[{"name": "c", "lifecycle": lifecycle}]), None, FeatureGates())["spec"][
+            "containers"
+        ]
+        left = {name: value for name, value in lifecycle.items() if name != "stopSignal"}
+        assert made == ({"name": "c", "lifecycle": left} if left or not lifecycle else {"name": "c"})
+
+
+def test_configuration_of_nodes_is_dropped_unless_in_use() -> None:
+    bare: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {}, "status": {}}
+    node = {**bare, "spec": {"configSource": {"configMap": {}}}, "status": {"config": {"error": ""}}}
+    assert dropped(node, None, ALL) == dropped(node, bare, ALL) == bare
+    assert dropped(node, node, ALL) is node
+
+
 def test_field_in_use_in_stored_object_is_kept() -> None:
     taints = [{"key": "k", "effect": "None"}]
     old = slice_of(device("a", taints=taints), device("b"))

@@ -8,7 +8,7 @@ Drivers must compare what they read back with what they sent. Source: KEP 4381 a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ Path = tuple[str | frozenset[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Fields that need every one of some gates."""
+    """Fields that need every one of some gates, or that belong to a feature which was removed: without gates."""
 
     gates: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -42,6 +42,10 @@ def _feature(gates: str, *paths: str) -> Feature:
 def _path(text: str) -> Path:
     *steps, last = text.split(".")
     return (*steps, frozenset(last.split("|")))
+
+
+def _removed(*paths: str) -> Feature:
+    return replace(_feature("", *paths), gates=())
 
 
 _BINDING = "DRADeviceBindingConditions+DRAResourceClaimDeviceStatus"
@@ -89,6 +93,8 @@ def _claim_features(spec: str, exactly: str) -> tuple[Feature, ...]:
     )
 
 
+_GO_EMPTY = frozenset({"lifecycle"})
+"""Structs that go with the last of their members."""
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -139,6 +145,7 @@ _FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
     ("scheduling.k8s.io", "PodGroup"): _group_features("spec."),
     ("scheduling.k8s.io", "Workload"): _group_features("spec.podGroupTemplates.[]."),
     ("", "Pod"): _POD_FEATURES,
+    ("", "Node"): (_removed("spec.configSource"), _removed("status.config")),
     ("", "PodTemplate"): _template_feature("template"),
     ("", "ReplicationController"): _template_feature("spec.template"),
     ("apps", "Deployment"): _template_feature("spec.template"),
@@ -163,7 +170,7 @@ def drop_disabled_fields(obj: Obj, old: Obj | None, kind: Kind, gates: FeatureGa
     `old` is the stored object on update (in the same version), None on create.
     """
     known = _FEATURES.get((kind.group, kind.version, kind.kind)) or _FEATURES.get((kind.group, kind.kind), ())
-    features = [feature for feature in known if not all(map(gates.enabled, feature.gates))]
+    features = [feature for feature in known if not (feature.gates and all(map(gates.enabled, feature.gates)))]
     if not features:
         return obj
     same = {name for name, part in old.items() if obj.get(name) == part} if old is not None else ()
@@ -210,7 +217,11 @@ def _without(value: Any, path: Path) -> Any:
         return value if step.isdisjoint(value) else {name: item for name, item in value.items() if name not in step}
     child = value.get(step)
     changed = _without(child, rest)
-    return value if changed is child else {**value, step: changed}
+    if changed is child:
+        return value
+    if not changed and step in _GO_EMPTY:
+        return {name: item for name, item in value.items() if name != step}
+    return {**value, step: changed}
 
 
 def _changed_list(items: list[Any], path: Path) -> list[Any]:

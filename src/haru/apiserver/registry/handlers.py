@@ -28,6 +28,7 @@ from haru.apiserver.registry.watch import WatchHandler
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj
 from haru.kube.signing_requests import with_condition_times
@@ -45,6 +46,8 @@ async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
     metadata = keep_server_metadata(call, wanted, live)
     finalizers = (wanted.get("spec") or {}).get("finalizers") or []
     new = {**live, "metadata": metadata, "spec": {"finalizers": finalizers} if finalizers else {}}
+    new = apply_defaults(new, call.resource.kind, call.objects.gates)
+    metadata = new["metadata"]
     if errors := validate_metadata_update(metadata, live["metadata"]) + validate_namespace(new):
         raise call.invalid(call.name, errors)
     return new
