@@ -61,9 +61,10 @@ def test_plugins_have_the_extension_points_of_the_table() -> None:
         (ClusterEvent.POD_ADD, {"InterPodAffinity", "PodTopologySpread"}),
         (
             ClusterEvent.POD_DELETE,
-            {"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread", "DynamicResources"}
+            {"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"}
             | {"NodeVolumeLimits", "VolumeRestrictions", "GangScheduling"},
         ),
+        (ClusterEvent.POD_NOMINATION, {"DynamicResources"}),
         (ClusterEvent.POD_SCALE, {"NodeResourcesFit", "GangScheduling"}),
         (ClusterEvent.POD_TERMINATING, {"PodTopologySpread"}),
         (ClusterEvent.POD_BOUND, {"DefaultPreemption"}),

@@ -115,3 +115,15 @@ def test_generated_changes_cover_all_kinds() -> None:
     kinds = {"Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "DeviceClass", "ResourceSlice"}
     assert {kind for kind in kinds if not happened[f"helped by {kind}"]} == set(), happened
     assert happened["left alone"] > happened["woken"] / 2
+
+
+def test_end_of_a_pod_wakes_nobody_who_waits_for_devices_before_its_claim_is_free() -> None:
+    """An attempt in between would be in vain, and its backoff would let others take the devices first."""
+    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+    bound = obj("Pod", "p", spec={"nodeName": "a", **claims}, status={"phase": "Running"})
+    assert "DynamicResources" not in queueing_hints.pod_change(bound, None)
+    assert "NodeResourcesFit" in queueing_hints.pod_change(bound, None)
+    used = obj("ResourceClaim", "gpu", spec={}, status={"allocation": {}, "reservedFor": [{"uid": "p"}]})
+    assert "DynamicResources" in queueing_hints.claim_change(used, {**used, "status": {}})
+    promised = obj("Pod", "p", spec=claims, status={"phase": "Pending", "nominatedNodeName": "a"})
+    assert "DynamicResources" in queueing_hints.pod_change(promised, None)

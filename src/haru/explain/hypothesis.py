@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from haru.engine import Decision, Snapshot
 from haru.engine.dra import AllocatedState, Device, DeviceId, DeviceSnapshot, Placement, Pool, PoolKey, Slice, Taint
@@ -21,7 +22,7 @@ from haru.engine.state import (
     freed,
     is_user,
 )
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, controller_of
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
@@ -167,6 +168,49 @@ def as_pending(pod: PodInfo) -> PodInfo:
     statuses = {key: value for key, value in pod.status.items() if key == "resourceClaimStatuses"}
     spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
     return PodInfo.of({**pod.obj, "spec": spec, "status": {**statuses, "phase": "Pending"}})
+
+
+def made_anew(
+    snapshot: Snapshot, pods: Iterable[PodInfo], nodes: Collection[str] = ()
+) -> tuple[Snapshot, list[PodInfo]]:
+    """As if controllers had made pods once more, each with claims of its own that are not allocated; and those pods.
+
+    With `nodes` they go to no others.
+    """
+    copies: list[PodInfo] = []
+    claims: dict[str, Obj] = {}
+    for pod in pods:
+        meta = _anew({key: value for key, value in pod.obj["metadata"].items() if key != "deletionTimestamp"})
+        entries = []
+        for entry in pod.status.get("resourceClaimStatuses") or ():
+            claim = snapshot.claims.get(f"{pod.key.namespace}/{entry.get('resourceClaimName')}")
+            owner = controller_of(claim) if claim is not None else None
+            if claim is not None and owner is not None and owner.get("uid") == pod.key.uid:
+                own = _anew(
+                    {**claim["metadata"], "ownerReferences": [{**owner, "name": meta["name"], "uid": meta["uid"]}]}
+                )
+                claims[f"{pod.key.namespace}/{own['name']}"] = {**claim, "metadata": own, "status": {}}
+                entry = {**entry, "resourceClaimName": own["name"]}
+            entries.append(entry)
+        status = {**pod.status, "resourceClaimStatuses": entries}
+        spec = _only_on(pod.spec, nodes) if nodes else pod.spec
+        copies.append(as_pending(PodInfo.of({**pod.obj, "metadata": meta, "spec": spec, "status": status})))
+    return with_claims(with_pods(snapshot, copies), claims), copies
+
+
+def _anew(meta: Obj) -> Obj:
+    return {**meta, "name": f"{meta['name']}-anew", "uid": f"{meta.get('uid', '')}-anew"}
+
+
+def _only_on(spec: Mapping[str, Any], nodes: Collection[str]) -> Obj:
+    """A pod's spec that requires one of these nodes as well."""
+    affinity = spec.get("affinity") or {}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = ((affinity.get("nodeAffinity") or {}).get(required) or {}).get("nodeSelectorTerms") or [{}]
+    names = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in sorted(nodes)]
+    both = [{**term, "matchFields": [*(term.get("matchFields") or ()), name]} for term in terms for name in names]
+    of_nodes = {**(affinity.get("nodeAffinity") or {}), required: {"nodeSelectorTerms": both}}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": of_nodes}}
 
 
 def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:

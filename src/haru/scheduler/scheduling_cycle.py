@@ -72,7 +72,7 @@ class SchedulingCycle:
         evictor = Evictor(client, recorder, state.objects, times)
         self._together = 1
         """How many pods may be decided on one snapshot: as long as all find places, twice as many each time."""
-        failed = partial(self.handlers.may_help, queueing_hints.POD_GONE)
+        failed = partial(self.handlers.may_help, queueing_hints.PLACE_LOST)
         self.preemption = PreemptionExecutor(state, evictor, self.status, failed)
 
     def catch_up(self) -> None:
@@ -360,7 +360,7 @@ class SchedulingCycle:
                 self._state.queue.fail(unit, now)
             else:
                 self.pre_enqueue.hold_or_release(unit)
-        self.handlers.may_help(queueing_hints.POD_GONE)
+        self.handlers.may_help(queueing_hints.PLACE_LOST)
         self.wake()
 
     # -- reporting ----------------------------------------------------------------------------------------------------

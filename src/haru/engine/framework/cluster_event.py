@@ -21,6 +21,8 @@ class ClusterEvent(Enum):
     """A pod came to a node, or is nominated to one."""
     POD_DELETE = auto()
     """A pod left its node, or lost its nomination."""
+    POD_NOMINATION = auto()
+    """A waiting pod lost the node that it was promised, and with it devices that no claim has yet."""
     POD_SCALE = auto()
     """A pod on a node requests other amounts than before."""
     POD_TERMINATING = auto()

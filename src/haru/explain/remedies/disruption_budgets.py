@@ -53,12 +53,10 @@ def _one_more(snapshot: Snapshot, pod: PodInfo, budget: str, options: Options) -
     kind, name = ("Deployment", above["name"]) if above is not None else (owner["kind"], owner["name"])
     replicas = int((found.get("spec") or {}).get("replicas") or 0) + 1
     change = patch("apps/v1", kind, name, {"spec": {"replicas": replicas}}, pod.key.namespace)
-    meta = {**pod.obj["metadata"], "name": f"{pod.key.name}-more-1", "uid": f"{pod.key.uid}-more-1"}
-    copy = hypothesis.as_pending(PodInfo.of({**pod.obj, "metadata": meta}))
-    generated = bool(pod.status.get("resourceClaimStatuses"))
-    fits = not generated and WorkloadUnit((copy.key.path,)).fits(hypothesis.with_pods(snapshot, [copy]), options)
+    after, copies = hypothesis.made_anew(snapshot, [pod])
+    fits = WorkloadUnit((copies[0].key.path,)).fits(after, options)
     text = f"scale {kind.lower()}/{name} to {replicas}: once the new pod is ready, {budget} allows 1 disruption"
-    costs = "1 more pod" + ("" if fits else ", for which no place was found" if not generated else "")
+    costs = "1 more pod" + ("" if fits else ", for which no place was found")
     yield Remedy("ScaleUp", text, (change,), 3, fits, costs)
 
 

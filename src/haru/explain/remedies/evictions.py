@@ -86,8 +86,11 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     above = max(unit.priority for unit in ended) > own_priority
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
     yield from _scaled_down(snapshot, pods, freed, cost - 1)
-    if not any(_takes_again(pod, own_priority) for pod in pods):
-        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners))
+    if any(_takes_again(pod, own_priority) for pod in pods):
+        return
+    new = _placed_anew(snapshot, work, options, pods)
+    if new is not None:
+        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners, wait=new < len(pods)))
 
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -132,19 +135,54 @@ def _takes_again(pod: PodInfo, priority: int) -> bool:
     return pod.controller is not None and (pod.priority > priority or any(claim.claim_name for claim in pod.claims))
 
 
+def _placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> int | None:
+    """How many of those that controllers make meanwhile have a place at once; None if they may take the work's.
+
+    That of a StatefulSet is not made before its pod is gone, and has waited for less long by then.
+    """
+    remade = [pod for pod in pods if (pod.controller or {}).get("kind", "StatefulSet") != "StatefulSet"]
+    if not remade:
+        return 0
+    gone = [pod.key.path for pod in pods]
+    first = work.decision(hypothesis.without_pods(snapshot, gone), options)
+    anywhere = _with_replacements(work, options, hypothesis.made_anew(snapshot, remade))
+    # Which of equal places they take is chance: it may be just there.
+    places = {member.node or "" for member in first.placed} if first is not None else ()
+    there = _with_replacements(work, options, hypothesis.made_anew(snapshot, remade, places))
+    for after, count in (anywhere, there):
+        if count and not work.fits(hypothesis.without_pods(after, gone), options):
+            return None
+    return anywhere[1]
+
+
+def _with_replacements(
+    work: WorkloadUnit, options: Options, made: tuple[Snapshot, Sequence[PodInfo]]
+) -> tuple[Snapshot, int]:
+    """The cluster with new pods where there is room for them, and for how many there is."""
+    after, pods = made
+    count = 0
+    for group in dict.fromkeys(pod.group for pod in pods):
+        paths = tuple(pod.key.path for pod in pods if pod.group == group)
+        decision = WorkloadUnit(paths, group, work.questions).decision(after, options)
+        if decision is not None and decision.placed:
+            count += len(decision.placed)
+            after = hypothesis.with_places(after, decision)
+    return after, count
+
+
 def _placed_of(snapshot: Snapshot, owner: Obj) -> int:
     """How many pods of an owner have a place."""
     uid = owner["metadata"].get("uid")
     return sum(bool(pod.node) and (pod.controller or {}).get("uid") == uid for pod in snapshot.pods.values())
 
 
-def _costs(ended: Sequence[Victim], owners: Counter[str]) -> str:
+def _costs(ended: Sequence[Victim], owners: Counter[str], *, wait: bool) -> str:
     pods = sum(len(unit.pods) for unit in ended)
     highest = max(unit.priority for unit in ended)
     text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
     remade = [owner for owner in owners if not owner.startswith(("pod/", "podgroup/"))]
     if remade:
-        text += f"; {listed(remade)} makes new ones that then wait, unless it is scaled down"
+        text += f"; {listed(remade)} makes new ones{' that then wait, unless it is scaled down' if wait else ''}"
     return text
 
 

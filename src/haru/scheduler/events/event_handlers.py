@@ -144,7 +144,7 @@ class EventHandlers:
             self._listener.wake()
         self.may_help(queueing_hints.claim_change(old, new))
         if old is not None and self._kept_a_place(old, new):
-            self.may_help(queueing_hints.POD_GONE)
+            self.may_help(queueing_hints.PLACE_LOST)
 
     def _kept_a_place(self, old: Obj, new: Obj | None) -> bool:
         """Tell whether a claim has lost the allocation that kept room on a node for a waiting member of a gang."""

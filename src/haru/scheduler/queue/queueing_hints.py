@@ -20,10 +20,12 @@ from haru.kube.quantity import parse_quantity
 
 NODE_PLUGINS = plugins_for(ClusterEvent.NODE_ADD)
 POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
+# Devices of a pod that was bound are free with its claims, and not before: they have events of their own.
+PLACE_LOST = POD_GONE | plugins_for(ClusterEvent.POD_NOMINATION)
 POD_PLACED = plugins_for(ClusterEvent.POD_ADD)
 PREEMPTION = plugins_for(ClusterEvent.POD_BOUND)
 # A unit that waits for its victims' end is woken by that, and not by pods that come.
-ROOM = POD_GONE - POD_PLACED
+ROOM = PLACE_LOST - POD_PLACED
 QUORUM = frozenset({"GangScheduling"})
 DEVICES = plugins_for(ClusterEvent.DEVICES)
 # A class may stand behind an extended resource that nodes were found to lack.
@@ -151,7 +153,7 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     helped: set[str] = set()
     after = _room(living)
     if before and before != after:
-        helped |= POD_GONE
+        helped |= POD_GONE if _node(old) else PLACE_LOST
     if living is None:
         return frozenset(helped)
     # Promised places count among the rules between pods too, once they are taken.

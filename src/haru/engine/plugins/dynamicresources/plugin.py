@@ -174,7 +174,7 @@ class DynamicResources:
             ClusterEvent.NODE_ADD,
             ClusterEvent.NODE_ALLOCATABLE,
             ClusterEvent.NODE_LABEL,
-            ClusterEvent.POD_DELETE,
+            ClusterEvent.POD_NOMINATION,
             ClusterEvent.DEVICES,
             ClusterEvent.DEVICE_CLASS,
         }
