@@ -259,8 +259,8 @@ ROWS = [
                                                *owned_by_set(taken("b", "gpu-0")), *wants(2)], "FitsLater",
         [*HELD, "DevicesScattered"], ["free", "scattered"], ["LowerCount"]),
     Row("all taken, with a controller behind", [CLASS, *on("a", gpus(2)), *owned_by_set(taken("a", "gpu-0", name="g")),
-                                                *owned_by_set(taken("a", "gpu-1")), *wants(1)], "FitsLater", HELD,
-        ["free"], ["Evict"]),
+                                                *owned_by_set(taken("a", "gpu-1")), *wants(1)], "FitsLater",
+        [*HELD, "DevicesTaken"], ["free"], ["Evict"]),
     Row("slices are missing", [CLASS, node("a"), {**(s := resource_slice("a", gpus(1))), "spec": {
         **s["spec"], "pool": {**s["spec"]["pool"], "resourceSliceCount": 2}}}, *wants()], "FitsLater",
         [*HELD, "NoDevices", "PoolIncomplete"]),

@@ -59,8 +59,8 @@ def _remedy(pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[Po
     return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs, " && ".join(steps))
 
 
-_MORE_IMPORTANT = 25
-"""What it costs more to end work of a higher priority: nobody does that before adding a node."""
+_MORE_IMPORTANT = _UNSURE = 25
+"""What it costs more to end work of a higher priority, or perhaps in vain: nobody does that before adding a node."""
 
 
 def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagnosis) -> Iterator[Remedy]:
@@ -85,12 +85,17 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     own_priority = max((p.priority for p in work.pending(snapshot)), default=0)
     above = max(unit.priority for unit in ended) > own_priority
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
-    yield from _scaled_down(snapshot, pods, freed, cost - 1)
+    scaled = list(_scaled_down(snapshot, pods, freed, cost - 1))
+    yield from scaled
     if any(_takes_again(pod, own_priority) for pod in pods):
         return
-    new = _placed_anew(snapshot, work, options, pods)
-    if new is not None:
-        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners, wait=new < len(pods)))
+    new = placed_anew(snapshot, work, options, pods)
+    if new is None and not scaled:
+        then = ", which may take that room at once unless it is scaled down first"
+        yield Remedy("Evict", text, changes, cost + _UNSURE, False, _costs(ended, owners, then))
+    elif new is not None:
+        then = " that then wait, unless it is scaled down" if new < len(pods) else ""
+        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners, then))
 
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -135,7 +140,7 @@ def _takes_again(pod: PodInfo, priority: int) -> bool:
     return pod.controller is not None and (pod.priority > priority or any(claim.claim_name for claim in pod.claims))
 
 
-def _placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> int | None:
+def placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> int | None:
     """How many of those that controllers make meanwhile have a place at once; None if they may take the work's.
 
     That of a StatefulSet is not made before its pod is gone, and has waited for less long by then.
@@ -176,13 +181,13 @@ def _placed_of(snapshot: Snapshot, owner: Obj) -> int:
     return sum(bool(pod.node) and (pod.controller or {}).get("uid") == uid for pod in snapshot.pods.values())
 
 
-def _costs(ended: Sequence[Victim], owners: Counter[str], *, wait: bool) -> str:
+def _costs(ended: Sequence[Victim], owners: Counter[str], then: str) -> str:
     pods = sum(len(unit.pods) for unit in ended)
     highest = max(unit.priority for unit in ended)
     text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
     remade = [owner for owner in owners if not owner.startswith(("pod/", "podgroup/"))]
     if remade:
-        text += f"; {listed(remade)} makes new ones{' that then wait, unless it is scaled down' if wait else ''}"
+        text += f"; {listed(remade)} makes new ones{then}"
     return text
 
 

@@ -15,6 +15,7 @@ from functools import reduce
 from itertools import chain
 
 from haru.engine import Options, Reason, Snapshot
+from haru.engine.state import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
 from haru.explain.diagnosis.diagnosis import Diagnosis
@@ -26,7 +27,7 @@ from haru.explain.remedies import near_names
 from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
 from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
-from haru.explain.remedies.evictions import evict
+from haru.explain.remedies.evictions import evict, placed_anew
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.remedies.relaxed_requests import (
@@ -51,6 +52,7 @@ class _Switch:
     apply: Callable[[Snapshot], Snapshot]
     changes: tuple[Obj, ...]
     cost: int
+    ended: tuple[PodInfo, ...] = ()
 
 
 def combined(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Iterator[Remedy]:
@@ -67,7 +69,9 @@ def combined(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Iterat
         fewer = [other for other in kept if other is not switch]
         if fits(fewer):
             kept = fewer
-    if kept:
+    ended = [pod for switch in kept for pod in switch.ended]
+    opened = reduce(lambda s, switch: switch.apply(s), (one for one in kept if not one.ended), snapshot)
+    if kept and placed_anew(opened, work, options, ended) is not None:
         text = listed([switch.text for switch in kept])
         changes = tuple(change for switch in kept for change in switch.changes)
         yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True, _COSTS)
@@ -83,7 +87,7 @@ def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
     for unit in victims(snapshot, work):
         paths = [pod.key.path for pod in unit.pods]
         gone = tuple(delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in unit.pods)
-        yield _Switch(f"end {unit.name}", _without(paths), gone, 10 + len(paths))
+        yield _Switch(f"end {unit.name}", _without(paths), gone, 10 + len(paths), unit.pods)
 
 
 def _node_switches(snapshot: Snapshot, name: str) -> Iterator[_Switch]:
@@ -151,7 +155,7 @@ def remedies(refused: RefusedWork) -> tuple[Remedy, ...]:
     ways = [*_names(snapshot, asking, options, every), *_missing_class(every)]
     ways += volume_remedies(snapshot, asking, options, every)
     ways += _ways(refused, asking, every)
-    if not any(remedy.kind in _OF_THE_CLUSTER for remedy in ways):
+    if not any(remedy.kind in _OF_THE_CLUSTER and remedy.confirmed for remedy in ways):
         ways.extend(combined(snapshot, asking, options))
     if not any(remedy.confirmed for remedy in ways):
         openings = Openings(snapshot, asking, options, Capacity(snapshot, found.members), refused.fit)
