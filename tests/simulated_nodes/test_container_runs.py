@@ -123,7 +123,7 @@ def test_program_that_does_not_exist_is_a_start_error() -> None:
     play = Play({"name": "c", "image": "i", "command": ["exit", "1"]})
     ended = play.one()["lastState"]["terminated"]
     assert (ended["reason"], ended["exitCode"], ended["startedAt"]) == ("StartError", 128, "1970-01-01T00:00:00Z")
-    assert not play.told("Started") and "executable file not found" in play.told("Failed")[0]
+    assert play.told("Created") and not play.told("Started") and "executable file not found" in play.told("Failed")[0]
 
 
 def test_running_pod_is_written_once() -> None:

@@ -192,10 +192,10 @@ class _Advance:
             self._due.append(_CONFIG_SECONDS)
             return False
         self._say(name, "Normal", "Pulled", image_is_present(image))
+        self._say(name, "Normal", "Created", CREATED)
         if script.reason == START_ERROR:
             self._say(name, "Warning", "Failed", f"Error: {script.message}")
         else:
-            self._say(name, "Normal", "Created", CREATED)
             self._say(name, "Normal", "Started", STARTED)
         count = before.get("restartCount", 0) + bool(again)
         started, ready = self._state_at(container, self._health(container), 0.0)
