@@ -135,8 +135,12 @@ async def test_kubectl_drain_blocked_by_budget_ends_at_timeout(kubectl: Kubectl)
 
 async def test_kubectl_server_side_apply(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", input=config_map("1"))
+    assert "serverside-applied" in await kubectl.ok("apply", "--server-side", "-f", "-", input=config_map("1b"))
+    last = "jsonpath={.metadata.annotations.kubectl\\.kubernetes\\.io/last-applied-configuration}"
+    assert '"data":{"k":"1b"}' in await kubectl.ok("get", "cm", "cm", "-o", last)
+    await kubectl.ok("patch", "cm", "cm", "--type=merge", "-p", '{"data": {"k": "1c"}}')
     conflict = await kubectl.run("apply", "--server-side", "-f", "-", input=config_map("2"))
-    assert conflict.code == 1 and 'conflict with "kubectl-client-side-apply"' in conflict.err
+    assert conflict.code == 1 and 'conflict with "kubectl-patch"' in conflict.err
     forced = await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", input=config_map("2"))
     assert "serverside-applied" in forced
     assert await kubectl.ok("get", "cm", "cm", "-o", "jsonpath={.data.k}") == "2"

@@ -1,4 +1,5 @@
 import copy
+import json
 import time
 from typing import Any
 
@@ -124,6 +125,75 @@ def test_apply_conflict_message_lists_fields_per_manager() -> None:
         'Apply failed with 3 conflicts: conflicts with "b":\n- .spec.paused\n- .spec.replicas\n'
         'conflicts with "c":\n- .spec.minReadySeconds'
     )
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def client_applied(**spec: Any) -> dict[str, Any]:
+    """A Deployment as `kubectl apply` creates it: what was applied is in an annotation."""
+    obj = deployment(**spec)
+    obj["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(deployment(**spec))}
+    return update(None, obj, "kubectl-client-side-apply")
+
+
+def last_applied(obj: dict[str, Any]) -> Any:
+    return json.loads(obj["metadata"]["annotations"][LAST_APPLIED])
+
+
+def test_kubectl_applies_over_what_it_applied_at_the_client_without_conflict() -> None:
+    live = client_applied(replicas=2, paused=True)
+    applied = apply(live, deployment(replicas=3, paused=True), "kubectl", now="t2")
+    assert applied["spec"] == {"replicas": 3, "paused": True}
+    assert last_applied(applied) == deployment(replicas=3, paused=True)
+    assert fields_of(applied, "kubectl") == {"f:spec": {"f:paused": {}, "f:replicas": {}}}
+    theirs = fields_of(applied, "kubectl-client-side-apply")
+    assert theirs == {
+        "f:metadata": {"f:annotations": {".": {}, "f:" + LAST_APPLIED: {}}},
+        "f:spec": {"f:paused": {}},
+    }
+    again = apply(applied, deployment(replicas=3, paused=True), "kubectl", now="t3")
+    assert again == applied
+
+
+def test_kubectl_conflicts_with_what_changed_since_the_client_applied() -> None:
+    live = client_applied(replicas=2, paused=True)
+    changed = copy.deepcopy(live)
+    changed["spec"]["replicas"] = 5
+    scaled = update(live, changed, "hpa", now="t2")
+    with pytest.raises(StatusError) as error:
+        apply(scaled, deployment(replicas=3, paused=False), "kubectl", now="t3")
+    assert error.value.message == 'Apply failed with 1 conflict: conflict with "hpa" using apps/v1: .spec.replicas'
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"apiVersion": "apps/v1beta1"}', '{"apiVersion": "apps/v1"}'])
+def test_kubectl_conflicts_where_the_annotation_tells_nothing(text: str) -> None:
+    live = client_applied(replicas=2)
+    live["metadata"]["annotations"][LAST_APPLIED] = text
+    with pytest.raises(StatusError, match=r'conflict with "kubectl-client-side-apply" using apps/v1: \.spec\.replicas'):
+        apply(live, deployment(replicas=3), "kubectl", now="t2")
+
+
+def test_other_manager_conflicts_with_what_the_client_applied() -> None:
+    live = client_applied(replicas=2)
+    with pytest.raises(StatusError, match=r'conflict with "kubectl-client-side-apply" using apps/v1: \.spec\.replicas'):
+        apply(live, deployment(replicas=3), "a", now="t2")
+    forced = apply(live, deployment(replicas=3), "a", force=True, now="t2")
+    assert last_applied(forced) == deployment(replicas=2)
+
+
+def test_annotation_of_what_was_applied_is_escaped_bounded_and_never_new() -> None:
+    odd = deployment(replicas=2)
+    odd["metadata"]["annotations"] = {"b": "<&>", LAST_APPLIED: "mine"}
+    applied = apply(client_applied(replicas=2), odd, "kubectl", force=True, now="t2")
+    text = applied["metadata"]["annotations"][LAST_APPLIED]
+    assert text.endswith(
+        '"annotations":{"b":"\\u003c\\u0026\\u003e"},"name":"d","namespace":"n"},"spec":{"replicas":2}}\n'
+    )
+    odd["metadata"]["annotations"] = {"b": "x" * 200_000}
+    large = apply(client_applied(replicas=2), odd, "kubectl", now="t2")
+    assert set(large["metadata"]["annotations"]) == {"b"}
+    assert "annotations" not in apply(None, deployment(replicas=2), "kubectl")["metadata"]
 
 
 def test_apply_conflict_names_subresource_and_list_item() -> None:

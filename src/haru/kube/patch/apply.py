@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
-from haru.kube.patch import managers
+from haru.kube.patch import last_applied, managers
 from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.shapes import Shape, shape_of
@@ -112,8 +112,12 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
         merged = prune(merged, last.fields, _union(holdings), shape)
     difference = compare(base, merged, shape)
     changed = difference.changed.without_subtrees(ignored)
-    conflicts = _conflicts(holdings, owner, changed)
-    if conflicts and not force:
+    is_kubectl = write.manager == last_applied.MANAGER and write.subresource != "scale"
+    conflicts = [] if force else _conflicts(holdings, owner, changed)
+    if conflicts and is_kubectl:
+        own = last_applied.applied_by_the_client(base, shape, write.api_version)
+        conflicts = [(each, left) for each, fields in conflicts if (left := fields - own)]
+    if conflicts:
         if write.subresource == "scale":  # they are told in the version of what is applied
             conflicts = [(each._replace(api_version=_SCALE_VERSION), fields) for each, fields in conflicts]
         raise _conflict_error(conflicts)
@@ -121,6 +125,8 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
     # An apply that changes nothing but owners is none at any time.
     time = now if merged != base else last.time if last else ""
     holdings[owner.identity] = Holding(owner, time, wanted)
+    if is_kubectl:
+        merged = last_applied.with_last_applied(merged, applied)
     return _with_managed_fields(merged, managers.write(holdings))
 
 
