@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import socket
 import subprocess
@@ -138,6 +139,42 @@ def test_usage_errors_name_the_problem(
     assert said.startswith("haru")
     for part in parts:
         assert part in said, said
+
+
+@pytest.mark.parametrize("command", ["simulate", "schedule", "lint"])
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (b"kind: \xff", ["file.yaml: this is no UTF-8 text: invalid start byte at byte 6; save it as UTF-8"]),
+        ("kind: Pod".encode("utf-16-le"), ["file.yaml: this is no UTF-8 text: a zero at byte 1; save it as UTF-8"]),
+        (codecs.BOM_UTF16_LE + b"k", ["file.yaml: this is no UTF-16 text: truncated data at byte 2; save it as UTF-8"]),
+    ],
+    ids=["other", "unmarked", "half"],
+)
+def test_file_that_is_no_text_is_named_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], home: Path, command: str, data: bytes, parts: list[str]
+) -> None:
+    (home / "file.yaml").write_bytes(data)
+    said = refused(capsys, command, *(() if command == "lint" else ("-f",)), "file.yaml")
+    for part in parts:
+        assert said.count("file.yaml") == 1 and part in said, said
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_file_in_utf16_with_its_mark_is_read(capsys: pytest.CaptureFixture[str], home: Path, order: str) -> None:
+    mark = codecs.BOM_UTF16_LE if order == "le" else codecs.BOM_UTF16_BE
+    text = "apiVersion: v1\r\nkind: Node\r\nmetadata: {name: é}\r\n"
+    (home / "file.yaml").write_bytes(mark + text.encode(f"utf-16-{order}"))
+    assert main(["schedule", "-f", "file.yaml"]) == 0
+    assert capsys.readouterr().out == "no pod waits\n"
+
+
+def test_kubeconfig_that_is_wrong_is_named_once(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    said = refused(capsys, "explain", "pod/a", "--kubeconfig", "file", "--context", "lab")
+    assert said == "haru explain: file: contexts has no entry 'lab' (there are: none)"
+    (home / "file").write_text("just words")
+    said = refused(capsys, "top", "--since", "1h", "--kubeconfig", "file")
+    assert said.startswith("haru top: file: error converting YAML to JSON: document 1 is a string, not an object")
 
 
 def test_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_warnings_and_notices_exit_with_0(tmp_path: Path, capsys: pytest.Capture
         (["/does/not/exist"], "/does/not/exist: No such file or directory"),
         (["-", "--fix"], "standard input"),
         (["EMPTY"], "has no .yaml"),
-        (["BYTES"], "byte 1 is no UTF-8"),
+        (["BYTES"], "invalid start byte at byte 1; save it as UTF-8"),
     ],
 )
 def test_invalid_arguments_exit_with_2(

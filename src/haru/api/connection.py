@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from haru.client.api import ApiClient
-from haru.client.kubeconfig import in_cluster, load_kubeconfig
+from haru.client.kubeconfig import KubeconfigError, in_cluster, load_kubeconfig
 from haru.embedded.data_directory import default_data_dir
 from haru.embedded.lock import holder_of
 from haru.errors import ClusterError
@@ -47,6 +47,8 @@ def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where
         return ApiClient.from_config(pod, user_agent=user_agent)
     try:
         return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
+    except KubeconfigError as error:
+        raise ClusterError(str(error)) from error
     except (OSError, ValueError, LookupError) as error:
         raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
 
@@ -56,8 +58,8 @@ def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubec
     paths = find_kubeconfig(kubeconfig, where)
     try:
         directory = load_kubeconfig(paths, context).data_dir
-    except (OSError, ValueError, LookupError) as error:
-        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+    except KubeconfigError as error:
+        raise ClusterError(str(error)) from error
     if directory is None:
         raise ClusterError(
             f"{os.pathsep.join(map(str, paths))}: this is no haru up of this machine: name its history with --history, "

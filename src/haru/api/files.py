@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -63,14 +64,32 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
     Raises InputError that names the file and the line.
     """
     for path in (file for name in paths for file in expanded(name)):
+        text = read_text(path)
         try:
-            text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
             for obj in items_of(load_all(text)):
                 yield obj, _stored(obj, namespace)
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
         except (ValueError, StatusError) as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def read_text(path: str) -> str:
+    """The text of a file (`-` is standard input): UTF-8, or UTF-16 with a byte order mark, as kubectl reads it.
+
+    Raises InputError that names the file.
+    """
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if is_utf16 else "utf-8")
+    except UnicodeDecodeError as error:
+        what = f"{'UTF-16' if is_utf16 else 'UTF-8'} text: {error.reason} at byte {error.start}"
+        raise InputError(f"{path}: this is no {what}; save it as UTF-8") from error
+    if "\0" in text:
+        raise InputError(f"{path}: this is no UTF-8 text: a zero at byte {data.index(0)}; save it as UTF-8")
+    return text
 
 
 def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj, Obj]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from haru.api.files import expanded, items_of
-from haru.errors import InputError
+from haru.api.files import expanded, items_of, read_text
 from haru.kube.yaml import dump
 from haru.lint import Report, lint_texts
 
@@ -35,14 +33,4 @@ def lint_manifests(*sources: Source) -> Report:
 
 def read_texts(names: Iterable[str]) -> dict[str, str]:
     """The texts of files and of those in directories (`-` is standard input); InputError names what cannot be read."""
-    texts: dict[str, str] = {}
-    for name in names:
-        try:
-            for path in expanded(name):
-                data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-                texts[path] = data.decode("utf-8")
-        except OSError as error:
-            raise InputError(f"{name}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}: byte {error.start} is no UTF-8") from error
-    return texts
+    return {path: read_text(path) for name in names for path in expanded(name)}

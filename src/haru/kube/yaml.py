@@ -103,8 +103,8 @@ def _documents(text: str, repeated: list[Repeated] | None = None) -> list[Any]:
         documents = list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         raise YamlError(_TOO_DEEP if error.problem == _LIBYAML_TOO_DEEP else _problem(error)) from None
-    except yaml.YAMLError as error:
-        raise YamlError(f"yaml: {error}") from None
+    except yaml.YAMLError as error:  # of the reader: it knows a character, and no line
+        raise YamlError(f"yaml: {getattr(error, 'reason', error)}") from None
     except RecursionError:
         raise YamlError(_TOO_DEEP) from None
     if "*" in text and "&" in text:
