@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
 
+from haru.kube.custom.types import custom_kinds
+
 WIDGETS = "/apis/e.io/v1/namespaces/default/widgets"
 NAMESPACE = "/api/v1/namespaces/default"
 MERGE = "application/merge-patch+json"
@@ -189,3 +191,78 @@ async def test_ingress_leads_to_a_service_whose_name_begins_with_a_digit(
     spec = {"defaultBackend": {"service": {"name": service, "port": {"number": 1}}}}
     path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
     assert (await api("POST", path, {"metadata": {"name": "i"}, "spec": spec})).status == status
+
+
+async def test_refused_strategic_patch_shows_the_patch_and_not_the_whole_object(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    patch = {"spec": {"activeDeadlineSeconds": "a"}}
+    answer = await api("PATCH", f"{PODS}/p", patch, type="application/strategic-merge-patch+json")
+    (cause,) = answer.json["details"]["causes"]
+    shown = 'Invalid value: "map[spec:map[activeDeadlineSeconds:a]]": '
+    assert (answer.status, cause["message"][: len(shown)]) == (422, shown)
+
+
+async def test_log_is_asked_for_since_a_time_or_for_some_seconds(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    answer = await api("GET", f"{PODS}/p/log?sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z")
+    why = "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+    assert (answer.status, answer.json["message"]) == (422, f'PodLogOptions "p" is invalid: {why}')
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("batch/v1/jobs?fieldSelector=a%3Db", 'field label "a" not supported for Job'),
+        (
+            "resource.k8s.io/v1/resourceslices?fieldSelector=metadata.namespace%3Db",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: metadata.namespace",
+        ),
+        (
+            "certificates.k8s.io/v1/certificatesigningrequests?fieldSelector=metadata.namespace%3Db",
+            "field label not supported: metadata.namespace",
+        ),
+    ],
+)
+async def test_kind_that_cannot_be_selected_by_a_field_says_so(api: Caller, path: str, why: str) -> None:
+    answer = await api("GET", f"/apis/{path}")
+    assert (answer.status, answer.json["message"]) == (400, why)
+
+
+async def test_versions_of_the_core_group_tell_the_address_that_is_listened_on(api: Caller) -> None:
+    api.app.components.address.listening = ("127.0.0.1", 7443)
+    (place,) = (await api.get("/api"))["serverAddressByClientCIDRs"]
+    assert place["serverAddress"] == "127.0.0.1:7443"
+
+
+async def test_address_with_leading_zeros_is_told_as_such(api: Caller) -> None:
+    answer = await api("POST", PODS, pod("p", hostAliases=[{"ip": "1.2.3.04", "hostnames": ["x"]}]))
+    (cause,) = answer.json["details"]["causes"]
+    assert (answer.status, cause["message"]) == (422, 'Invalid value: "1.2.3.04": must not have leading 0s')
+
+
+async def test_volume_with_a_deprecated_annotation_is_warned_of(api: Caller) -> None:
+    key = "volume.beta.kubernetes.io/mount-options"
+    spec = {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    body = {"metadata": {"name": "v", "annotations": {key: "x"}}, "spec": spec}
+    answer = await api("POST", "/api/v1/persistentvolumes", body)
+    why = 'deprecated since v1.31; use \\"mountOptions\\" attribute instead'
+    assert (answer.status, answer.headers["warning"]) == (201, f'299 - "metadata.annotations[{key}]: {why}"')
+
+
+@pytest.mark.parametrize(
+    ("deprecated", "others", "told"),
+    [
+        ("v1beta1", {"v1": {}}, "e.io/v1beta1 Widget is deprecated; use e.io/v1 Widget"),
+        ("v1beta1", {"v2": {}, "v1": {}, "foo": {}}, "e.io/v1beta1 Widget is deprecated; use e.io/v2 Widget"),
+        ("v1", {"v1beta1": {}, "v2": {"deprecated": True}, "v3": {"served": False}}, "e.io/v1 Widget is deprecated"),
+    ],
+)
+def test_deprecated_version_of_a_definition_names_the_newest_better_one(
+    deprecated: str, others: dict[str, Any], told: str
+) -> None:
+    versions = [{"name": deprecated, "served": True, "storage": True, "deprecated": True}]
+    versions += [{"name": name, "served": True, **rest} for name, rest in others.items()]
+    names = {"plural": "widgets", "kind": "Widget"}
+    spec = {"group": "e.io", "scope": "Namespaced", "names": names, "versions": versions}
+    kinds = custom_kinds({"metadata": {"name": "widgets.e.io"}, "spec": spec, "status": {"acceptedNames": names}})
+    assert {kind.version: kind.custom.warning for kind in kinds if kind.custom}[deprecated] == told

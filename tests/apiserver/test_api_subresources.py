@@ -378,7 +378,7 @@ async def test_log_of_simulated_pod_has_what_its_commands_print(api: Caller) -> 
     assert (await api("GET", f"{path}?limitBytes=3")).body == b"fir"
     assert (await api("GET", f"{path}?tailLines=no")).status == 400
     wrong = await api("GET", f"{path}?tailLines=-1&limitBytes=0")
-    assert [cause["field"] for cause in wrong.json["details"]["causes"]] == ["limitBytes", "tailLines"]
+    assert [cause["field"] for cause in wrong.json["details"]["causes"]] == ["tailLines", "limitBytes"]
     await status(**counts, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=killed)
     assert (await api("GET", path)).body == b"first\n"
     await status(**counts, state=whole)

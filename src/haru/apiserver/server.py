@@ -72,7 +72,7 @@ class ApiServer:
         self.components = parts = Components(config)
         self._configuration = parts.configuration
         self._requests = RequestAuthorizer(parts.authorizer, parts.metrics.judged)
-        documents = Documents(parts.objects, parts.configuration.aggregator, parts.peers, config.advertise_address)
+        documents = Documents(parts.objects, parts.configuration.aggregator, parts.peers, parts.address)
         health = Health(parts.objects.store, parts.streams, config.encryption, parts.peers)
         self._endpoints = Endpoints(
             self._requests, documents, health, parts.metrics, parts.authenticator.account_tokens

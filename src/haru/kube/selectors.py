@@ -33,6 +33,8 @@ class _Addressed(Protocol):
     @property
     def group(self) -> str: ...
     @property
+    def version(self) -> str: ...
+    @property
     def plural(self) -> str: ...
 
 
@@ -313,6 +315,8 @@ SELECTABLE_FIELDS: Final[dict[tuple[str, str], Mapping[str, str]]] = {
 
 _ZERO: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
 _ALWAYS: Final = {"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace"}
+_BY_NAME_ALONE: Final = (("certificates.k8s.io", "certificatesigningrequests"), ("resource.k8s.io", "resourceslices"))
+"""Kinds that cannot be selected by namespace, as others without one can."""
 
 
 def selectable_path(kind: _Addressed, path: str) -> str:
@@ -320,12 +324,15 @@ def selectable_path(kind: _Addressed, path: str) -> str:
     custom = getattr(kind, "custom", None)
     chosen = custom.selectable if custom is not None else SELECTABLE_FIELDS.get((kind.group, kind.plural))
     found = _ALWAYS.get(path) or (chosen or {}).get(path)
-    if found is not None:
+    if found is not None and not (path == "metadata.namespace" and (kind.group, kind.plural) in _BY_NAME_ALONE):
         return found
     if chosen is None:
         listed = ", ".join(f'"{each}"' for each in _ALWAYS)
         raise bad_request_error(f'"{path}" is not a known field selector: only {listed}')
-    raise bad_request_error(f"field label not supported: {path}")
+    if (kind.group, kind.plural) == ("batch", "jobs"):
+        raise bad_request_error(f'field label "{path}" not supported for Job')
+    whom = f" for {kind.group}/{kind.version}, Kind=ResourceSlice" if kind.plural == "resourceslices" else ""
+    raise bad_request_error(f"field label not supported{whom}: {path}")
 
 
 def field_value(kind: _Addressed, obj: Mapping[str, Any], path: str) -> str:

@@ -14,6 +14,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.server import Peers, etag_of
 from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.request.http import Request, Response, json_response
+from haru.apiserver.serving_address import ServingAddress
 from haru.kube import discovery
 from haru.kube.discovery_merge import Groups
 from haru.kube.discovery_remote import with_versions
@@ -26,11 +27,13 @@ _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+prot
 class Documents:
     """Build the documents of one server when they are asked for, and keep them until what it serves changes."""
 
-    def __init__(self, objects: ObjectStore, aggregator: Aggregator, peers: Peers | None, advertised: str) -> None:
+    def __init__(
+        self, objects: ObjectStore, aggregator: Aggregator, peers: Peers | None, address: ServingAddress
+    ) -> None:
         self._served = objects.served
         self._aggregator = aggregator
         self._peers = peers
-        self._advertised = advertised
+        self._address = address
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._groups: dict[str, Groups] = {}
         self._generation = (0, 0)
@@ -83,7 +86,7 @@ class Documents:
             own = discovery.aggregated(self._own_versions(), served.kinds, root="/apis")
             return {**own, "items": with_versions(own["items"], self._aggregator.documents())}
         if name == "/api":
-            return discovery.api_versions(self._advertised)
+            return discovery.api_versions(self._address.external())
         return discovery.api_group_list([*self._own_versions(), *self._aggregator.versions()])
 
     def _own_versions(self) -> list[tuple[str, str]]:

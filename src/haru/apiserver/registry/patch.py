@@ -28,6 +28,7 @@ from haru.kube.errors import (
     too_large_error,
     unsupported_media_type_error,
 )
+from haru.kube.go_values import go_value
 from haru.kube.json_form import served
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj
@@ -59,9 +60,10 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     if content_type == APPLY_PATCH:
         return await apply(call, configuration(call, kind, data), prepare)
     patched, repeated = patcher(call.request, call.resource.message_type, content_type, data)
+    shown = go_value(bodies.parse_json(data)) if content_type == STRATEGIC_PATCH else ""
 
     async def make(live: Obj) -> Obj:
-        return decoded(call, kind, patched(live), repeated, live)
+        return decoded(call, kind, patched(live), repeated, live, shown=shown)
 
     return await change(call, make, prepare=prepare)
 
@@ -125,8 +127,11 @@ def _type_of(obj: Obj) -> Obj:
     return {member: obj[member] for member in ("apiVersion", "kind")}
 
 
-def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | None = None) -> Obj:
-    """A patched object with known fields only, or the refusal that strictness asks for; `live`: before the patch."""
+def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | None = None, *, shown: str = "") -> Obj:
+    """A patched object with known fields only, or the refusal that strictness asks for; `live`: before the patch.
+
+    `shown`: what a refusal shows, if it is not the patched object.
+    """
     if not isinstance(obj, dict):
         raise StatusError(422, "Invalid", "the patched object is none")
     if obj.get("metadata") is None:
@@ -135,7 +140,7 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | N
     wish = bodies.strictness(call.request)
     known = repeated if wish != "Ignore" else []
     if version == kind.api_version and named == kind.kind:
-        return _readable({**obj, "kind": kind.kind}, kind, wish, known, call, live)
+        return _readable({**obj, "kind": kind.kind}, kind, wish, known, call, live, shown=shown)
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
     if kind.custom is not None and isinstance(obj["metadata"], dict) and obj.get("kind"):
@@ -145,16 +150,18 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | N
     return served(_readable({**obj, "kind": kind.kind}, other, wish, known, call), kind)
 
 
-def _unreadable(obj: Obj, why: str) -> StatusError:
-    return invalid_error("", "", "", [invalid("patch", orjson.dumps(obj).decode(), why)])
+def _unreadable(obj: Obj, why: str, shown: str = "") -> StatusError:
+    return invalid_error("", "", "", [invalid("patch", shown or orjson.dumps(obj).decode(), why)])
 
 
-def _readable(obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call, live: Obj | None = None) -> Obj:
+def _readable(
+    obj: Obj, kind: Kind, wish: str, repeated: list[str], call: Call, live: Obj | None = None, *, shown: str = ""
+) -> Obj:
     """A patched object with known fields only; 422, whatever it is that cannot be read: the patch made it so."""
     try:
         return bodies.decode_checked(obj, kind, wish, repeated, call.request, live)
     except StatusError as error:
-        raise _unreadable(obj, error.message.partition(": ")[2]) from None
+        raise _unreadable(obj, error.message.partition(": ")[2], shown) from None
 
 
 async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:

@@ -27,7 +27,7 @@ from haru.kube.schema import Field, MessageType
 class CustomType:
     """One version of a CustomResourceDefinition, decoded."""
 
-    def __init__(self, version: Obj, label: str, *, terminating: bool = False) -> None:
+    def __init__(self, version: Obj, label: str, *, terminating: bool = False, warning: str = "") -> None:
         raw = (version.get("schema") or {}).get("openAPIV3Schema")
         self.raw: Obj = raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         self.schema: Structural = parse(raw) if raw else ANYTHING
@@ -37,7 +37,8 @@ class CustomType:
         self.selectable: Mapping[str, str] = {
             path: path for item in version.get("selectableFields") or () if (path := item["jsonPath"].lstrip("."))
         }
-        self.warning = _deprecation(version, label)
+        self.warning = warning
+        """What to warn of who uses the version; empty: nothing."""
         self.terminating = terminating
         """Whether the definition is being deleted, so that no object may be made any more."""
         self.message = self._message(label)
@@ -88,10 +89,19 @@ class CustomType:
         return kept if kept != self.default(obj) else None
 
 
-def _deprecation(version: Obj, label: str) -> str:
+def _deprecation(version: Obj, group: str, kind: str, versions: list[Obj]) -> str:
+    """What to warn of who uses a version; it names the best newer one that stays, if the definition has no text."""
     if not version.get("deprecated"):
         return ""
-    return str(version.get("deprecationWarning") or f"{label} is deprecated")
+    if text := version.get("deprecationWarning"):
+        return str(text)
+    better = sorted(
+        (other for other in versions if other.get("served") and not other.get("deprecated")), key=_preference
+    )
+    told = f"{group}/{version['name']} {kind} is deprecated"
+    if better and _preference(better[0]) < _preference(version):
+        told += f"; use {group}/{better[0]['name']} {kind}"
+    return told
 
 
 def custom_kinds(definition: Obj) -> tuple[Kind, ...]:
@@ -116,7 +126,8 @@ def _kind(definition: Obj, version: Obj) -> Kind:
     spec, accepted = definition["spec"], definition["status"]["acceptedNames"]
     group, kind = spec["group"], accepted["kind"]
     terminating = bool(definition["metadata"].get("deletionTimestamp"))
-    custom = CustomType(version, f"{group}/{version['name']} {kind}", terminating=terminating)
+    warning = _deprecation(version, group, kind, spec["versions"])
+    custom = CustomType(version, f"{group}/{version['name']} {kind}", terminating=terminating, warning=warning)
     subresources = (["scale"] if custom.scale else []) + (["status"] if custom.has_status else [])
     return Kind(
         group=group,

@@ -148,11 +148,13 @@ def _amount(value: Any) -> Quantity | str:
 # --- logs
 
 
-def validate_log_options(numbers: Mapping[str, int]) -> list[FieldError]:
-    """Validate how much of a log is asked for."""
-    found = [
-        invalid(name, numbers[name], "must be greater than 0")
-        for name in ("limitBytes", "sinceSeconds")
-        if numbers.get(name, 1) < 1
-    ]
-    return found + not_negative("tailLines", numbers.get("tailLines"))
+def validate_log_options(numbers: Mapping[str, int], *, since_time: bool = False) -> list[FieldError]:
+    """Validate how much of a log is asked for; `since_time`: it is asked for by a time, too."""
+    found = not_negative("tailLines", numbers.get("tailLines"))
+    if numbers.get("limitBytes", 1) < 1:
+        found.append(invalid("limitBytes", numbers["limitBytes"], "must be greater than 0"))
+    if since_time and "sinceSeconds" in numbers:
+        found.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif numbers.get("sinceSeconds", 1) < 1:
+        found.append(invalid("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0"))
+    return found

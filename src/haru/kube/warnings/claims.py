@@ -35,6 +35,10 @@ def fraction_warnings(amounts: Obj | None, path: str, names: tuple[str, ...]) ->
 _RECYCLED = (
     "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
 )
+_ANNOTATIONS = {
+    "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
+    "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
 _PLUGINS = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
@@ -47,7 +51,10 @@ _PLUGINS = {
 
 def volume_warnings(volume: Obj) -> Iterator[str]:
     """What is odd about a PersistentVolume."""
-    spec = volume.get("spec") or {}
+    annotations, spec = volume["metadata"].get("annotations") or {}, volume.get("spec") or {}
+    for key, said in _ANNOTATIONS.items():
+        if key in annotations:
+            yield f"metadata.annotations[{key}]: {said}"
     if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         yield f"spec.persistentVolumeReclaimPolicy: {_RECYCLED}"
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()

@@ -168,7 +168,8 @@ def _require(call: Call, errors: list[FieldError]) -> None:
 async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) -> Response:
     """GET of a pod's log: the kubelet's of its node; that of a simulated one is what its commands print."""
     if errors := validate_log_options(
-        {name: call.request.number(name) for name in _NUMBERS if call.request.param(name)}
+        {name: call.request.number(name) for name in _NUMBERS if call.request.param(name)},
+        since_time=bool(call.request.param("sinceTime")),
     ):
         raise invalid_error("", "PodLogOptions", call.name, errors)
     pod = await call.objects.read("", "pods", call.namespace, call.name)
