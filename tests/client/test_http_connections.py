@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from left_over import left_to_a_collection
 
 from haru.client.api import ApiClient
-from haru.client.http import HttpTransport, _Deadlines
+from haru.client.deadlines import Deadlines
+from haru.client.http import HttpTransport
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request
 
@@ -432,7 +433,7 @@ async def test_server_that_is_not_there_is_an_os_error() -> None:
 
 
 async def test_each_exchange_ends_at_its_own_time() -> None:
-    deadlines, loop = _Deadlines(), asyncio.get_running_loop()
+    deadlines, loop = Deadlines(), asyncio.get_running_loop()
     ended: list[str] = []
     exchanges = {}
     for name, seconds in (("late", 30.0), ("soon", 0.05), ("later", 0.1), ("answered", 0.05)):

@@ -36,17 +36,24 @@ def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]
     raise ClusterError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
 
 
-def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where: str = "kubeconfig") -> ApiClient:
-    """A client for a cluster; raises ClusterError if it cannot be made."""
+def connect(
+    kubeconfig: Path | None,
+    context: str | None,
+    user_agent: str,
+    where: str = "kubeconfig",
+    *,
+    multiplexed: bool = False,
+) -> ApiClient:
+    """A client for a cluster, for bursts of writes if it is `multiplexed`; raises ClusterError if it cannot be made."""
     try:
         paths = find_kubeconfig(kubeconfig, where)
     except ClusterError:
         pod = in_cluster() if kubeconfig is None else None
         if pod is None:
             raise
-        return ApiClient.from_config(pod, user_agent=user_agent)
+        return ApiClient.from_config(pod, user_agent=user_agent, multiplexed=multiplexed)
     try:
-        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
+        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent, multiplexed=multiplexed)
     except KubeconfigError as error:
         raise ClusterError(str(error)) from error
     except (OSError, ValueError, LookupError) as error:

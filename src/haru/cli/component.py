@@ -97,6 +97,8 @@ class Component:
     gates: FeatureGates | None = None
     serves: bool = True
     """Whether it has a port for health and metrics."""
+    multiplexed: bool = False
+    """Whether it writes in bursts: those go over one HTTP/2 connection where the server speaks it."""
     prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None
     """Looks at the server before the Lease is taken; may raise UsageError."""
     dump: Callable[[], StateDump | None] | None = None
@@ -130,7 +132,7 @@ async def _run(options: argparse.Namespace, component: Component) -> int:
 
         # A replica that waits for the Lease must survive the signal, too.
         dump_on_signal(component.dump)
-    client = connect(options, f"haru-{options.command}")
+    client = connect(options, f"haru-{options.command}", multiplexed=component.multiplexed)
     lag = LoopLag()
     try:
         async with client:

@@ -49,11 +49,14 @@ def told_as_usage(client: ApiClient) -> AbstractContextManager[None]:
     return told_as_cluster_error(client)
 
 
-def connect(options: argparse.Namespace, user_agent: str) -> ApiClient:
-    """A client for the cluster that the flags name; raises ClusterError if it cannot be made."""
+def connect(options: argparse.Namespace, user_agent: str, *, multiplexed: bool = False) -> ApiClient:
+    """A client for the cluster that the flags name, for bursts of writes if it is `multiplexed`.
+
+    Raises ClusterError if it cannot be made.
+    """
     from haru.api import connection
 
-    return connection.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")
+    return connection.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig", multiplexed=multiplexed)
 
 
 def connect_to(kubeconfig: Path, user_agent: str, flag: str) -> ApiClient:

@@ -58,6 +58,7 @@ class SchedulerProcess:
             annotations=annotations_of(configuration.profiles, configuration.partition),
             dump=lambda: self._scheduler.dump() if self._scheduler is not None else None,
             configuration=self._shown_configuration,
+            multiplexed=True,
         )
 
     async def _work(self, client: ApiClient) -> None:

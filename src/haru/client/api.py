@@ -138,11 +138,21 @@ class ApiClient(RequestSender):
         return cls.from_config(in_cluster() or load_kubeconfig(), user_agent=user_agent, **options)
 
     @classmethod
-    def from_config(cls, config: ClusterConfig, user_agent: str = "haru", **options: Any) -> ApiClient:
-        """A client for what a kubeconfig says."""
+    def from_config(
+        cls, config: ClusterConfig, user_agent: str = "haru", *, multiplexed: bool = False, **options: Any
+    ) -> ApiClient:
+        """A client for what a kubeconfig says; a `multiplexed` one is for bursts of writes (`MultiplexedWrites`)."""
         cert = (config.cert_pem, config.key_pem) if config.cert_pem and config.key_pem else None
-        tls = tls_context(config.ca_pem, cert, config.insecure) if config.server.startswith("https:") else None
-        transport = HttpTransport(config.server, tls=tls, server_hostname=config.tls_server_name, proxy=config.proxy)
+        trust, is_secure = (config.ca_pem, cert, config.insecure), config.server.startswith("https:")
+        tls = tls_context(*trust) if is_secure else None
+        multiplexing = tls_context(*trust, http2=True) if is_secure and multiplexed else None
+        transport = HttpTransport(
+            config.server,
+            tls=tls,
+            server_hostname=config.tls_server_name,
+            proxy=config.proxy,
+            multiplexing=multiplexing,
+        )
         token: TokenSource | None = BearerToken.of(config.token, config.token_file)
         if token is None and config.program is not None:
             token = ProgramToken(config.program)

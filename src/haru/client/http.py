@@ -9,13 +9,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.client.deadlines import Deadlines
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request, Response, Stream
 from haru.event_loop import imported
+from haru.http2.alpn import offer_protocols
 from haru.tls import client_context
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from haru.client.multiplexed_writes import MultiplexedWrites
 
 _CONNECTIONS = 100
 _KEEPALIVE_SECONDS = 30.0
@@ -23,10 +27,20 @@ _MAX_LINE = 1 << 16
 
 
 def tls_context(
-    ca_pem: bytes | None = None, cert: tuple[bytes, bytes] | None = None, insecure: bool = False
+    ca_pem: bytes | None = None,
+    cert: tuple[bytes, bytes] | None = None,
+    insecure: bool = False,
+    *,
+    http2: bool = False,
 ) -> ssl.SSLContext:
-    """A client's TLS settings: own authorities instead of the system's, a client certificate and its key (both PEM)."""
-    return client_context(ca_pem.decode("ascii") if ca_pem else "", cert, insecure)
+    """A client's TLS settings: own authorities instead of the system's, a client certificate and its key (both PEM).
+
+    `http2`: for connections that take HTTP/2 where the server speaks it.
+    """
+    context = client_context(ca_pem.decode("ascii") if ca_pem else "", cert, insecure)
+    if http2:
+        offer_protocols(context, http2=True)
+    return context
 
 
 class HttpTransport:
@@ -40,15 +54,26 @@ class HttpTransport:
         server_hostname: str = "",
         proxy: str = "",
         unix_socket: Path | None = None,
+        multiplexing: ssl.SSLContext | None = None,
     ) -> None:
+        """`multiplexing`: the TLS of one connection for all writes, where that speaks HTTP/2 (not by proxy or file)."""
         self._through_proxy = ProxiedTransport(base_url, proxy, tls, server_hostname) if proxy else None
         self._connections = HttpConnections(base_url, tls, server_hostname, unix_socket)
-        self._deadlines = _Deadlines()
+        self._deadlines = Deadlines()
+        self._writes: MultiplexedWrites | None = None
+        if multiplexing is not None and not proxy and unix_socket is None:
+            from haru.client.multiplexed_writes import MultiplexedWrites
+
+            self._writes = MultiplexedWrites(self._connections, multiplexing, self._deadlines)
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send and read the whole answer within `timeout` seconds."""
         if self._through_proxy is not None:
             return await self._through_proxy.send(request, timeout)
+        if self._writes is not None and request.method != "GET":
+            response = await self._writes.send(request, timeout)
+            if response is not None:
+                return response
         loop = asyncio.get_running_loop()
         exchange = Exchange(request, whole=True, loop=loop)
         connection = await self._begin(exchange, timeout, loop)
@@ -95,41 +120,10 @@ class HttpTransport:
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
+        if self._writes is not None:
+            await self._writes.close()
         if self._through_proxy is not None:
             await self._through_proxy.close()
-
-
-class _Deadlines:
-    """End exchanges that take too long. Most have the same timeout, so one timer, for the first, serves them all."""
-
-    def __init__(self) -> None:
-        self._due: dict[Exchange, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._at = 0.0
-
-    def add(self, exchange: Exchange, due: float) -> None:
-        """Have an exchange fail at this time of the loop."""
-        self._due[exchange] = due
-        if self._timer is None or due < self._at:
-            self._set(due)
-
-    def drop(self, exchange: Exchange) -> None:
-        """Let an exchange be: it has ended."""
-        self._due.pop(exchange, None)
-
-    def _set(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._at = due
-        self._timer = asyncio.get_running_loop().call_at(due, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        for exchange in [exchange for exchange, due in self._due.items() if due <= self._at]:
-            del self._due[exchange]
-            exchange.finish(TimeoutError())
-        if self._due:
-            self._set(min(self._due.values()))
 
 
 class ProxiedTransport:

@@ -15,7 +15,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from haru.client.transport import Request, RequestHead
@@ -25,7 +25,8 @@ from haru.tls import ResumingContext
 if TYPE_CHECKING:
     import httptools
 
-_CONNECT_SECONDS: Final = 10.0
+P = TypeVar("P", bound=asyncio.Protocol)
+CONNECT_SECONDS: Final = 10.0
 _KEEPALIVE_SECONDS: Final = 30.0
 _SURELY_SEEN_SECONDS: Final = 0.1
 """What happened on a connection so long ago, an event loop has told."""
@@ -120,7 +121,7 @@ class Exchange:
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
-    def begin(self, status: int, headers: Headers) -> None:
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Take the head of the answer."""
         self.status, self.headers = status, headers
         if not self.whole:
@@ -360,8 +361,11 @@ class HttpConnections:
         self._host, self._port = parts.hostname or "", parts.port or (443 if secure else 80)
         self._tls: ssl.SSLContext | bool | None = (tls or True) if secure else None
         self._server_hostname = (server_hostname or self._host) if secure else None
-        self._prefix = parts.path.rstrip("/")
-        self._head = f" HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
+        self.prefix = parts.path.rstrip("/")
+        """What the path of each request begins with."""
+        self.authority = parts.netloc.rpartition("@")[2]
+        """Host and port as the URL has them."""
+        self._head = f" HTTP/1.1\r\nhost: {self.authority}\r\n"
         self._free: list[HttpConnection] = []
         self._used: set[HttpConnection] = set()
 
@@ -376,7 +380,7 @@ class HttpConnections:
             headers += "accept-encoding: gzip\r\n"
         if body or method not in ("GET", "DELETE"):
             headers += f"content-length: {len(body)}\r\n"
-        return f"{method} {self._prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
+        return f"{method} {self.prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
 
     def take_free(self, now: float) -> HttpConnection | None:
         """Return a connection without an exchange, the one last given back; None if there is none.
@@ -397,7 +401,7 @@ class HttpConnections:
         """Return a connection without an exchange: the one last given back, or a new one. Raises OSError."""
         connection = self.take_free(asyncio.get_running_loop().time())
         if connection is None:
-            connection = await self._connect(min(timeout, _CONNECT_SECONDS))
+            connection = await self._connect(min(timeout, CONNECT_SECONDS))
             self._used.add(connection)
         return connection
 
@@ -425,15 +429,16 @@ class HttpConnections:
         self._used.clear()
 
     async def _connect(self, seconds: float) -> HttpConnection:
+        return await self.connect(HttpConnection, self._tls, seconds)
+
+    async def connect(self, make: Callable[[], P], tls: ssl.SSLContext | bool | None, seconds: float) -> P:
+        """Open a connection to the server for a protocol. Raises OSError."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
                 if self._address:
-                    _, connection = await loop.create_unix_connection(HttpConnection, self._address)
-                    return connection
-                _, connection = await loop.create_connection(
-                    HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=self._server_hostname
-                )
+                    return (await loop.create_unix_connection(make, self._address))[1]
+                name = self._server_hostname
+                return (await loop.create_connection(make, self._host, self._port, ssl=tls, server_hostname=name))[1]
         except TimeoutError:
             raise ConnectionError(f"{self._host}:{self._port}: no connection in {seconds:g} s") from None
-        return connection

@@ -29,12 +29,14 @@ WatchEvent = tuple[str, Obj]
 class RequestHead(dict[str, str]):
     """Headers that many requests have alike; nobody changes them, so what is made of them is made once."""
 
-    __slots__ = ("_authorized", "text")
+    __slots__ = ("_authorized", "fields", "text")
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         super().__init__(headers)
         self.text = ""
-        """The headers as they are sent, once they were."""
+        """The headers as HTTP/1.1 sends them, once they were."""
+        self.fields = b""
+        """The same for HTTP/2."""
         self._authorized: tuple[str, RequestHead] | None = None
 
     def authorized(self, token: str) -> RequestHead:

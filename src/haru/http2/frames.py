@@ -72,13 +72,13 @@ class Http2StreamError(Exception):
 
 
 class FrameReader:
-    """Cuts what a client sends into frames of at most `limit` bytes, from the connection preface on."""
+    """Cuts what the other side sends into frames of at most `limit` bytes; a client sends its preface before them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, of_client: bool = True) -> None:
         self._limit = limit
         self._rest = bytearray()
-        self._needed = len(PREFACE)
-        self._is_open = False
+        self._needed = len(PREFACE) if of_client else FRAME_HEADER_BYTES
+        self._is_open = not of_client
         self.count = 0
         """Frames so far."""
         self.partial: int | None = None

@@ -1,8 +1,7 @@
 """Headers of requests and responses.
 
 `hpack` decompresses what clients send; `parse_request` checks it against the rules for requests. Responses are written
-as literals without indexing: each field costs a few dozen bytes more on the wire and a microsecond less than a
-compressor in Python, and responses share no state.
+as literals without indexing (`literals`): they share no state.
 Source: RFC 9113, section 8; RFC 7541.
 """
 
@@ -11,33 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 import hpack
 
 from haru.http2.frames import END_HEADERS, ErrorCode, Http2ConnectionError
+from haru.http2.literals import CONNECTION_FIELDS, INDEXED_STATUS, NAME, literal, name_of
 
 Fields = Sequence[tuple[bytes, bytes]]
 
-_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]|\A[ \t]|[ \t]\Z").search
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _TARGET = re.compile(rb"/[!-~]*").fullmatch
 _AUTHORITY = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*").fullmatch
 """A host and a port, without the user that a URL may have before them."""
 _DIGITS = re.compile(rb"[0-9]{1,18}").fullmatch
-_CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-"""Fields of HTTP/1.1 connections: HTTP/2 forbids them."""
 _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 _ENTRY_BYTES = 32
 """What a field counts beside its name and value."""
-_INDEXED_STATUS = {200: 8, 204: 9, 206: 10, 304: 11, 400: 12, 404: 13, 500: 14}
-_INDEXED_NAMES = {
-    b"cache-control": 24, b"content-encoding": 26, b"content-length": 28, b"content-type": 31, b"date": 33,
-    b"etag": 34, b"last-modified": 44, b"location": 46, b"retry-after": 53, b"server": 54, b"vary": 59,
-}  # fmt: skip
 _TABLE_UPDATES = 2
 """At the begin of a block: the smallest size in between, and the last (RFC 7541, 4.2)."""
 _ERRORS = (hpack.HPACKError, IndexError, TypeError, ValueError)
@@ -142,7 +133,7 @@ def parse_request(fields: Fields) -> RequestHead:
                 raise MalformedRequestError("a pseudo-header field that is unknown, repeated or too late")
             pseudo[name] = value
             continue
-        if not _NAME(name) or name in _CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
+        if not NAME(name) or name in CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
             raise MalformedRequestError("a field that HTTP/2 forbids")
         if name == b"content-length":
             length = _length(value, length)
@@ -175,42 +166,15 @@ def _length(value: bytes, before: int | None) -> int:
 
 def response_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Make the header block of a response. Raises ValueError for a header that is more than a line."""
-    index = _INDEXED_STATUS.get(status)
+    index = INDEXED_STATUS.get(status)
     parts = [bytes((0x80 | index,)) if index is not None else b"\x08\x03%d" % status]
     for name, value in headers:
-        written = _named(name)
-        if not written:
+        beginning = name_of(name)
+        if not beginning:
             continue
         if _BAD_VALUE(value):
             value = value.strip(b" \t")
             if _BAD_VALUE(value):
                 raise ValueError(f"a header of a response is more than a line: {name!r}: {value!r}")
-        size = len(value)
-        parts.append(b"%b%c%b" % (written, size, value) if size < 0x7F else written + _number(size, 7) + value)
+        parts.append(literal(beginning, value))
     return b"".join(parts)
-
-
-@lru_cache(maxsize=512)
-def _named(name: bytes) -> bytes:
-    """Make the first part of a literal without indexing: its name; empty for fields of HTTP/1.1 connections."""
-    name = name.lower()
-    if name in _CONNECTION_FIELDS:
-        return b""
-    if not _NAME(name):
-        raise ValueError(f"the name of a header is none: {name!r}")
-    index = _INDEXED_NAMES.get(name)
-    return _number(index, 4) if index is not None else b"\x00" + _number(len(name), 7) + name
-
-
-def _number(value: int, bits: int) -> bytes:
-    """Encode an integer with a prefix of `bits` (RFC 7541, 5.1)."""
-    most = (1 << bits) - 1
-    if value < most:
-        return bytes((value,))
-    written = bytearray((most,))
-    value -= most
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
