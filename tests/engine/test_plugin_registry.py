@@ -62,7 +62,7 @@ def test_plugins_have_the_extension_points_of_the_table() -> None:
         (
             ClusterEvent.POD_DELETE,
             {"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"}
-            | {"NodeVolumeLimits", "VolumeRestrictions", "GangScheduling"},
+            | {"NodeVolumeLimits", "VolumeRestrictions"},
         ),
         (ClusterEvent.POD_NOMINATION, {"DynamicResources"}),
         (ClusterEvent.POD_SCALE, {"NodeResourcesFit", "GangScheduling"}),

@@ -26,16 +26,24 @@ SLOW = [HealthCheck.too_slow]
 def waiting(world: ChangingCluster, size: int) -> tuple[list[Obj], Obj | None]:
     """A pod, or a gang of which everybody is needed."""
     pods: list[Obj] = []
+    alike, with_claims = world.chance(2), world.chance(2)
+    names = ["gpu"]
     for number in range(size):
         # A single pod often asks for one thing only, so that this one thing is what it waits for.
         spec = world.plain_spec() if size == 1 and world.chance(2) else world.spec(gang=size > 1)
-        if size > 1:
-            spec["schedulingGroup"] = {"podGroupName": "gang"}
         labels = {"app": world.app()}
+        if size > 1:
+            if alike and pods:
+                spec, labels = dict(pods[0]["spec"]), pods[0]["metadata"]["labels"]
+            if with_claims:
+                names.append(f"gpu-{number}")
+                spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": names[-1]}]
+            spec["schedulingGroup"] = {"podGroupName": "gang"}
         pods.append(obj("Pod", f"w{number}", spec=spec, status={"phase": "Pending"}, metadata={"labels": labels}))
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     requests = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-    world.cluster.apply(obj("ResourceClaim", "gpu", "resource.k8s.io/v1", spec=requests))
+    for name in names:
+        world.cluster.apply(obj("ResourceClaim", name, "resource.k8s.io/v1", spec=requests))
     for pod in pods:
         world.cluster.apply(pod)
     if size == 1:
@@ -49,7 +57,8 @@ def rejected_by(decision: Decision, pods: list[Obj], profile: Profile) -> frozen
     """As the scheduling loop has it."""
     plugins = {plugin for member in decision.members for plugin in member.plugins}
     if decision.group is not None:
-        plugins |= queueing_hints.wanted_by(pods, spread=profile is HARD_DEFAULT)
+        refusals = [member.plugins for member in decision.members]
+        plugins |= queueing_hints.wanted_by(pods, refusals, spread=profile is HARD_DEFAULT)
     return queueing_hints.rejecting(plugins, pods)
 
 

@@ -179,3 +179,34 @@ def test_irrelevant_changes_wake_no_pod() -> None:
         assert bench.metric("scheduler_schedule_attempts_total") == attempts
 
     play(scenario)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_who_waits_longest_gets_freed_devices(size: int) -> None:
+    """Nobody is tried before the devices are free: a backoff, longer each time, lets younger work pass."""
+
+    async def work(bench: Bench, name: str) -> None:
+        if size > 1:
+            await bench.gang(name, size)
+        for number in range(size):
+            await bench.claim(f"{name}-{number}")
+            await bench.pod(f"{name}-{number}", group=name if size > 1 else "", claim=f"{name}-{number}")
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node(gpus=size)
+        await bench.claim("other")
+        await bench.pod("holder", claim="other")
+        await bench.eventually_bound("holder")
+        await work(bench, "older")
+        for number in range(4):
+            await asyncio.sleep(12)
+            await bench.node(f"empty-{number}")
+        await asyncio.sleep(12)
+        await work(bench, "younger")
+        await asyncio.sleep(5)
+        await bench.delete("holder")
+        await asyncio.sleep(0.05)
+        await free_claim(bench)
+        await bench.eventually_bound("older-0", seconds=5.0)
+
+    play(scenario)

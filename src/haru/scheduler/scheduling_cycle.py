@@ -288,7 +288,9 @@ class SchedulingCycle:
             if members and blocking_reservation(snapshot, members, groups=self._state.config.groups, now=self._now()):
                 plugins |= queueing_hints.RESERVATION
         if unit.is_group and decision.status != "scheduled":
-            plugins |= queueing_hints.wanted_by(pods.values(), spread=self._state.config.spreads_by_force)
+            refusals = [member.plugins for member in left]
+            spread = self._state.config.spreads_by_force
+            plugins |= queueing_hints.wanted_by(list(pods.values()), refusals, spread=spread)
         preemptor = group_object(self._state.cluster.snapshot(), unit) or next(iter(pods.values()))
         if self.binding_cycle.is_binding_below(priority_of(preemptor)):
             plugins |= queueing_hints.PREEMPTION

@@ -10,7 +10,7 @@ Source: kube-scheduler's queueing hints (KEP-4247), the table of the scheduling 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.engine.framework import ClusterEvent
@@ -239,13 +239,17 @@ def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     return frozenset()
 
 
-def wanted_by(pods: Iterable[Obj], *, spread: bool = False) -> frozenset[str]:
+def wanted_by(pods: Sequence[Obj], refusals: Iterable[Collection[str]], *, spread: bool = False) -> frozenset[str]:
     """The plugins that matter to any member of a group, as far as their events do not wake every rejected group.
 
-    Of a rejected group only the members without a place say why. What would give another place to those that had one,
-    and so make room, has to wake it too. `spread`: pods without constraints are given hard ones.
+    Of a rejected group only the members without a place say why (`refusals`, the plugins of each). What would give
+    another place to those that had one, and so make room, has to wake it too. Where all are alike in what they need of
+    a node, it is what refused the others. `spread`: pods without constraints are given hard ones.
     """
     wanted: set[str] = set()
+    told = [found for found in map(frozenset, refusals) if found != QUORUM]
+    if not told or any(found >= QUORUM for found in told) or any(not _alike(pods[0], pod) for pod in pods):
+        wanted.add("NodeResourcesFit")
     for pod in pods:
         spec = pod.get("spec") or {}
         terms = [(spec.get("affinity") or {}).get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
@@ -257,6 +261,31 @@ def wanted_by(pods: Iterable[Obj], *, spread: bool = False) -> frozenset[str]:
         if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes") or ()):
             wanted |= VOLUMES
     return frozenset(wanted)
+
+
+_OF_NODES = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "resources",
+    "overhead",
+    "hostNetwork",
+    "hostUsers",
+    "schedulerName",
+)
+
+
+def _alike(one: Obj, other: Obj) -> bool:
+    """Whether two pods need the same of a node, devices of claims and what `wanted_by` looks at left aside."""
+    spec, its = one["spec"], other["spec"]
+    if any(spec.get(name) != its.get(name) for name in _OF_NODES):
+        return False
+    containers, others = ([*(s.get("initContainers") or ()), *(s.get("containers") or ())] for s in (spec, its))
+    return len(containers) == len(others) and all(
+        c.get(name) == o.get(name)
+        for c, o in zip(containers, others, strict=True)
+        for name in ("resources", "ports", "restartPolicy")
+    )
 
 
 def scheduling_fields(pod: Obj) -> Mapping[str, Any]:

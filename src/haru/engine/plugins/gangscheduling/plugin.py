@@ -16,7 +16,6 @@ class GangScheduling:
         {
             *NODE_UPDATES,
             ClusterEvent.NODE_ADD,
-            ClusterEvent.POD_DELETE,
             ClusterEvent.POD_SCALE,
             ClusterEvent.DEVICES,
             ClusterEvent.DEVICE_CLASS,
