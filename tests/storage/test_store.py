@@ -256,6 +256,32 @@ async def test_watch_of_a_namespace_outlives_compaction_of_changes_elsewhere(sto
     assert [event.key for event in watch.pending()] == ["pods/a/x"]
 
 
+async def test_history_of_a_resource_that_no_longer_changes_is_cut_while_others_change() -> None:
+    now = 1000.0
+    store = MemoryStore(clock=lambda: now)
+    first = await put(store, "pods/a/x")
+    idle = store.watch("pods/b/", store.revision)
+
+    async def read() -> list[str]:
+        while not (events := idle.pending()):
+            await idle.wait(30)
+        return [event.key for event in events]
+
+    reader = asyncio.create_task(read())
+    for _ in range(3000):
+        await put(store, "pods/a/x")
+        await asyncio.sleep(0)
+    store.watch("pods/a/", first)
+    for minutes in (4, 6, 12):
+        now = 1000.0 + 60 * minutes
+        await put(store, "leases/a/x")
+    with pytest.raises(Compacted):
+        store.watch("pods/a/", first)
+    assert 900 < len(store.watch("pods/a/", store.revision - 1000).pending()) <= 1000
+    await put(store, "pods/b/x")
+    assert await asyncio.wait_for(reader, 20) == ["pods/b/x"]
+
+
 async def test_many_watches_are_woken_in_batches(store: Store) -> None:
     """However fast changes come, each of a hundred readers gets them all, in few pieces."""
     watches = [store.watch("pods/", store.revision) for _ in range(100)]

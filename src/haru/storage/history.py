@@ -54,11 +54,13 @@ class PastPages:
         self._next = 0
         self._due = 0.0
 
-    def note(self, revision: int, now: float) -> None:
-        """Take notice of a revision that is visible from now on."""
-        if now >= self._due:
+    def note(self, revision: int, now: float) -> bool:
+        """Take notice of a revision that is visible from now on; whether five minutes are over."""
+        is_due = now >= self._due
+        if is_due:
             self.oldest, self._next = self._next, revision
             self._due = now + KEEP_SECONDS
+        return is_due
 
 
 class Tally:

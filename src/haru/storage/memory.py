@@ -176,7 +176,10 @@ class MemoryStore:
             if event.new is not None and event.new.plain_size:
                 self._keep_plain(event.new)
         self._revision = max(self._revision, events[-1].revision)
-        self._past_pages.note(self._revision, at)
+        if self._past_pages.note(self._revision, at):
+            # A bucket in which nothing happens any more would keep its last changes.
+            for bucket in self._buckets.values():
+                bucket.trim(at)
         for bucket in touched:
             bucket.wake()
 
