@@ -14,8 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haru.engine import decide
+from haru.engine.dra.model.model import Features, NodeView
+from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.node_class_index import NodeClassIndex
 from haru.engine.equivalence.node_feasibility import NodeFeasibility
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.state import node_equivalence_classes
@@ -197,6 +200,20 @@ def test_pod_of_new_shape_looks_at_the_changed_nodes_only() -> None:
         return counted
 
     assert calls(800) < 1.2 * calls(200)
+
+
+def test_node_that_takes_the_number_of_a_dropped_one_gets_its_own_devices() -> None:
+    cluster = SchedulerCache.of([device_class("gpu"), *(resource_slice(name, [{"name": "d0"}]) for name in "ab")])
+    snapshot = cluster.snapshot()
+    index = NodeClassIndex(snapshot.devices, snapshot.allocated, (), lazy=True)
+    query = ClaimQuery(index, [claim("c")], Features())
+    pools = []
+    for name in "ab":
+        index.put(NodeView(name, {}))
+        (found,) = query.results(index, index.numbers(name)[0], str)
+        pools += [result["pool"] for result in found["devices"]["results"]]
+        index.drop(name)
+    assert pools == ["a", "b"]
 
 
 def calls_of(action: Callable[[], Any]) -> int:

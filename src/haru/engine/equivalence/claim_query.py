@@ -13,7 +13,7 @@ from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
-from haru.engine.dra.model.model import Features
+from haru.engine.dra.model.model import Features, NodeView
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
@@ -55,8 +55,7 @@ class ClaimQuery:
         self._answers: dict[Hashable, Answer] = {}
         self._by_signature: dict[Hashable, Answer] = {}
         self._by_device_class: dict[NodeDeviceClass, Answer] = {}
-        self._problem: AllocationProblem | None = None
-        self._problem_of: tuple[DeviceSnapshot, int] | None = None  # the node and devices of `_problem`
+        self._problem: tuple[DeviceSnapshot, NodeView, AllocationProblem] | None = None  # the last, and what it is of
 
     @cached_property
     def _footprint(self) -> SelectorFootprint:
@@ -111,8 +110,9 @@ class ClaimQuery:
 
     def _node_devices(self, index: NodeClassIndex, number: int) -> NodeDevices:
         node = index.nodes[number]
-        if self._problem_of == (index.snapshot, number) and self._problem is not None:
-            return self._problem
+        last = self._problem
+        if last is not None and last[0] is index.snapshot and last[1] is node:
+            return last[2]
         return NodeDevices(gather(index.snapshot, node, self._features), node, self._features)
 
     def _answer_by_signature(self, index: NodeClassIndex, number: int) -> Answer:
@@ -146,7 +146,7 @@ class ClaimQuery:
         try:
             views = self._views(index, number)
             problem = AllocationProblem(views, index.allocated, node, self.claims, self._features)
-            self._problem, self._problem_of = problem, (index.snapshot, number)
+            self._problem = index.snapshot, node, problem
             found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
             if isinstance(found, Solution) and [view for view in problem.views if not view.confined]:
                 found.results(problem, str)  # a node selector that cannot be made up is an error

@@ -69,7 +69,7 @@ class NodeClassIndex:
         self._clock = 0
         self.touched: set[str] | None = set()
         """All nodes whose devices the last update may have changed, in the index or not; None: all."""
-        self._last_views: tuple[int, DeviceSnapshot, list[PoolView]] | None = None
+        self._last_views: tuple[NodeView, DeviceSnapshot, list[PoolView]] | None = None
         self._class_of: list[NodeClass] = []
         self._inventories = _InventoryNumbers()
         self._reset()
@@ -137,16 +137,15 @@ class NodeClassIndex:
 
     def views(self, number: int) -> list[PoolView]:
         """Return the pools that a node sees. Raises AllocationError."""
-        last = self._last_views
-        if last is None or last[0] != number or last[1] is not self.snapshot:
-            last = number, self.snapshot, self.snapshot.views(self.nodes[number], self.partitionable)
-            self._last_views = last
+        last, node = self._last_views, self.nodes[number]
+        if last is None or last[0] is not node or last[1] is not self.snapshot:
+            last = self._last_views = node, self.snapshot, self.snapshot.views(node, self.partitionable)
         return last[2]
 
     def has_views(self, number: int) -> bool:
         """Tell whether the pools of a node were the last that were looked up."""
         last = self._last_views
-        return last is not None and last[0] == number and last[1] is self.snapshot
+        return last is not None and last[0] is self.nodes[number] and last[1] is self.snapshot
 
     def class_of(self, number: int) -> NodeClass:
         """Return the class of a node."""
