@@ -47,7 +47,7 @@ def test_kept_occupancies_equal_those_found_by_looking(seed: int, turns: list[in
             seen = snapshot if classified else replace(snapshot, node_device_classes=None)
             kept = NodeOccupancies.of(seen, partitionable=True)
             for number in range(NODES):
-                one = kept.with_frees(f"n{number}")
+                one = kept.with_frees(seen, f"n{number}")
                 devices, taken, frees, plain = by_looking(seen, f"n{number}")
                 assert (one.devices, one.taken) == (devices, taken)
                 # A node that is not plain is filtered, which is right of any node.

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 from benchmarks.decision_objects import cluster_of, gang, member, take
+from benchmarks.preemption_objects import ABOVE_ALL, KINDS, full_cluster
 
 from haru.engine import Options, decide
 from haru.engine.framework import PreemptionOptions
@@ -34,8 +35,24 @@ def test_decisions_for_pods_of_many_shapes_keep_no_past_snapshot() -> None:
                 cluster.remove(obj)
     cluster.snapshot()
     kept = [obj for obj in _alive() if not any(obj is other for other in of_others)]
-    # The snapshot of now, and that of the last decision, which what follows the cluster for preemption has seen.
-    assert len(kept) <= 2, [type(obj).__name__ for obj in kept]
+    assert len(kept) <= 1, [type(obj).__name__ for obj in kept]
+
+
+def test_preemption_keeps_no_past_snapshot() -> None:
+    of_others = _alive()
+    full = full_cluster(6, 8, 2, devices=True)
+    for number, kind in enumerate(KINDS[:4]):
+        made = full.preemptor(kind, number, ABOVE_ALL)
+        for obj in made:
+            full.cluster.apply(obj)
+        group, pods = made[0] if kind.pods else None, [obj for obj in made if obj["kind"] == "Pod"]
+        options = Options(preemption=PreemptionOptions(preempt_for_pods=True, preempt_for_groups=True))
+        assert decide(full.cluster.snapshot(), pods, group=group, options=options).evictions
+        for obj in reversed(made):
+            full.cluster.remove(obj)
+    full.cluster.snapshot()
+    kept = [obj for obj in _alive() if not any(obj is other for other in of_others)]
+    assert len(kept) <= 1, [type(obj).__name__ for obj in kept]
 
 
 def test_of_pods_that_have_gone_only_one_is_kept_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from engine_objects import node as a_node
 from haru.engine.podgroup import decide
 from haru.engine.preemption import pod_preemption
 from haru.engine.preemption.feasibility_oracle import Preemptor
-from haru.engine.preemption.node_candidates import NodeCandidates
+from haru.engine.preemption.node_counter import NodeCounter
 from haru.engine.preemption.podgroup_preemption import Search, Victims
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.decision import Decision
@@ -68,7 +68,7 @@ def test_choice_with_bounds_equals_choice_among_the_victims_of_every_node(
     asked = [(rng.choice((1, 2, 4, 5, 6, 8)), rng.choice((4, 5, 6, 6)), rng.randrange(99)) for _ in range(4)]
     bounded = SchedulerCache.of(objects)
     found = [preempt(bounded, *one) for one in asked]
-    monkeypatch.setattr(NodeCandidates, "_steps", lambda *_: None)
+    monkeypatch.setattr(NodeCounter, "steps_of_full", lambda *_: None)
     monkeypatch.setattr(pod_preemption, "_best", best_of_all)
     literal = SchedulerCache.of(objects)
     for one, decision in zip(asked, found, strict=True):

@@ -33,7 +33,7 @@ _MAX_KNOWN = 65_536
 class NodeDeviceClass:
     """The devices of a node, as bits in the order in which they are tried."""
 
-    __slots__ = ("devices", "models", "taken")
+    __slots__ = ("devices", "free", "models", "taken")
 
     def __init__(self, parts: Sequence[tuple[TableSchema, int]]) -> None:
         self.models = tuple([model for model, _ in parts])
@@ -44,11 +44,8 @@ class NodeDeviceClass:
             self.taken |= taken << offset
             offset += model.count
         self.devices = (1 << offset) - 1
-
-    @property
-    def free(self) -> int:
-        """Return how many devices are free."""
-        return (self.devices & ~self.taken).bit_count()
+        self.free = (self.devices & ~self.taken).bit_count()
+        """How many devices are free."""
 
 
 class ClassifiedNode(NamedTuple):

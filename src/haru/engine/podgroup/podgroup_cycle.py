@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.interfaces import FilterRequest
@@ -142,8 +143,8 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     last[:] = members[:1] or last
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
     nominated = snapshot.pod_index.nominations
-    if not nominated and not any(pod.nominated_node for pod in members):
-        return sorted(members, key=lambda pod: -pod.priority)
+    if not nominated and not any(map(attrgetter("nominated_node"), members)):
+        return sorted(members, key=attrgetter("priority"), reverse=True)
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in nominated)))
 
 

@@ -112,18 +112,20 @@ def units_below(
     found: list[DisruptionUnit] = []
     known: dict[GroupKey, tuple[int, bool] | None] = {}
     for pod in pods:
-        mode = None
-        if groups and (key := pod.group) is not None:
+        mode, key = None, pod.group if groups else None
+        if key is not None:
             if key not in known:
-                known[key] = _disruption(snapshot, key)
-                mode = known[key]
+                mode = known[key] = _disruption(snapshot, key)
                 if whole and mode is not None and mode[1] and mode[0] < priority:
                     found.append(_whole(snapshot, key, mode[0]))
-            mode = known[key]
+            else:
+                mode = known[key]
+            if mode is not None and mode[1]:
+                continue
         own = pod.priority if mode is None else mode[0]
-        if own < priority and not (mode is not None and mode[1]) and _is_evictable(pod):
+        if own < priority and pod.spec.get("nodeName"):
             found.append(DisruptionUnit((pod,), own))
-    return [unit for unit in found if unit.pods]
+    return [unit for unit in found if unit.pods] if whole else found
 
 
 def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
@@ -144,13 +146,9 @@ def whole_unit(snapshot: Snapshot, key: GroupKey) -> DisruptionUnit | None:
 
 def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> DisruptionUnit:
     members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
-    known = tuple([member for member in members if _is_evictable(member)])
+    known = tuple([member for member in members if member.spec.get("nodeName")])
     complete = len(known) == len(members) or any(member.deleting for member in members)
     return DisruptionUnit(known if complete else (), priority, key)
-
-
-def _is_evictable(pod: PodInfo) -> bool:
-    return bool(pod.spec.get("nodeName"))
 
 
 def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:

@@ -74,5 +74,7 @@ class InitialCounts:
 
     def _put(self, name: str, count: int) -> None:
         number, index = self.location[name]
-        self.totals[number] += count - self.counts[number][index]
-        self.counts[number][index] = count
+        before = self.counts[number][index]
+        if count != before:
+            self.totals[number] += count - before
+            self.counts[number][index] = count

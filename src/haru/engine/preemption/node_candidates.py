@@ -40,6 +40,7 @@ class NodeCandidates:
     def __init__(self, base: Snapshot, preemptor: Preemptor, search: Search) -> None:
         self._base = base
         self._preemptor = preemptor
+        self._priority = preemptor.priority
         self._search = search
         self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
         self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
@@ -49,7 +50,7 @@ class NodeCandidates:
 
     def nodes_with_units(self, names: Sequence[str]) -> Iterable[str]:
         """Return those of some nodes on which the pod may evict something, if these are few; else all of them."""
-        units = self._index.below(self._preemptor.priority)
+        units = self._index.below(self._priority)
         if len(units) > len(names) // _FEW:
             return names
         known = {node for unit in units for node in unit.nodes}
@@ -60,14 +61,14 @@ class NodeCandidates:
         if self._filters_units:
             return bool(self._units(node))
         units = self._index.units_on(node)
-        return bool(units) and units[-1].priority < self._preemptor.priority
+        return bool(units) and units[-1].priority < self._priority
 
     def candidate(self, node: str) -> NodeCandidate | None:
         """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""
         order = reprieve_order(self._base, self._units(node), self._search.evicted) if self._reorders else None
         if self._counter is not None and (order is None or not order.guarded):
             try:
-                steps = self._steps(self._counter, node)
+                steps = self._counter.steps_of_full(node)
                 if steps is not None:
                     return self._by_steps(self._counter, node, steps)
             except OutOfBudgetError:
@@ -81,14 +82,9 @@ class NodeCandidates:
         """Return the units on a node that the pod may evict, most important first."""
         return evictable_pods(self._base, self._preemptor, node)
 
-    def _steps(self, counter: NodeCounter, node: str) -> RemovalSteps | None:
-        """Return the steps of a node that takes no pod yet; None where arithmetic does not tell."""
-        count = counter.count_by_arithmetic(node)
-        return counter.removal_steps(node, 0) if count == 0 else None
-
     def _by_steps(self, counter: NodeCounter, node: str, steps: RemovalSteps) -> NodeCandidate | None:
         step = counter.step(steps, 0)
-        if step is None or step.unit.priority >= self._preemptor.priority:
+        if step is None or step.unit.priority >= self._priority:
             return None
         return NodeCandidate(step.unit.cost, 0, lambda: self._victims_from(step.unit, node, steps.units))
 

@@ -104,21 +104,34 @@ class NodeCounter:
         classified = classified_nodes_of(self._base.classified_nodes, name)
         if classified is not None and classified.node_device_class.free < self._counter.least:
             return 0
-        return self._counter.current_count(self._occupancies.occupancy(name))
+        return self._counter.current_count(self._occupancies.occupancy(self._base, name))
 
     def removal_steps(self, node: str, count: int) -> RemovalSteps | None:
         """Return the steps of a node that takes `count` members without removals; None if it must be filtered."""
-        units, known = self.units_on(node), self._steps.get(node)
-        if known is not None and known.units is units and known.occupancy is self._occupancies.known.get(node):
+        known = self._kept_steps(node)
+        if known is not None:
             return known
-        occupancy = self._occupancies.with_frees(node)
+        occupancy = self._occupancies.with_frees(self._base, node)
         if not self._counter.is_plain(occupancy):
             return None
-        if known is None or known.occupancy is not occupancy or known.units is not units:
-            known = RemovalSteps(occupancy, units, count)
-            if self._index is not None:
-                self._steps[node] = known
-        return known
+        made = RemovalSteps(occupancy, self.units_on(node), count)
+        if self._index is not None:
+            self._steps[node] = made
+        return made
+
+    def steps_of_full(self, node: str) -> RemovalSteps | None:
+        """Return the steps of a node that takes no member without removals; None for any that does or may."""
+        known = self._kept_steps(node)
+        if known is None:
+            return self.removal_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
+        return None if known.initial_count else known
+
+    def _kept_steps(self, node: str) -> RemovalSteps | None:
+        """Return the steps that are kept of a node, unless it or its units have changed."""
+        known = self._steps.get(node)
+        if known is None or known.units is not self.units_on(node):
+            return None
+        return known if known.occupancy is self._occupancies.known.get(node) else None
 
     def step(self, steps: RemovalSteps, index: int) -> Step | None:
         """Return a step of a node by its index; None if there are not as many."""
@@ -148,7 +161,7 @@ class NodeCounter:
 
     def state(self, node: str, count: int, domain: int) -> NodeState:
         """Return the state of a node with all units in place, but with another count."""
-        return NodeState(self._occupancies.with_frees(node), count, domain)
+        return NodeState(self._occupancies.with_frees(self._base, node), count, domain)
 
     def count(self, node: str, state: NodeState) -> int:
         """Count the members that a node takes in a state."""

@@ -8,10 +8,14 @@ Source: our own; KEP-4381 for when a claim is free.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import NamedTuple
 
-from haru.engine.dra.allocated_state import PoolUse
+from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.model.model import NodeView
+from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
 from haru.engine.preemption.change_log import ChangeLog
@@ -68,16 +72,25 @@ class NodeOccupancy:
         """Whether, besides, each taken device has one user."""
 
 
+class _Seen(NamedTuple):
+    """What occupancies depend on in the last snapshot; the snapshot itself, with its pods, is not kept."""
+
+    nodes: Mapping[str, NodeInfo]
+    claims: Mapping[str, Obj]
+    devices: DeviceSnapshot
+    allocated: AllocatedState
+
+
 class NodeOccupancies:
     """Keep the occupancies of a cluster's nodes for the last snapshot."""
 
     def __init__(self, partitionable: bool) -> None:
         self._partitionable = partitionable
-        self._base: Snapshot | None = None
+        self._seen: _Seen | None = None
         self.known: dict[str, NodeOccupancy] = {}
         """By node: occupancies that depend only on the node, its pools and its claims."""
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
-        self._on: dict[str, set[str]] = {}  # by claim: the nodes on which it has devices
+        self._on: dict[str, set[str]] = defaultdict(set)  # by claim: the nodes on which it has devices
         self.changes = ChangeLog()
         """The nodes that changed, their devices and claims included."""
 
@@ -90,69 +103,52 @@ class NodeOccupancies:
 
     def catch_up(self, base: Snapshot) -> None:
         """Switch to another snapshot and drop the occupancies that changed."""
-        before, self._base = self._base, base
-        if before is None or before is base:
+        before = self._seen
+        now = self._seen = _Seen(base.nodes, base.claims, base.devices, base.allocated)
+        if before is None:
             return
         self.changes.add(self._transient)
         self._transient.clear()
-        wide = any(one.devices.everywhere or one.devices.troubled for one in (before, base))
-        if wide and base.devices is not before.devices:
+        wide = any(one.devices.everywhere or one.devices.troubled for one in (before, now))
+        if wide and now.devices is not before.devices:
             self.known.clear()
             self.changes.add_all()
-        changed = differing(base.nodes, before.nodes)
-        pools = {str(key) for key in base.allocated.changed(before.allocated)}
-        if base.devices is not before.devices:
-            pools |= differing(base.devices.pools, before.devices.pools)
-        for snapshot in (before, base):
-            changed.update(_nodes_of(snapshot, pools))
-        for path in differing(base.claims, before.claims):
+        changed = differing(now.nodes, before.nodes)
+        pools = {str(key) for key in now.allocated.changed(before.allocated)}
+        if now.devices is not before.devices:
+            pools |= differing(now.devices.pools, before.devices.pools)
+            changed.update(_nodes_of(before.devices, pools))
+        changed.update(_nodes_of(now.devices, pools))
+        for path in differing(now.claims, before.claims):
             changed |= self._on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
         self.changes.add(changed)
 
-    def occupancy(self, name: str) -> NodeOccupancy:
-        """Return a node's occupancy with all pods in place. Raises AllocationError for a broken pool."""
+    def occupancy(self, base: Snapshot, name: str) -> NodeOccupancy:
+        """Return a node's occupancy in the last snapshot with all pods in place.
+
+        Raises AllocationError for a broken pool.
+        """
         found = self.known.get(name) or self._transient.get(name)
         if found is None:
-            found = self.known[name] = self._build(name)
+            found = self.known[name] = self._build(base, name)
         return found
 
-    def with_frees(self, name: str) -> NodeOccupancy:
-        """Return a node's occupancy with `frees` filled."""
-        occupancy = self.occupancy(name)
+    def with_frees(self, base: Snapshot, name: str) -> NodeOccupancy:
+        """Return a node's occupancy in the last snapshot with `frees` filled."""
+        occupancy = self.occupancy(base, name)
         if not occupancy.frees_known:
             occupancy.frees_known = True
             occupancy.plain = occupancy.simple
-            bits_by_claim, on = self._bits_by_claim(occupancy), self._on
+            bits_by_claim = _bits_by_claim(occupancy)
             for claim in bits_by_claim:
-                if claim in on:
-                    on[claim].add(name)
-                else:
-                    on[claim] = {name}
-            if not self._record_claims(occupancy, bits_by_claim):
+                self._on[claim].add(name)
+            if not _record_claims(base, occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
 
-    def _bits_by_claim(self, occupancy: NodeOccupancy) -> dict[str, int]:
-        """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
-        bits_by_claim: dict[str, int] = {}
-        known, first = bits_by_claim.get, 1
-        for view, use in zip(occupancy.views, occupancy.uses, strict=True):
-            place_of = view.table.places.get
-            for device, holders in use.devices.items():
-                place = place_of(device)
-                bit = 0 if place is None else first << place
-                if len(holders) != 1:
-                    occupancy.plain = False
-                for holder in holders:
-                    bits_by_claim[holder] = known(holder, 0) | bit
-            first <<= len(view.devices)
-        return bits_by_claim
-
-    def _build(self, name: str) -> NodeOccupancy:
-        assert self._base is not None
-        base = self._base
+    def _build(self, base: Snapshot, name: str) -> NodeOccupancy:
         occupancy = NodeOccupancy(base.nodes[name])
         classified = classified_nodes_of(base.classified_nodes, name)
         occupancy.node_device_class = classified.node_device_class if classified is not None else None
@@ -168,30 +164,6 @@ class NodeOccupancies:
             _look_at(occupancy, base, views)
         return occupancy
 
-    def _record_claims(self, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
-        """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
-
-        Otherwise it may change when other pods come or go, though node and claims stay the same.
-        """
-        assert self._base is not None
-        base, frees, pods = self._base, occupancy.frees, occupancy.info.pods
-        by_uid = {pod.key.uid: path for path, pod in pods.items()}
-        cacheable = True
-        for (claim, bits), obj in zip(bits_by_claim.items(), values_of(base.claims, bits_by_claim), strict=True):
-            user = by_uid.get(uid) if (uid := _sole_user(obj)) else None
-            if user is None:
-                users = claim_users(base, claim)
-                if users is None:
-                    cacheable = False
-                    continue
-                (user,) = users if len(users) == 1 else ("",)
-                cacheable &= _used_by_pods_only(obj)
-                if user not in pods:
-                    occupancy.plain = False
-                    continue
-            frees[user] = frees.get(user, 0) | bits
-        return cacheable
-
 
 def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]) -> None:
     """Find which devices a node has in these pools, and which of them are taken."""
@@ -205,6 +177,46 @@ def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]
         offset += len(view.devices)
         occupancy.shared |= view.table.shareable
     occupancy.devices = (1 << offset) - 1
+
+
+def _bits_by_claim(occupancy: NodeOccupancy) -> dict[str, int]:
+    """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
+    bits_by_claim: dict[str, int] = {}
+    known, first = bits_by_claim.get, 1
+    for view, use in zip(occupancy.views, occupancy.uses, strict=True):
+        # Nearly all that a new state of a node costs is here: no more than a line runs for each device.
+        counts = list(map(len, use.devices.values()))
+        occupancy.plain &= counts.count(1) == len(counts)
+        places = map(view.table.places.get, chain.from_iterable(map(repeat, use.devices, counts)))
+        for holder, place in zip(chain.from_iterable(use.devices.values()), places, strict=True):
+            bits_by_claim[holder] = known(holder, 0) | (0 if place is None else first << place)
+        first <<= len(view.devices)
+    return bits_by_claim
+
+
+def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
+    """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
+
+    Otherwise it may change when other pods come or go, though node and claims stay the same.
+    """
+    frees, pods = occupancy.frees, occupancy.info.pods
+    by_uid: dict[str | None, str] = {pod.key.uid: path for path, pod in pods.items()}
+    by_uid.pop("", None)
+    claims, cacheable = values_of(base.claims, bits_by_claim), True
+    users_here = map(by_uid.get, map(_sole_user, claims))
+    for (claim, bits), obj, user in zip(bits_by_claim.items(), claims, users_here, strict=True):
+        if user is None:
+            users = claim_users(base, claim)
+            if users is None:
+                cacheable = False
+                continue
+            (user,) = users if len(users) == 1 else ("",)
+            cacheable &= _used_by_pods_only(obj)
+            if user not in pods:
+                occupancy.plain = False
+                continue
+        frees[user] = frees.get(user, 0) | bits
+    return cacheable
 
 
 def _sole_user(claim: Obj | None) -> str | None:
@@ -223,8 +235,8 @@ def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:
     return len(entries) == [entry.get("resource") for entry in entries].count("pods")
 
 
-def _nodes_of(snapshot: Snapshot, pools: Iterable[str]) -> Iterator[str]:
+def _nodes_of(devices: DeviceSnapshot, pools: Iterable[str]) -> Iterator[str]:
     for name in pools:
-        pool = snapshot.devices.pools.get(name)
+        pool = devices.pools.get(name)
         for item in pool.slices if pool is not None else ():
             yield item.placement.node_name

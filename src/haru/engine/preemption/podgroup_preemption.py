@@ -210,7 +210,7 @@ class Search:
         enough: int | None,
     ) -> Victims | None:
         """Return the victims on one node; kept for later preemptors, until the node or its units change."""
-        occupancy = self._occupancies.with_frees(places[0][0])
+        occupancy = self._occupancies.with_frees(self._base, places[0][0])
         if not counter.is_plain(occupancy):
             return self._fast_reprieve(order, places, enough)
         kept: dict[str, tuple[tuple[object, ...], Victims | None]]
@@ -307,7 +307,7 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     if preemptor.info.key is not None:
         waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.info.key).unscheduled)
         pods += [pod for pod in waiting if not pod.deleting]
-    return any(pod.spec.get("preemptionPolicy") == "Never" for pod in pods)
+    return "Never" in [pod.spec.get("preemptionPolicy") for pod in pods]
 
 
 def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:

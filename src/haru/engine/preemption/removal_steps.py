@@ -28,14 +28,15 @@ class RemovalSteps:
     `units` are the node's units, the most important first.
     """
 
-    __slots__ = ("_count", "_found", "_free", "_left", "_removed", "_taken", "occupancy", "units")
+    __slots__ = ("_count", "_found", "_free", "_left", "_removed", "_taken", "initial_count", "occupancy", "units")
 
     def __init__(self, occupancy: NodeOccupancy, units: Sequence[DisruptionUnit], count: int) -> None:
         self.occupancy = occupancy
         self.units = units
         self._found: list[Step] = []
         self._left = len(units)
-        self._count = count
+        self._count = self.initial_count = count
+        """How many members the node takes now, and with all units in place."""
         self._taken = occupancy.taken
         self._free: list[int] | None = None
         self._removed: list[PodInfo] = []

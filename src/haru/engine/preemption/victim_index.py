@@ -6,19 +6,31 @@ Source: KEP-5710 (units, importance); that the order is kept is our own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter, is_
+from typing import NamedTuple
 
 from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below, whole_unit
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
+from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.podgroup_state import PodGroupState
+from haru.kube.meta import Obj
 
 _TOPIC = "victims"
 _ABOVE_ALL = 2**31
 """A priority above all others."""
+
+
+class _Seen(NamedTuple):
+    """What units depend on in the last snapshot; the snapshot itself, with its claims, is not kept."""
+
+    nodes: Mapping[str, NodeInfo]
+    pod_groups: Mapping[str, Obj]
+    group_states: Mapping[str, PodGroupState]
 
 
 class VictimIndex:
@@ -26,7 +38,7 @@ class VictimIndex:
 
     def __init__(self, groups: bool) -> None:
         self._groups = groups
-        self._base: Snapshot | None = None
+        self._seen: _Seen | None = None
         self._ranks: list[Rank] = []
         self._units: list[DisruptionUnit] = []  # in the order of their ranks
         self._single: dict[str, list[DisruptionUnit]] = {}  # by node
@@ -64,32 +76,40 @@ class VictimIndex:
 
     def catch_up(self, base: Snapshot) -> None:
         """Update the index to another snapshot."""
-        before, self._base = self._base, base
-        if before is base:
-            return
+        before = self._seen
+        now = self._seen = _Seen(base.nodes, base.pod_groups, base.podgroup_index.states)
         if before is None:
             self._begin(base)
             return
-        nodes = differing(base.nodes, before.nodes)
+        if all(map(is_, now, before)):
+            return
+        nodes = differing(now.nodes, before.nodes)
         keys = self._changed_groups(base, before, nodes) if self._groups else set()
         self._forget(nodes)
-        self._drop([unit for name in nodes for unit in self._single.pop(name, ())])
-        self._drop([self._remove_group(key) for key in keys if key in self._whole])
-        added = units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False)
-        for key in keys:
-            unit = whole_unit(base, key)
-            if unit is not None and any(_is_present(base, node) for node in unit.nodes):
+        kept = {id(unit.pods[0]): unit for name in nodes for unit in self._single.pop(name, ())}
+        added: list[DisruptionUnit] = []
+        for unit in units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False):
+            same = kept.get(id(unit.pods[0]))
+            if same is None or same.priority != unit.priority:
                 added.append(unit)
-        self._add(added)
+            else:
+                self._single.setdefault(same.pods[0].node, []).append(kept.pop(id(same.pods[0])))
+        self._drop(kept.values())
+        self._drop([self._remove_group(key) for key in keys if key in self._whole])
+        for key in keys:
+            whole = whole_unit(base, key)
+            if whole is not None and any(_is_present(base.nodes, node) for node in whole.nodes):
+                added.append(whole)
+        self._add(base, added)
 
-    def _changed_groups(self, base: Snapshot, before: Snapshot, nodes: set[str]) -> set[GroupKey]:
+    def _changed_groups(self, base: Snapshot, before: _Seen, nodes: set[str]) -> set[GroupKey]:
         """Return the groups whose units may have changed; add the nodes that they affect to `nodes`."""
         regrouped = {_key(path) for path in differing(base.pod_groups, before.pod_groups)}
         for key in regrouped:
-            nodes |= _nodes_of(before, key) | _nodes_of(base, key)
-        keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.podgroup_index.states)}
+            nodes |= _nodes_of(base, key)
+        keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.group_states)}
         for name in nodes:
-            if _is_present(base, name) != _is_present(before, name):
+            if _is_present(base.nodes, name) != _is_present(before.nodes, name):
                 keys |= self._whole_on.get(name, set())
                 keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
         return keys
@@ -101,18 +121,16 @@ class VictimIndex:
         for unit in self._units:
             self._index_unit(base, unit)
 
-    def _add(self, units: Iterable[DisruptionUnit]) -> None:
-        assert self._base is not None
+    def _add(self, base: Snapshot, units: Iterable[DisruptionUnit]) -> None:
         for unit in units:
             place = bisect_left(self._ranks, unit.rank)
             self._ranks.insert(place, unit.rank)
             self._units.insert(place, unit)
-            self._index_unit(self._base, unit)
+            self._index_unit(base, unit)
 
     def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
         if unit.group is None:
             self._single.setdefault(unit.pods[0].node, []).append(unit)
-            self._forget((unit.pods[0].node,))
             return
         nodes = frozenset(_nodes_of(base, unit.group))
         self._whole[unit.group] = unit, nodes
@@ -148,9 +166,9 @@ def _nodes_of(snapshot: Snapshot, key: GroupKey) -> set[str]:
 
 
 def _pods_on(snapshot: Snapshot, nodes: Iterable[str]) -> list[PodInfo]:
-    return list(running_pods(snapshot, [name for name in nodes if _is_present(snapshot, name)]))
+    return list(running_pods(snapshot, [name for name in nodes if _is_present(snapshot.nodes, name)]))
 
 
-def _is_present(snapshot: Snapshot, name: str) -> bool:
-    node = snapshot.nodes.get(name)
+def _is_present(nodes: Mapping[str, NodeInfo], name: str) -> bool:
+    node = nodes.get(name)
     return node is not None and node.present

@@ -51,7 +51,7 @@ class FrozenMap(Mapping[str, V]):
     `writes` are the keys that its `CowMap` wrote to, the first `len(writes)` of them before this copy was made.
     """
 
-    __slots__ = ("_buckets", "_size", "_writes", "_written")
+    __slots__ = ("_buckets", "_compared", "_size", "_writes", "_written")
 
     def __init__(
         self, buckets: tuple[dict[str, V], ...] = (), size: int = 0, writes: Sequence[str] | None = None
@@ -60,6 +60,8 @@ class FrozenMap(Mapping[str, V]):
         self._size = size
         self._writes = writes
         self._written = 0 if writes is None else len(writes)
+        self._compared: tuple[int, frozenset[str]] | None = None
+        """How many writes were made to the copy that was compared last, and what differs: many ask for the same."""
 
     def __getitem__(self, key: str) -> V:
         if not self._buckets:
@@ -107,15 +109,13 @@ class FrozenMap(Mapping[str, V]):
 
     def difference(self, other: FrozenMap[V]) -> set[str]:
         """The keys that have another value there; cheap between copies of one map, cheaper after few writes."""
-        found: set[str] = set()
-        ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
         begin, end = sorted((self._written, other._written))
         if self._writes is not None and self._writes is other._writes and end - begin <= _FEW_WRITES:
-            for key in set(self._writes[begin:end]):
-                number = crc32(key.encode()) & _MASK
-                if ours[number].get(key) is not theirs[number].get(key):
-                    found.add(key)
-            return found
+            if self._compared is None or self._compared[0] != other._written:
+                self._compared = other._written, frozenset(self._among(self._writes[begin:end], other))
+            return set(self._compared[1])
+        found: set[str] = set()
+        ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
         # Nearly all buckets are the same in both: what runs for each of them is not Python's.
         for own, their in compress(zip(ours, theirs, strict=True), map(is_not, ours, theirs)):
             if list(own) == list(their):
@@ -124,6 +124,12 @@ class FrozenMap(Mapping[str, V]):
                 found.update(compress(own, map(is_not, own.values(), map(their.get, own))))
                 found.update(their.keys() - own.keys())
         return found
+
+    def _among(self, keys: Sequence[str], other: FrozenMap[V]) -> list[str]:
+        """Those of some keys that have another value there."""
+        ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
+        buckets = [(key, crc32(key.encode()) & _MASK) for key in set(keys)]
+        return [key for key, number in buckets if ours[number].get(key) is not theirs[number].get(key)]
 
 
 class _Items(ItemsView[str, V]):
