@@ -59,6 +59,12 @@ class Case:
     about: str = "pod/p"
 
 
+def on(label: str, value: str) -> Obj:
+    """The affinity to nodes with a label."""
+    term = {"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
 CASES = [
     Case("uncordon", lambda: cordoned("dgx-h100-0"), [template(), pod("p", "gpu")], "Uncordon",
          "kubectl uncordon dgx-h100-0"),
@@ -78,6 +84,17 @@ CASES = [
          "kubectl patch node dgx-h100-0 --dry-run=client -o json --type=json -p "
          '\'[{"op":"replace","path":"/metadata/name","value":"dgx-h100-0-copy-1"},'
          '{"op":"replace","path":"/metadata/labels/kubernetes.io~1hostname","value":"dgx-h100-0-copy-1"}]\''
+         " | kubectl create -f -"),
+    Case("a node of another name", hoppers, [pod("p", affinity=on("kubernetes.io/hostname", "x"))], "AddNodes",
+         "kubectl patch node cpu-0 --dry-run=client -o json --type=json -p "
+         '\'[{"op":"replace","path":"/metadata/name","value":"cpu-0-copy-1"},'
+         '{"op":"replace","path":"/metadata/labels/kubernetes.io~1hostname","value":"x"}]\''
+         " | kubectl create -f -"),
+    Case("a node of another zone", hoppers, [pod("p", affinity=on("topology.kubernetes.io/zone", "mars"))], "AddNodes",
+         "kubectl patch node cpu-0 --dry-run=client -o json --type=json -p "
+         '\'[{"op":"replace","path":"/metadata/name","value":"cpu-0-copy-1"},'
+         '{"op":"replace","path":"/metadata/labels/kubernetes.io~1hostname","value":"cpu-0-copy-1"},'
+         '{"op":"replace","path":"/metadata/labels/topology.kubernetes.io~1zone","value":"mars"}]\''
          " | kubectl create -f -"),
 ]  # fmt: skip
 

@@ -174,10 +174,13 @@ _N = "'$n'"
 
 def _copy(snapshot: Snapshot, obj: Obj, model: str, name: str) -> str:
     """Make an object like one that exists, under another name."""
-    kind, namespace, _ = _key(obj)
-    labels = snapshot.nodes[model].labels if kind == "Node" else {}
-    ways = ["/metadata/name", *(f"/metadata/labels/{escaped(key)}" for key, value in labels.items() if value == model)]
-    operations = [{"op": "replace", "path": way, "value": "@"} for way in ways]
+    kind, namespace, own = _key(obj)
+    values = {"/metadata/name": "@"}
+    for key, value in (snapshot.nodes[model].labels if kind == "Node" else {}).items():
+        wanted = obj["metadata"]["labels"][key]
+        if wanted != value:
+            values[f"/metadata/labels/{escaped(key)}"] = "@" if wanted == own else wanted
+    operations = [{"op": "replace", "path": way, "value": value} for way, value in values.items()]
     if kind == "Node":
         operations += json_patch(snapshot.nodes[model].spec.obj.get("spec") or {}, obj.get("spec") or {}, "/spec")
     patch = _quoted(operations).replace('"@"', f'"{name}"')
