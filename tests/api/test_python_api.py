@@ -264,3 +264,15 @@ async def test_finished_works_inside_a_running_event_loop() -> None:
         return 42
 
     assert finished(work) == 42
+
+
+def test_answer_that_would_be_empty_for_want_of_rights_is_none() -> None:
+    asked: list[tuple[str, Callable[[haru.Snapshot], object]]] = [
+        ("Pod", haru.Snapshot.explain_pending),
+        ("Pod", haru.Snapshot.schedule),
+        ("ResourceSlice", haru.Snapshot.usage),
+    ]
+    for kind, ask in asked:
+        ask(haru.Snapshot([], refused=["Deployment"]))
+        with pytest.raises(haru.InputError, match=f"cannot be told: not allowed to read {kind} objects"):
+            ask(haru.Snapshot([], refused=["Deployment", kind]))

@@ -242,7 +242,10 @@ def test_commands_find_cluster_by_flag_environment_running_haru_up_and_default(t
 
         def reached(*flags: str, **env: str) -> str:
             answer = haru(home, "explain", "pod/of-mine", *flags, **env)
-            assert answer.returncode == 0 or answer.stderr == 'haru explain: pods "of-mine" not found\n', answer.stderr
+            assert (
+                answer.returncode == 0
+                or answer.stderr == 'haru explain: pods "of-mine" not found in namespace default\n'
+            ), answer.stderr
             return "other" if answer.returncode else "mine"
 
         configs = {"mine": str(mine.kubeconfig), "other": str(other.kubeconfig)}

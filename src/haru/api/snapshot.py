@@ -142,6 +142,11 @@ class Snapshot:
         notes = [f"not allowed to read {', '.join(self.refused)}: the answer is without them"] if self.refused else []
         return notes + ([f"not served by this cluster: {', '.join(self.not_served)}"] if self.not_served else [])
 
+    def _need(self, kind: str, what: str) -> None:
+        """Raise InputError if objects of a kind could not be read: without any, an answer would be none."""
+        if kind in self.refused:
+            raise InputError(f"{what} cannot be told: not allowed to read {kind} objects")
+
     @cached_property
     def _cluster(self) -> SchedulerCache:
         """The engine's form of it, made once: what one answer has learnt serves the next. Nobody changes it.
@@ -214,6 +219,7 @@ class Snapshot:
         from haru.explain.pending_rows import pods_in_trouble
         from haru.kube.names import format_time
 
+        self._need("Pod", "what waits")
         snapshot, here = self._cluster.snapshot(), namespace or self.namespace
         listed = parse_listed(about) if about else None
         if listed is not None:
@@ -244,6 +250,7 @@ class Snapshot:
         from haru.api.decision_options import options_of
         from haru.api.rounds import decide_round
 
+        self._need("Pod", "what waits")
         cluster = cluster_of(self.settled())
         try:
             return decide_round(cluster, options_of(self.deciding_gates(cluster.snapshot().pod_groups)), scheduler_name)
@@ -342,6 +349,7 @@ class Snapshot:
         from haru.api.decision_options import options_of
         from haru.engine.dra import all_double_allocations
 
+        self._need("ResourceSlice", "which devices there are")
         snapshot = self._cluster.snapshot()
         deciding = options_of(self.deciding_gates(snapshot.pod_groups))
         usage = usage_now(card_states(snapshot, deciding), Filter(owner_namespace, owner))

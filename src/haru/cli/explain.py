@@ -329,7 +329,8 @@ async def _found(client: ApiClient, kind: Kind, name: str, namespace: str) -> Ob
         if error.code == 404 and kind.kind == "PodGroup":
             return None
         if error.code == 404:
-            raise NotFoundError(f"{error.message}{await _hint(client, kind, name)}") from error
+            place = f" in namespace {namespace}" if kind.namespaced else ""
+            raise NotFoundError(f"{error.message}{place}{await _hint(client, kind, name)}") from error
         raise
 
 
