@@ -266,3 +266,30 @@ def test_deprecated_version_of_a_definition_names_the_newest_better_one(
     spec = {"group": "e.io", "scope": "Namespaced", "names": names, "versions": versions}
     kinds = custom_kinds({"metadata": {"name": "widgets.e.io"}, "spec": spec, "status": {"acceptedNames": names}})
     assert {kind.version: kind.custom.warning for kind in kinds if kind.custom}[deprecated] == told
+
+
+async def test_rules_of_masters_are_those_of_their_roles(api: Caller) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    status = (await api("POST", path, {"spec": {"namespace": "default"}})).json["status"]
+    assert [rule["nonResourceURLs"] for rule in status["nonResourceRules"]].count(["*"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "warned"),
+    [
+        ("unconfined", {"type": "Unconfined"}, True),
+        ("runtime/default", None, False),  # as the whole pod has it
+        ("localhost/x", {"type": "Localhost", "localhostProfile": "x"}, True),
+    ],
+)
+async def test_apparmor_annotation_of_a_new_pod_becomes_the_field(
+    api: Caller, text: str, profile: Any, warned: bool
+) -> None:
+    key = "container.apparmor.security.beta.kubernetes.io/main"
+    new = pod("p", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+    new["metadata"]["annotations"] = {key: text}
+    answer = await api("POST", PODS, new)
+    context = answer.json["spec"]["containers"][0].get("securityContext") or {}
+    assert (answer.status, context.get("appArmorProfile")) == (201, profile)
+    why = f'metadata.annotations[{key}]: deprecated since v1.30; use the \\"appArmorProfile\\" field instead'
+    assert answer.headers.get("warning") == (f'299 - "{why}"' if warned else None)

@@ -202,7 +202,7 @@ def test_pod_fields_give_warnings(spec: Obj, said: list[str]) -> None:
             {"appArmorProfile": {"type": "x"}},
             {},
             "spec.template",
-            "",
+            "deprecated since v1.30",  # the annotation says another profile than the pod
         ),
     ],
 )

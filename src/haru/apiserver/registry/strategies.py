@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from haru.apiserver.registry.services import create_service, update_service
 from haru.apiserver.request.call import Call
+from haru.kube.apparmor import take_over_annotations
 from haru.kube.meta import Obj
+from haru.kube.warnings.pods import APPARMOR_ADVICE
 
 Complete = Callable[[Call, Obj], Awaitable[None]]
 CompleteUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
@@ -27,6 +29,12 @@ class Strategy:
     complete_update: CompleteUpdate | None = None
     allocates: bool = False
     """Whether something is given out with a new object that no other one may have."""
+
+
+async def _create_pod(call: Call, pod: Obj) -> None:
+    """Profiles of AppArmor in annotations become fields."""
+    for key in take_over_annotations(pod):
+        call.request.warnings.append(f"metadata.annotations[{key}]: {APPARMOR_ADVICE}")
 
 
 async def _update_pod(call: Call, new: Obj, old: Obj) -> None:
@@ -78,7 +86,7 @@ def write_string_data(secret: Obj) -> None:
 
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {
-    ("", "pods"): Strategy(complete_update=_update_pod),
+    ("", "pods"): Strategy(_create_pod, _update_pod),
     ("", "services"): Strategy(create_service, update_service, allocates=True),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),

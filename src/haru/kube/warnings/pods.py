@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from haru.kube.apparmor import ANNOTATION, profile_of
 from haru.kube.known_specs import KnownSpecs
 from haru.kube.meta import Obj
 from haru.kube.warnings.claims import fraction_warnings, volume_claim_warnings
@@ -99,8 +100,7 @@ _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
-_APPARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
-_APPARMOR_CONTAINER = "container.apparmor.security.beta.kubernetes.io/"
+APPARMOR_ADVICE = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": (
         'non-functional in v1.16+; use the "priorityClassName" field instead'
@@ -221,13 +221,15 @@ def _annotations(annotations: Obj, spec: Obj, path: str, *, in_template: bool) -
         yield f"{path}[{_SECCOMP_POD}]: {_SECCOMP}"
     for container, _ in _containers(spec, ""):
         own = container.get("securityContext") or {}
-        seccomp, apparmor = (f"{prefix}{container['name']}" for prefix in (_SECCOMP_CONTAINER, _APPARMOR_CONTAINER))
+        seccomp, apparmor = (f"{prefix}{container['name']}" for prefix in (_SECCOMP_CONTAINER, ANNOTATION))
         if seccomp in annotations and not own.get("seccompProfile"):
             yield f"{path}[{seccomp}]: {_SECCOMP}"
-        confined = security.get("appArmorProfile") or own.get("appArmorProfile")
-        # Of a pod the annotation becomes the field.
-        if in_template and apparmor in annotations and not confined:
-            yield f"{path}[{apparmor}]: {_APPARMOR}"
+        # Of a pod the annotation becomes the field, which is warned of where that is done.
+        if in_template and apparmor in annotations and not own.get("appArmorProfile"):
+            whole = security.get("appArmorProfile")
+            if whole and whole == profile_of(annotations[apparmor]):
+                continue
+            yield f"{path}[{apparmor}]: {APPARMOR_ADVICE}"
 
 
 def _volumes(volumes: Sequence[Obj], path: str) -> Iterator[str]:
