@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from api_caller import PODS, Caller, pod
 
+from haru.apiserver import background
 from haru.apiserver.background import expire_once
+from haru.event_loop import TimeSlice
 
 SLICES = "/apis/resource.k8s.io/{}/resourceslices"
 CORE_EVENTS = "/api/v1/namespaces/default/events"
@@ -94,6 +97,25 @@ async def test_events_of_both_groups_share_storage(api: Caller) -> None:
     ):
         listed = await api.get(f"{path}?fieldSelector={selector}")
         assert [i["metadata"]["name"] for i in listed["items"]] == names, selector
+
+
+async def test_others_have_their_turn_while_old_events_are_looked_for(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await api.create(CORE_EVENTS, event(f"e{number}"))
+    monkeypatch.setattr(background, "TimeSlice", lambda: TimeSlice(0.0))
+    turns: list[None] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await expire_once(api.app.objects)
+    task.cancel()
+    assert len(turns) >= 5
 
 
 async def test_events_expire_after_an_hour(api: Caller) -> None:

@@ -20,6 +20,7 @@ from haru.apiserver.encryption.reload import Reloader
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
+from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
@@ -73,8 +74,9 @@ async def expire_once(objects: ObjectStore) -> int:
     """Remove what is too old; how many events that were."""
     oldest = objects.clock() - EVENT_LIFE
     removed = 0
-    page = await objects.store.range("events/")
+    page, work = await objects.store.range("events/"), TimeSlice()
     for record in page.records:
+        await work.shared()
         last = last_seen(shared(record))
         note_of(record).obj = None  # events are many and looked at once: their trees are not kept
         if last is None or last >= oldest:
