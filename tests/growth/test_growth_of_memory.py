@@ -22,7 +22,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.base import slow_start
 from haru.engine import SchedulerCache, decide
-from haru.engine.equivalence import filter_results
+from haru.engine.equivalence import filter_results, prefilter_state
 from haru.errors import raise_first
 from haru.event_loop import SharedTimeout, bounded
 from haru.kube.errors import StatusError
@@ -107,6 +107,19 @@ def test_small_cluster_keeps_results_of_so_many_sorts_of_pods_and_no_more(monkey
     grown = {kind: number - before[kind] for kind, number in objects_by_type().items()}
     results = {kind: number for kind, number in grown.items() if kind.startswith("haru.engine.equivalence.")}
     assert 15 <= max(results.values()) <= 25, results
+
+
+def test_score_keys_of_a_node_are_kept_for_few_of_the_loads_that_it_ever_had() -> None:
+    cache, waiting = SchedulerCache(), pod("p")
+    cache.apply(node("n1"))
+    of_others = {id(obj) for obj in gc.get_objects() if type(obj) is prefilter_state.PreFilterState}
+    for load in range(100):
+        running = pod("running", cpu=f"{load + 1}m", node="n1")
+        cache.apply(running)
+        assert decide(cache.snapshot(), [waiting], group=None, options=options()).status == "scheduled"
+        cache.remove(running)
+    kept = [obj for obj in gc.get_objects() if type(obj) is prefilter_state.PreFilterState and id(obj) not in of_others]
+    assert kept and all(0 < len(state._keys) < 80 for state in kept)
 
 
 class Missing(Exception):

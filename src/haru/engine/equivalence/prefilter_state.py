@@ -113,6 +113,8 @@ class PodSignature:
 
 
 _MOST_KEYS = 4096
+_SPARE_KEYS = 64
+"""Besides two for each node: nodes that come and go in use come back to what they were."""
 
 _AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
 
@@ -150,6 +152,7 @@ class PreFilterState:
         self._scorers = tuple(scorer for _, scorer in named)
         self._keys: dict[tuple[InternedId, InternedId, int], ScoreKey] = {}
         """What the scorers see, by class of nodes and score of the devices."""
+        self._most_keys = _MOST_KEYS
         self._keys_are_shared: bool | None = None
         """Whether nodes of one equivalence class have one key, as of the last `catch_up`."""
         self.scoring_plugins = tuple(name for name, _ in named)
@@ -188,6 +191,7 @@ class PreFilterState:
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Follow the cluster; return the nodes to filter again besides those that changed. None: all."""
+        self._most_keys = min(_MOST_KEYS, 2 * len(overlay.snapshot.nodes) + _SPARE_KEYS)
         found: list[set[str] | None] = []
         if self._sole is not None and self._sole.catch_up(overlay):
             found.append(None)
@@ -239,7 +243,7 @@ class PreFilterState:
             node_class = (node.spec.kind, node.load, devices)
             known = self._keys.get(node_class)
             if known is None:
-                if len(self._keys) >= _MOST_KEYS:
+                if len(self._keys) >= self._most_keys:
                     self._keys.clear()
                 known = self._keys[node_class] = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
             return known

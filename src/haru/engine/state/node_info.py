@@ -17,7 +17,8 @@ from haru.engine.equivalence.decision_cache import DecisionCache, cached_propert
 from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
 from haru.kube.meta import Obj
 
-_MAX_IDS = 32_768
+_MAX_IDS = 8_192
+"""A load takes a kilobyte, with the pods that led to it from others."""
 
 
 class InternedId:
