@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from engine_objects import node, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.state.cache import SchedulerCache
-from haru.engine.state.cow_map import CowMap, Patched, differing
+from haru.engine.state.cow_map import CowMap, Patched, are_same, differing
 
 KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
 CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
@@ -47,8 +48,22 @@ def test_difference_of_map_versions_is_exact(history: list[dict], first: dict, s
     maps = [*frozen, Patched(frozen[0], first), Patched(frozen[-1], second), Patched(Patched(frozen[-1], first), late)]
     for now in [*maps, dict(frozen[-1])]:
         for before in maps:
-            expected = {key for key in {*now, *before} if now.get(key) is not before.get(key)}
+            expected = {key for key in {*now, *before} if now.get(key, "") is not before.get(key, "")}
             assert differing(now, before) == expected
+
+
+@pytest.mark.parametrize("writes", [0, 5_000])
+def test_difference_of_map_versions_tells_none_from_nothing(writes: int) -> None:
+    live: CowMap[int | None] = CowMap()
+    live["other"] = 1
+    before = live.freeze()
+    for number in range(writes):
+        live["other"] = number
+    live["other"], live["a"] = 1, None
+    now = live.freeze()
+    assert differing(now, before) == differing(before, now) == {"a"}
+    assert differing(Patched(now, {"b": 2}), before) == {"a", "b"}
+    assert not are_same(now, before, ["a"])
 
 
 def test_difference_of_map_versions_is_exact_after_any_number_of_writes() -> None:

@@ -160,10 +160,11 @@ def changes(name: str) -> list[list[Obj]]:
         holding(name),
         [resource_slice(name, 2)],
         [resource_slice(name, 3)],
+        [resource_slice(name, [{"name": "shared", "allowMultipleAllocations": True}])],
     ]
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(NODES), st.integers(0, 7), st.booleans()), max_size=8)
+STEPS = st.lists(st.tuples(st.sampled_from(NODES), st.integers(0, 8), st.booleans()), max_size=8)
 
 
 @given(st.lists(STEPS, min_size=2, max_size=6))
@@ -183,6 +184,18 @@ def test_node_classes_followed_through_changes_equal_those_found_anew(rounds: li
             assert all(one.first is snapshot.nodes[one.names[0]] for one in followed)
             seen.append((followed, [list(one.names) for one in followed]))
     assert all([one.names for one in followed] == names for followed, names in seen)
+
+
+def test_pod_of_new_shape_sees_shared_devices_that_came_late() -> None:
+    """Nodes without devices are equal; one that publishes devices without a class is no longer."""
+    cluster = SchedulerCache.of([device_class(), *map(node, NODES), node("small", "100m"), resource_slice("small", 1)])
+    for number in (1, 2):
+        waiting = [pod(f"p{number}", cpu=f"{number}", claims=[f"c{number}"]), claim(f"c{number}")]
+        for obj in waiting:
+            cluster.apply(obj)
+        decision = decide(cluster.snapshot(), waiting[:1], group=None, options=options())
+        assert decision.members[0].node == (None if number == 1 else NODES[3])
+        cluster.apply(resource_slice(NODES[3], [{"name": "shared", "allowMultipleAllocations": True}]))
 
 
 def test_pod_of_new_shape_looks_at_the_changed_nodes_only() -> None:

@@ -37,7 +37,7 @@ _FEW_WRITES = 1024
 """After more writes two copies are compared bucket by bucket."""
 
 
-_RAISE: Any = object()
+_MISSING: Any = object()
 
 
 def _bucket(key: str) -> int:
@@ -121,7 +121,7 @@ class FrozenMap(Mapping[str, V]):
             if list(own) == list(their):
                 found.update(compress(own, map(is_not, own.values(), their.values())))
             else:
-                found.update(compress(own, map(is_not, own.values(), map(their.get, own))))
+                found.update(compress(own, map(is_not, own.values(), map(their.get, own, repeat(_MISSING)))))
                 found.update(their.keys() - own.keys())
         return found
 
@@ -129,7 +129,9 @@ class FrozenMap(Mapping[str, V]):
         """Those of some keys that have another value there."""
         ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
         buckets = [(key, crc32(key.encode()) & _MASK) for key in set(keys)]
-        return [key for key, number in buckets if ours[number].get(key) is not theirs[number].get(key)]
+        return [
+            key for key, number in buckets if ours[number].get(key, _MISSING) is not theirs[number].get(key, _MISSING)
+        ]
 
 
 class _Items(ItemsView[str, V]):
@@ -230,7 +232,7 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
         keys |= base.difference(other)
     elif base is not other:
         keys |= base.keys() | other.keys()
-    return {key for key in keys if now.get(key) is not before.get(key)}
+    return {key for key in keys if now.get(key, _MISSING) is not before.get(key, _MISSING)}
 
 
 def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str]) -> bool:
@@ -239,7 +241,7 @@ def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str
         return True
     if isinstance(now, Patched) and now._base is before and isinstance(now._changes, dict):
         return now._changes.keys().isdisjoint(keys)
-    return all(now.get(key) is before.get(key) for key in keys)
+    return all(now.get(key, _MISSING) is before.get(key, _MISSING) for key in keys)
 
 
 def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
@@ -288,16 +290,16 @@ class CowMap(MutableMapping[str, V]):
     def __delitem__(self, key: str) -> None:
         self.pop(key)
 
-    def pop(self, key: str, default: Any = _RAISE) -> Any:
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove a key; its value, or the default. To find none is common, so nothing is raised for it inside."""
         index = crc32(key.encode()) & _MASK if self._size else 0
-        value = self._buckets[index].get(key, _RAISE) if self._size else _RAISE
-        if value is not _RAISE:
+        value = self._buckets[index].get(key, _MISSING) if self._size else _MISSING
+        if value is not _MISSING:
             del self._writable(index, key)[key]
             self._size -= 1
-        elif default is _RAISE:
+        elif default is _MISSING:
             raise KeyError(key)
-        return default if value is _RAISE else value
+        return default if value is _MISSING else value
 
     def freeze(self) -> FrozenMap[V]:
         """The map as it is now; later writes do not show in it."""
