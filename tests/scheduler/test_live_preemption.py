@@ -209,3 +209,30 @@ def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_g
         assert await going(bench) == set(names) - {first}
 
     play(scenario)
+
+
+def test_preemptor_is_not_tried_before_its_devices_are_free() -> None:
+    """Each attempt in vain would lengthen its backoff, for which less important work does not wait."""
+
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(cpu=16, gpus=4)
+        for name in ("a", "b"):
+            await bench.claim(name, count=2)
+            await bench.pod(name, claim=name, priorityClassName="low")
+        await bench.started("a", "b")
+        await bench.claim("urgent", count=4)
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(30)
+        assert await going(bench) == {"a", "b"}
+        attempts = bench.metric("scheduler_schedule_attempts_total")
+        for name in ("a", "b"):
+            await bench.delete(name)
+            await asyncio.sleep(20)
+        assert bench.metric("scheduler_schedule_attempts_total") == attempts
+        for name in ("a", "b"):
+            free = {"status": {"allocation": None, "reservedFor": None}}
+            await bench.api.patch(CLAIMS, name, free, NS, "merge", "status")
+        await bench.eventually_bound("urgent", seconds=3.0)
+
+    play(scenario)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -270,16 +271,14 @@ class SchedulingCycle:
         self.preemption.execute(decision, pods, group, needed)
         if decision.evictions:
             self._state.metrics.observe("preemption_victims", len(decision.evictions))
-        plugins = {plugin for member in decision.members for plugin in member.plugins}
-        self._state.queue.reject(
-            unit, queueing_hints.rejecting(plugins | queueing_hints.ROOM, pods.values()), self._state.config.monotonic()
-        )
+        plugins = self._refusing(unit, decision.members, pods)
+        self._state.queue.reject(unit, queueing_hints.rejecting(plugins, pods.values()), self._state.config.monotonic())
 
     def _rejecting(
         self, unit: QueuedUnit, decision: Decision, left: Sequence[MemberDecision], pods: Mapping[str, Obj]
     ) -> frozenset[str]:
         """Return the plugins whose events may change the decision."""
-        plugins = {plugin for member in left for plugin in member.plugins}
+        plugins = self._refusing(unit, left, pods, whole=decision.status != "scheduled")
         if any(reason.type == "ClaimInFlight" for member in left for reason in member.reasons):
             plugins |= queueing_hints.IN_FLIGHT
         snapshot = self._state.cluster.snapshot()
@@ -287,14 +286,21 @@ class SchedulingCycle:
             members = [snapshot.pods[member.pod.path] for member in left if member.pod.path in snapshot.pods]
             if members and blocking_reservation(snapshot, members, groups=self._state.config.groups, now=self._now()):
                 plugins |= queueing_hints.RESERVATION
-        if unit.is_group and decision.status != "scheduled":
-            refusals = [member.plugins for member in left]
-            spread = self._state.config.spreads_by_force
-            plugins |= queueing_hints.wanted_by(list(pods.values()), refusals, spread=spread)
         preemptor = group_object(self._state.cluster.snapshot(), unit) or next(iter(pods.values()))
         if self.binding_cycle.is_binding_below(priority_of(preemptor)):
             plugins |= queueing_hints.PREEMPTION
         return queueing_hints.rejecting(plugins, pods.values())
+
+    def _refusing(
+        self, unit: QueuedUnit, left: Sequence[MemberDecision], pods: Mapping[str, Obj], *, whole: bool = True
+    ) -> frozenset[str]:
+        """Return the plugins that refused members, and what would help others of a group refused as a `whole`."""
+        refusals = [member.plugins for member in left]
+        plugins = frozenset(chain.from_iterable(refusals))
+        if not unit.is_group or not whole:
+            return plugins
+        spread = self._state.config.spreads_by_force
+        return plugins | queueing_hints.wanted_by(list(pods.values()), refusals, spread=spread)
 
     def _retry_in_time(self, unit: QueuedUnit, decision: Decision) -> None:
         """Retry the unit at the time from which the decision may differ."""

@@ -24,8 +24,6 @@ POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
 PLACE_LOST = POD_GONE | plugins_for(ClusterEvent.POD_NOMINATION)
 POD_PLACED = plugins_for(ClusterEvent.POD_ADD)
 PREEMPTION = plugins_for(ClusterEvent.POD_BOUND)
-# A unit that waits for its victims' end is woken by that, and not by pods that come.
-ROOM = PLACE_LOST - POD_PLACED
 QUORUM = frozenset({"GangScheduling"})
 DEVICES = plugins_for(ClusterEvent.DEVICES)
 # A class may stand behind an extended resource that nodes were found to lack.
