@@ -64,28 +64,31 @@ class Bucketed(Generic[K, V]):
         return self._branches[number >> _TOP & _MASK][number >> _MIDDLE & _MASK][number & _MASK].get(key)
 
     def put(self, changes: Mapping[K, V | None]) -> Bucketed[K, V]:
-        """A map with these changes; None removes. Each row and bucket is copied once, however many changes it has."""
-        branches = list(self._branches)
+        """A map with these changes; None removes. What changes is copied once, however many changes it has."""
+        branches: dict[int, list[_Row[K, V]]] = {}
         rows: dict[int, list[dict[K, V]]] = {}
-        copied: set[int] = set()
+        buckets: dict[int, dict[K, V]] = {}
         for key, value in changes.items():
             number = crc32(key.encode() if isinstance(key, str) else key.pool.encode()) & _ALL
-            place = number >> _MIDDLE
-            row = rows.get(place)
-            if row is None:
-                row = rows[place] = list(branches[place >> _BITS][place & _MASK])
-            if number not in copied:
-                copied.add(number)
-                row[number & _MASK] = row[number & _MASK].copy()
+            bucket = buckets.get(number)
+            if bucket is None:
+                place = number >> _MIDDLE
+                row = rows.get(place)
+                if row is None:
+                    row = rows[place] = list(self._branches[place >> _BITS][place & _MASK])
+                bucket = buckets[number] = row[number & _MASK] = row[number & _MASK].copy()
             if value is None:
-                row[number & _MASK].pop(key, None)
+                bucket.pop(key, None)
             else:
-                row[number & _MASK][key] = value
+                bucket[key] = value
         for place, row in rows.items():
-            branch = list(branches[place >> _BITS])
-            branch[place & _MASK] = tuple(row)
-            branches[place >> _BITS] = tuple(branch)
-        return Bucketed(tuple(branches))
+            if place >> _BITS not in branches:
+                branches[place >> _BITS] = list(self._branches[place >> _BITS])
+            branches[place >> _BITS][place & _MASK] = tuple(row)
+        made = list(self._branches)
+        for number, branch in branches.items():
+            made[number] = tuple(branch)
+        return Bucketed(tuple(made))
 
     def items(self) -> Iterator[tuple[K, V]]:
         """All pairs."""

@@ -8,7 +8,7 @@ Source: our own; KEP-4381 for when a claim is free (1.36 does not free devices w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -20,7 +20,7 @@ from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
-from haru.engine.state.reserved_for import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups
+from haru.engine.state.reserved_for import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups, sole_user
 from haru.kube.meta import Obj
 
 
@@ -175,9 +175,9 @@ class EvictionDryRun:
         removed_pods: dict[str, PodInfo | None] = {pod.key.path: None for pod in pods}
         claims: dict[str, Obj | None] = {}
         free: list[str] = []
-        paths = _claims_of(base, pods)
+        paths, removed_uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid}
         for path, claim in zip(paths, values_of(base.claims, paths), strict=True):
-            if claim is not None and (trial.is_sole_use(claim) or state.frees(path)):
+            if claim is not None and (sole_user(claim) in removed_uids or state.frees(path)):
                 free.append(path)
                 claims[path] = freed(claim)
             elif (changed := state.claim(path)) is not None:
@@ -193,15 +193,6 @@ class EvictionDryRun:
             allocated=base.allocated.freed(free),
             pod_index=base.pod_index.without(removed_pods),
         )
-
-    def is_sole_use(self, claim: Obj) -> bool:
-        """Tell whether an allocated claim is reserved for one pod of the units alone, as most claims are."""
-        entries: Sequence[Obj] = claim["status"].get("reservedFor") or ()
-        if len(entries) != 1 or entries[0].get("resource") != PODS:
-            return False
-        path = f"{claim['metadata'].get('namespace') or 'default'}/{entries[0].get('name')}"
-        number, uid = self.unit_of.get(path), entries[0].get("uid")
-        return number is not None and (not uid or uid == self.base.pods[path].key.uid)
 
     # Queries of `_State`
 

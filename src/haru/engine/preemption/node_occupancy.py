@@ -23,7 +23,7 @@ from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import NodeInfo
-from haru.engine.state.reserved_for import PODS
+from haru.engine.state.reserved_for import sole_user
 from haru.kube.meta import Obj
 
 _TOPIC = "node occupancies"
@@ -203,7 +203,7 @@ def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapp
     by_uid: dict[str | None, str] = {pod.key.uid: path for path, pod in pods.items()}
     by_uid.pop("", None)
     claims, cacheable = values_of(base.claims, bits_by_claim), True
-    users_here = map(by_uid.get, map(_sole_user, claims))
+    users_here = map(by_uid.get, map(sole_user, claims))
     for (claim, bits), obj, user in zip(bits_by_claim.items(), claims, users_here, strict=True):
         if user is None:
             users = claim_users(base, claim)
@@ -217,16 +217,6 @@ def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapp
                 continue
         frees[user] = frees.get(user, 0) | bits
     return cacheable
-
-
-def _sole_user(claim: Obj | None) -> str | None:
-    """Return the UID of the pod for which alone a claim is reserved, as most claims are; None for any other."""
-    if claim is None or not (status := claim.get("status")):
-        return None
-    entries: Sequence[Obj] = status.get("reservedFor") or ()
-    if len(entries) != 1 or (entry := entries[0]).get("resource") != PODS:
-        return None
-    return entry.get("uid")
 
 
 def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:

@@ -37,6 +37,16 @@ def consumer_keys(claim: Obj | None) -> frozenset[str]:
     return frozenset(keys)
 
 
+def sole_user(claim: Obj | None) -> str | None:
+    """Return the UID of the pod for which alone a claim is reserved, as most claims are; None for any other."""
+    if claim is None or not (status := claim.get("status")):
+        return None
+    entries: Sequence[Obj] = status.get("reservedFor") or ()
+    if len(entries) != 1 or (entry := entries[0]).get("resource") != PODS:
+        return None
+    return entry.get("uid")
+
+
 @dataclass(frozen=True, slots=True)
 class ReservedFor:
     """The consumers that exist: pods, PodGroups and their members, by path; `evicted`: groups with evicted members."""
