@@ -186,3 +186,22 @@ def test_event_cost_is_independent_of_number_of_pending_pods(
 ) -> None:
     few, many = event(FEW), event(MANY)
     assert many <= 1.2 * few, f"{few} steps before {FEW} pods, {many} before {MANY}"
+
+
+def test_member_of_a_gang_that_is_still_incomplete_is_checked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Waiting()
+    waiting.group("g", minimum=3)
+    waiting.pod("p0", group="g")
+    checked: list[str] = []
+    check = PreEnqueue.check
+
+    def counted(self: PreEnqueue, unit: Any, path: str) -> bool:
+        checked.append(path)
+        return check(self, unit, path)
+
+    monkeypatch.setattr(PreEnqueue, "check", counted)
+    waiting.pod("p1", group="g")
+    assert checked == ["default/p1"] and len(waiting.admission.blocked) == 2
+    waiting.pod("p2", group="g")
+    assert set(checked) == {"default/p0", "default/p1", "default/p2"} and not waiting.admission.blocked
+    assert waiting.queue.pending()["active"] == 3

@@ -32,7 +32,7 @@ def interned(value: Any) -> Any:
         # Most of it are texts: a call for each would cost more than the rest.
         return {key: intern(item) if type(item) is str else interned(item) for key, item in value.items()}
     if type(value) is list:
-        return [interned(item) for item in value]
+        return [intern(item) if type(item) is str else interned(item) for item in value]
     return value
 
 

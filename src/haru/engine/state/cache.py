@@ -348,7 +348,8 @@ class SchedulerCache:
         # What the watch shows of an assumed pod is as a rule what was assumed: the node counts the same.
         confirmed = before is not None and pod.confirms(before)
         if before is not None:
-            self._remove_from_indexes(before, path, from_node=not confirmed)
+            stays = before.group == pod.group and not pod.terminal
+            self._remove_from_indexes(before, path, from_node=not confirmed, from_group=not stays)
         state.pods[path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
             self._claims.consumer_changed("pods", path)
@@ -376,16 +377,20 @@ class SchedulerCache:
         elif pod.nominated_node and not pod.deleting:
             state.nominated[path] = pod
         if pod.group is not None:
-            group = state.groups.get(pod.group.path) or PodGroupState()
-            state.groups[pod.group.path] = group.with_pod(pod, assumed=path in self._assumed_pods)
+            name = pod.group.path
+            group = state.groups.get(name) or PodGroupState()
+            state.groups[name] = group.with_pod(pod, assumed=path in self._assumed_pods)
 
     def _member_changed(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         """Remember of which groups members were evicted, until the next one of theirs has a place."""
         last = pod or before
         if last is None or last.group is None:
             return
-        evicted, group = self._state.evicted_groups, last.group.path
+        evicted = self._state.evicted_groups
         lives = pod is not None and not pod.terminal
+        if not evicted and lives:
+            return
+        group = last.group.path
         if not lives and last.node and last.preempted:
             evicted[group] = True
         if group in evicted:
@@ -393,7 +398,7 @@ class SchedulerCache:
                 del evicted[group]
             self._claims.consumer_changed("podgroups", group)
 
-    def _remove_from_indexes(self, pod: PodInfo, path: str, *, from_node: bool = True) -> None:
+    def _remove_from_indexes(self, pod: PodInfo, path: str, *, from_node: bool = True, from_group: bool = True) -> None:
         self._state.anti_affinity.pop(path, None)
         self._state.nominated.pop(path, None)
         self._state.terminating.pop(path, None)
@@ -405,14 +410,15 @@ class SchedulerCache:
                     self._state.nodes[pod.node] = left
                 else:
                     del self._state.nodes[pod.node]
-        if pod.group is not None:
-            group = self._state.groups.get(pod.group.path)
+        if from_group and pod.group is not None:
+            name = pod.group.path
+            group = self._state.groups.get(name)
             if group is not None:
                 remaining = group.without_pod(path)
                 if remaining.count:
-                    self._state.groups[pod.group.path] = remaining
+                    self._state.groups[name] = remaining
                 else:
-                    del self._state.groups[pod.group.path]
+                    del self._state.groups[name]
 
     # The rest
 

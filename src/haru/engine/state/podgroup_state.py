@@ -48,14 +48,17 @@ class PodGroupState:
         return self.scheduled_count > (path in self.assumed or path in self.assigned)
 
     def with_pod(self, pod: PodInfo, *, assumed: bool) -> PodGroupState:
-        """The state with a member as it is now."""
+        """The state with a member as it is now: another state, even if only the member has changed."""
         path = pod.key.path
-        rest = self.without_pod(path)
+        one = (path,)
         if not pod.node:
-            return PodGroupState(rest.unscheduled.with_text(path), rest.assumed, rest.assigned)
+            return PodGroupState(
+                self.unscheduled.with_text(path), self.assumed.without(one), self.assigned.without(one)
+            )
+        unscheduled = self.unscheduled.without(one)
         if assumed:
-            return PodGroupState(rest.unscheduled, rest.assumed.with_text(path), rest.assigned)
-        return PodGroupState(rest.unscheduled, rest.assumed, rest.assigned.with_text(path))
+            return PodGroupState(unscheduled, self.assumed.with_text(path), self.assigned.without(one))
+        return PodGroupState(unscheduled, self.assumed.without(one), self.assigned.with_text(path))
 
     def without_pod(self, path: str) -> PodGroupState:
         """The state without a member."""

@@ -83,42 +83,41 @@ class EventHandlers:
         pod = new or old
         if pod is None:
             return
-        if old is not None and new is not None and self.unit_key(old) != self.unit_key(new):
-            self._leave_unit(old)
-        if new is not None and self.waits(new):
-            if not self._cluster.is_assumed(pod_key(new)):
-                self._pod_waits(old, new)
-        else:
-            self._pre_enqueue.forget(path_of(pod))
-            self._queue.take_out(self.unit_key(pod), path_of(pod))
-            self._listener.unit_changed()
-            self._sibling_changed(old, new)
+        # Each of these is asked for once: there are two events for each pod that is placed.
+        path, key, is_member = path_of(pod), self.unit_key(pod), bool(group_of(pod))
+        waits = new is not None and self.waits(new)
+        if old is not None and new is not None and (before := self.unit_key(old)) != key:
+            # What describes its gang has come, gone or changed.
+            self._leave_unit(before, path)
+        if new is None or not waits:
+            self._leave_unit(key, path)
+            if new is not None and is_member:
+                self._sibling_changed(old, new, key)
+        elif not self._cluster.is_assumed(pod_key(new)):
+            self._pod_waits(old, new, key, path)
         self.may_help(queueing_hints.pod_change(old, new))
-        if group_of(pod) and (new is None or not self.waits(new)):
+        if is_member and not waits:
             # A group keeps its reservations as long as it exists; the preemptor of its members waits for them.
             for claim in abandoned_claims(self._cluster.now, group_key(pod)):
                 self._listener.deallocate(claim)
-        if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
+        if is_member and new is not None and (new.get("spec") or {}).get("nodeName"):
             self._listener.report_group_scheduled(group_key(new))
 
-    def _leave_unit(self, pod: Obj) -> None:
-        """Take a pod out of its unit: what describes its gang has come, gone or changed."""
-        self._pre_enqueue.forget(path_of(pod))
-        self._queue.take_out(self.unit_key(pod), path_of(pod))
+    def _leave_unit(self, key: tuple[str, str, str], path: str) -> None:
+        """Take a pod out of its unit."""
+        self._pre_enqueue.forget(path)
+        self._queue.take_out(key, path)
         self._listener.unit_changed()
 
-    def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _sibling_changed(self, old: Obj | None, new: Obj, key: tuple[str, str, str]) -> None:
         """A member that is not (any more) ours to place counts for its group's quorum all the same."""
-        if new is None or not group_of(new):
-            return
-        unit = self._queue.units.get(self.unit_key(new))
+        unit = self._queue.units.get(key)
         placed = bool((new.get("spec") or {}).get("nodeName"))
         if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
             self._pre_enqueue.recheck_quorum(unit)
             self._listener.wake()
 
-    def _pod_waits(self, old: Obj | None, new: Obj) -> None:
-        path, key = path_of(new), self.unit_key(new)
+    def _pod_waits(self, old: Obj | None, new: Obj, key: tuple[str, str, str], path: str) -> None:
         known = self._queue.units.get(key)
         is_new = old is None or known is None or path not in known.pods
         unit = self._queue.put(key, path, priority_of(new), self._since(new))

@@ -171,7 +171,7 @@ class PreEnqueue:
     def recheck(self, unit: QueuedUnit, path: str) -> None:
         """Check one pod; the last one that a gang waits for releases the whole unit."""
         self.check(unit, path)
-        if unit.is_group and unit.place is QueueStage.HELD:
+        if unit.is_group and unit.place is QueueStage.HELD and path not in self._holds.incomplete_of(unit.key):
             # The quorum is the group's: what held the siblings may have ended with this pod.
             self._check_incomplete(unit, but=path)
         self.hold_or_release(unit)
