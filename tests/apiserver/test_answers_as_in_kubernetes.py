@@ -240,6 +240,14 @@ async def test_address_with_leading_zeros_is_told_as_such(api: Caller) -> None:
     assert (answer.status, cause["message"]) == (422, 'Invalid value: "1.2.3.04": must not have leading 0s')
 
 
+async def test_addresses_of_a_service_with_leading_zeros_are_told_as_such(api: Caller) -> None:
+    spec = {"ports": [{"port": 80}], "externalIPs": ["1.2.3.04", "1.2.3"]}
+    answer = await api("POST", f"{NAMESPACE}/services", {"metadata": {"name": "s"}, "spec": spec})
+    first, second = (cause["message"] for cause in answer.json["details"]["causes"])
+    assert (answer.status, first) == (422, 'Invalid value: "1.2.3.04": must not have leading 0s')
+    assert second.startswith('Invalid value: "1.2.3": must be a valid IP address, (e.g. ')
+
+
 async def test_volume_with_a_deprecated_annotation_is_warned_of(api: Caller) -> None:
     key = "volume.beta.kubernetes.io/mount-options"
     spec = {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}

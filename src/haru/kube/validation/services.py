@@ -224,7 +224,7 @@ def _cluster_addresses(spec: Obj, known: Collection[str]) -> Iterator[FieldError
     for index, address in enumerate(addresses):
         if (index or address != "None") and address not in known and family_of(address) is None:
             wrong = True
-            yield invalid(f"spec.clusterIPs[{index}]", address, _NO_ADDRESS)
+            yield from each_message(f"spec.clusterIPs[{index}]", address, names.is_ip(address))
     if len(addresses) > 2:
         yield invalid("spec.clusterIPs", addresses, "may only hold up to 2 values")
     if wrong:
@@ -240,9 +240,6 @@ def _cluster_addresses(spec: Obj, known: Collection[str]) -> Iterator[FieldError
                 yield invalid(f"spec.clusterIPs[{index}]", addresses[index], why)
 
 
-_NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-
-
 def family_of(address: str) -> str | None:
     """The family of an address; None for a text that is none."""
     try:
@@ -256,7 +253,7 @@ def _external_addresses(spec: Obj, before: Obj) -> Iterator[FieldError]:
         place = f"spec.externalIPs[{index}]"
         if family_of(address) is None:
             if address not in items(before, "externalIPs"):
-                yield invalid(place, address, _NO_ADDRESS)
+                yield from each_message(place, address, names.is_ip(address))
             continue
         yield from (invalid(place, address, why) for why in _special(address))
 
