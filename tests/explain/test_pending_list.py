@@ -75,6 +75,23 @@ def test_equal_work_is_explained_once_and_one_row() -> None:
     assert "1 device of gpu.nvidia.com each" in found.text()
 
 
+def test_pods_whose_template_of_claims_is_missing_are_one_row() -> None:
+    pods = [of("ReplicaSet", "web", pod(f"web-{n}", template="none")) for n in range(3)]
+    found = Snapshot.of([*cluster(cpu=1), *pods]).explain_pending(now=NOW)
+    assert whats(found) == [("replicaset/web", 3)]
+
+
+def test_row_of_pods_that_a_quota_refuses_beside_running_ones_does_not_say_that_they_run() -> None:
+    full = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}},
+            "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}  # fmt: skip
+    maker = workload("ReplicaSet", "web", 3)
+    maker["metadata"]["uid"] = "default-web"
+    runs = {**of("ReplicaSet", "web", pod("web-0", nodeName="cpu-0")), "status": {"phase": "Running"}}
+    [row] = Snapshot.of([*cluster(cpu=1), full, maker, runs]).explain_pending(now=NOW).rows
+    assert (row.pods, row.explanation.verdict) == (2, "FitsIf")
+    assert "2 more pods not made: exceeded quota" in row.explanation.summary
+
+
 def test_pods_of_one_workload_that_wait_for_different_reasons_are_rows_of_their_own() -> None:
     pods = [of("StatefulSet", "db", pod(f"db-{n}", cpu="4000" if n else "1", schedulingGates=gates)) for n, gates in
             ((0, [{"name": "quota"}]), (1, []), (2, []))]  # fmt: skip

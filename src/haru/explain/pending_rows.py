@@ -171,7 +171,7 @@ def _class_of(snapshot: Snapshot, unit: Waiter, options: Options, *, by_labels: 
 
 def _pod_class(snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Options, *, by_labels: bool) -> object:
     demand = device_demand_of(Overlay(snapshot), pod, group, options)
-    claims: object = demand.message if isinstance(demand, Reason) else demand.shape
+    claims: object = demand.message.replace(pod.key.path, "") if isinstance(demand, Reason) else demand.shape
     labels = frozenset(pod.labels.items()) if by_labels or pod.spec.get("topologySpreadConstraints") else None
     owner = (controller_of(pod.obj) or {}).get("uid") if pod.gated else None
     told = (get_condition(pod.obj, "PodScheduled") or {}).get("reason")
@@ -241,6 +241,8 @@ def _maker_row(
     snapshot: Snapshot, kind: str, maker: Obj, missing: int, asked: _Question, *, remedies: bool
 ) -> PendingRow:
     told = asked.explain(snapshot, _MAKER_KINDS[kind], maker, remedies=remedies)
+    if told.verdict == "Runs":  # others of its pods do: the row is about those that are not made
+        told = replace(told, verdict="FitsIf" if told.reasons else "Starting")
     namespace, _, name = namespaced_name(maker).partition("/")
     owner = controller_of(maker)
     what = f"{owner['kind'].lower()}/{owner['name']}" if owner is not None else f"{kind.lower()}/{name}"
