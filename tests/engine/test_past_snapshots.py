@@ -11,7 +11,7 @@ from benchmarks.preemption_objects import ABOVE_ALL, KINDS, full_cluster
 from haru.engine import Options, decide
 from haru.engine.framework import PreemptionOptions
 from haru.engine.state import PodInfo, overlay
-from haru.engine.state.overlay import Overlay
+from haru.engine.state.overlay import ChangeCursor, Overlay
 from haru.engine.state.snapshot import Snapshot
 from haru.kube.meta import Obj
 
@@ -59,6 +59,24 @@ def test_of_pods_that_have_gone_only_one_is_kept_for_each_shape(monkeypatch: pyt
     monkeypatch.setattr(overlay, "_MOST_STATES", 3)
     few, many = _pods_alive(20), _pods_alive(40)
     assert 0 < many - few <= 20 + 2, (few, many)
+
+
+def test_reader_that_is_many_states_behind_is_told_which_nodes_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "_MOST_STATES", 2)
+    cluster, rare, frequent = cluster_of(20, 1), ChangeCursor(), ChangeCursor()
+    assert rare.catch_up(Overlay(cluster.snapshot())) is None
+    nodes = set()
+    for number in range(5):
+        made = member(f"pod-{number}", "", 0, cpu="1")
+        for obj in made:
+            cluster.apply(obj)
+        decision = decide(cluster.snapshot(), made[:1], group=None, options=OPTIONS)
+        take(cluster, decision)
+        nodes |= {pod.node for pod in cluster.snapshot().pods.values()}
+        frequent.catch_up(Overlay(cluster.snapshot()))
+    kept = rare._state
+    assert kept is not None and kept.nodes is None
+    assert rare.catch_up(Overlay(cluster.snapshot())) == nodes
 
 
 def _pods_alive(shapes: int) -> int:

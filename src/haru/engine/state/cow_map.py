@@ -26,6 +26,8 @@ from zlib import crc32
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+Mark = tuple[Sequence[str] | None, int]
+"""The writes of a map, and how many of them were made before a copy."""
 
 _BUCKETS = 256
 _MASK = _BUCKETS - 1
@@ -124,6 +126,19 @@ class FrozenMap(Mapping[str, V]):
                 found.update(compress(own, map(is_not, own.values(), map(their.get, own, repeat(_MISSING)))))
                 found.update(their.keys() - own.keys())
         return found
+
+    @property
+    def mark(self) -> Mark:
+        """What `written_since` is told of this copy, when nobody keeps it any more."""
+        return self._writes, self._written
+
+    def written_since(self, mark: Mark) -> set[str] | None:
+        """The keys written to since a copy had this mark, whatever they have now; None if they are many or unknown."""
+        writes, written = mark
+        begin, end = sorted((written, self._written))
+        if writes is None or writes is not self._writes or end - begin > _FEW_WRITES:
+            return None
+        return set(writes[begin:end])
 
     def _among(self, keys: Sequence[str], other: FrozenMap[V]) -> list[str]:
         """Those of some keys that have another value there."""

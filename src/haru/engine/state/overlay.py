@@ -16,15 +16,15 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing
+from haru.engine.state.cow_map import FrozenMap, differing
 from haru.engine.state.node_info import ABSENT, NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
 from haru.kube.meta import Obj
 
-_MOST_STATES: Final = 512
-"""So many states of the nodes a reader may be behind; no more are kept, however many readers there are."""
+_MOST_STATES: Final = 64
+"""So many states of the nodes are kept for readers, however many these are; of older ones, which nodes were written."""
 
 
 def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
@@ -201,12 +201,20 @@ class Overlay:
 
 
 class _State:
-    """The nodes that readers have seen, who keep this; None once others have been seen many times."""
+    """The nodes that readers have seen, who keep this. `nodes` is None once others have been seen many times."""
 
-    __slots__ = ("__weakref__", "nodes")
+    __slots__ = ("__weakref__", "_mark", "nodes")
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
         self.nodes: Mapping[str, NodeInfo] | None = nodes
+        self._mark = nodes.mark if isinstance(nodes, FrozenMap) else None
+
+    def changed(self, overlay: Overlay) -> set[str] | None:
+        """Return the nodes of the overlay's snapshot that may differ; None if that is not known."""
+        if self.nodes is not None:
+            return overlay.changed_since(self.nodes)
+        now = overlay.snapshot.nodes
+        return now.written_since(self._mark) if self._mark is not None and isinstance(now, FrozenMap) else None
 
 
 def _state_of(snapshot: Snapshot) -> _State:
@@ -221,7 +229,7 @@ def _state_of(snapshot: Snapshot) -> _State:
 
 
 class ChangeCursor:
-    """The position of one reader. The first use returns all nodes, as does one after many states of the nodes.
+    """The position of one reader. The first use returns all nodes, as may one after many states of the nodes.
 
     It keeps neither an overlay nor nodes: they would keep pods that are long gone, for as long as nobody asks again.
     """
@@ -244,11 +252,11 @@ class ChangeCursor:
         if last is overlay.changes:
             return self._named(last[seen:])
         self._state = _state_of(overlay.snapshot)
-        nodes = None if state is None else state.nodes
-        if nodes is None:
+        changed = None if state is None else state.changed(overlay)
+        if changed is None:
             self.devices_changed = True
             return None
-        return self._named([*last, *overlay.changes]) | overlay.changed_since(nodes)
+        return self._named([*last, *overlay.changes]) | changed
 
     def _named(self, changes: list[str | None]) -> set[str]:
         self.devices_changed = None in changes
