@@ -169,6 +169,15 @@ def test_file_in_utf16_with_its_mark_is_read(capsys: pytest.CaptureFixture[str],
     assert capsys.readouterr().out == "no pod waits\n"
 
 
+def test_field_that_does_not_exist_is_warned_of(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p%d}\nspec: {contaners: [], containers: [{name: c, image: i}]}\n"
+    (home / "file.yaml").write_text("---\n".join(pod % number for number in range(7)))
+    assert main(["schedule", "-f", "file.yaml"]) == 1
+    told = [record.getMessage() for record in caplog.records]
+    what = 'unknown field "spec.contaners" is ignored; haru lint tells what is meant'
+    assert told == [*(f"file.yaml (Pod p{number}): {what}" for number in range(5)), "and 2 more such fields"]
+
+
 def test_kubeconfig_that_is_wrong_is_named_once(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     said = refused(capsys, "explain", "pod/a", "--kubeconfig", "file", "--context", "lab")
     assert said == "haru explain: file: contexts has no entry 'lab' (there are: none)"

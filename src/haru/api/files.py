@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from haru.kube.yaml import load_all
 if TYPE_CHECKING:
     from haru.engine import SchedulerCache
 
+_LOG = logging.getLogger("haru.api")
+_MOST_TOLD = 5
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -61,15 +64,22 @@ def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:
 def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, Obj]]:
     """The objects of files and directories, each as it is written and as a server would store it.
 
-    Raises InputError that names the file and the line.
+    Raises InputError that names the file and the line. Warns of fields that do not exist: a server would refuse them.
     """
+    ignored = 0
     for path in (file for name in paths for file in expanded(name)):
         text = read_text(path)
         try:
             for obj in items_of(load_all(text)):
-                yield obj, _stored(obj, namespace)
+                unknown: list[str] = []
+                yield obj, _stored(obj, namespace, unknown)
+                for each in unknown[: max(0, _MOST_TOLD - ignored)]:
+                    _LOG.warning("%s%s: %s is ignored; haru lint tells what is meant", path, _named(obj), each)
+                ignored += len(unknown)
         except (ValueError, StatusError) as error:
             raise InputError(f"{path}: {error}") from error
+    if ignored > _MOST_TOLD:
+        _LOG.warning("and %d more such fields", ignored - _MOST_TOLD)
 
 
 def read_text(path: str) -> str:
@@ -103,10 +113,10 @@ def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj
             raise InputError(f"object #{number}{_named(obj)}: {error}") from error
 
 
-def _stored(obj: Obj, namespace: str) -> Obj:
+def _stored(obj: Obj, namespace: str, unknown: list[str] | None = None) -> Obj:
     """An object as a server would store it; of an object of another project's kind only its name is looked at."""
     if foreign_kind(obj) is None:
-        return as_stored(obj, namespace)
+        return as_stored(obj, namespace, unknown)
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise ValueError(f"{obj['kind']}: metadata.name: Required value")

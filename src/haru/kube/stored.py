@@ -14,12 +14,15 @@ from haru.kube.kinds import Kind, by_kind, storage_kind
 from haru.kube.meta import Obj
 
 
-def as_stored(obj: Obj, namespace: str) -> Obj:
-    """An object as a server would store it; ValueError or StatusError for one that no server would take."""
+def as_stored(obj: Obj, namespace: str, unknown: list[str] | None = None) -> Obj:
+    """An object as a server would store it; ValueError or StatusError for one that no server would take.
+
+    What is left out because the kind has no such fields is told in `unknown`.
+    """
     kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
     if kind is None:
         raise ValueError(f'no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
-    stored = _stored(obj, kind, storage_kind(kind), namespace, _gates())
+    stored = _stored(obj, kind, storage_kind(kind), namespace, _gates(), [] if unknown is None else unknown)
     return {"apiVersion": storage_kind(kind).api_version, "kind": kind.kind, **stored}
 
 
@@ -34,8 +37,9 @@ def _gates() -> FeatureGates:
     return FeatureGates.accelerator_defaults()
 
 
-def _stored(obj: Obj, kind: Kind, storage: Kind, namespace: str, gates: FeatureGates) -> Obj:
-    decoded, _ = strict_decode(obj, kind)
+def _stored(obj: Obj, kind: Kind, storage: Kind, namespace: str, gates: FeatureGates, unknown: list[str]) -> Obj:
+    decoded, left_out = strict_decode(obj, kind)
+    unknown += left_out
     metadata = dict(decoded.get("metadata") or {})
     if not metadata.get("name"):
         raise ValueError(f"{kind.kind}: metadata.name: Required value")
