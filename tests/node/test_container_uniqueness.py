@@ -15,6 +15,7 @@ from slow_runtime import SlowRuntime
 
 import virtual_time
 from haru.kube import schema
+from haru.kube.errors import StatusError
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_resize import Allocations
@@ -282,6 +283,39 @@ def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_pa
     ]
     assert waiting["reason"] == "ImagePullBackOff"
     assert waiting["message"] == 'Back-off pulling image "i": ErrImagePull: pull_image: UNAVAILABLE: no such host'
+
+
+def test_container_told_as_lost_is_started_although_its_status_may_not_say_so(tmp_path: Path) -> None:
+    """The runtime did not know it for a moment; of a pod that restarts nothing the API takes only an end after that."""
+    runtime = SlowRuntime(random.Random(1), 0.0)
+
+    async def work() -> Obj:
+        made = Node(runtime, tmp_path)
+        api, patched = made.api, made.api.patch
+        api.pod["spec"]["restartPolicy"] = "Never"
+        made.start()
+        await made.until(lambda: api.pod["status"].get("phase") == "Running")
+        await made.stop()
+
+        async def patch(kind: Any, name: str, patch: Obj, *_: Any, **__: Any) -> Obj:
+            before = api.pod
+            if "terminated" not in (await patched(kind, name, patch))["status"]["containerStatuses"][0]["state"]:
+                api.pod = before
+                raise StatusError(422, "Invalid", "may not be transitioned to non-terminated state")
+            return api.pod
+
+        api.patch = patch  # type: ignore[method-assign]
+        api.pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 137}}
+        for one in runtime.held.values():
+            one.state = CREATED
+        made.start()
+        await made.until(lambda: runtime.running("main"))
+        runtime.end("main", 5)
+        await made.until(lambda: api.pod["status"]["phase"] == "Failed")
+        await made.stop()
+        return api.pod["status"]["containerStatuses"][0]["state"]["terminated"]  # type: ignore[no-any-return]
+
+    assert virtual_time.run(work())["exitCode"] == 5
 
 
 def test_start_exceeding_its_timeout_is_not_repeated(tmp_path: Path) -> None:

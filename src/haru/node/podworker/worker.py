@@ -416,7 +416,14 @@ class PodWorker:
             resources=self._resizer.reported(pod, seen),
             resizes=self._resizer.conditions,
         )
-        answer = await self._status_manager.update(pod, seen, known)
+        try:
+            answer = await self._status_manager.update(pod, seen, known)
+        except StatusError as error:
+            if error.code != 422 or self._state.is_over:
+                raise
+            # A container was told as ended by mistake. It runs all the same, and its end can be told again.
+            _log.warning("pod %s: %s", self._where(), error)
+            return pod
         if answer is None:
             return pod
         if self.pod is pod:
