@@ -21,7 +21,7 @@ from haru.client.discovery import adapt_to_server
 from haru.client.informer import EVERYTHING, Informer, Selection, object_key
 from haru.engine import SchedulerCache, Snapshot
 from haru.engine.podgroup import as_needed
-from haru.engine.state import WATCHED_KINDS, DecodedObjects, PodInfo, differing
+from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS, DecodedObjects, PodInfo, differing
 from haru.event_loop import cancelled, in_background
 from haru.explain.cards import Layouts
 from haru.gangs import (
@@ -40,7 +40,7 @@ from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
 
-KINDS = (*WATCHED_KINDS, ("v1", "Event"))
+KINDS = (*WATCHED_KINDS, *HELD_BACK_BY, ("v1", "Event"))
 """The kinds that the dashboard shows."""
 LINGER_SECONDS = 60.0
 Transform = Callable[[Obj], Obj]

@@ -102,7 +102,7 @@ def test_queue_page_shows_pending_work_with_remedies(page: Any) -> None:
     assert {"DevicesUnavailable", "Quorum"} <= set(texts(page, ".reasons code"))
     assert any("deployment/notebooks" in text for text in texts(page, ".remedies li"))
     page.get_by_text("The whole answer").click()
-    assert "helps    end deployment/notebooks" in page.inner_text("details pre")
+    assert "helps    scale deployment/notebooks to 2" in page.inner_text("details pre")
 
 
 def test_page_of_pending_workload_shows_reasons_and_timeline(page: Any) -> None:

@@ -32,6 +32,7 @@ RARE = {
     ("update", "persistentvolumes"): "a volume that waits for its first consumer",
     ("get", "persistentvolumeclaims"): "a volume that waits for its first consumer",
     ("update", "persistentvolumeclaims"): "a volume that waits for its first consumer",
+    ("patch", "events"): "an event that happens again",
     ("list", "jobs"): "only with --backfill",
     ("watch", "jobs"): "only with --backfill",
     ("update", "resourceclaims/binding"): "no request: who changes an allocation is asked for it",

@@ -17,7 +17,8 @@ from haru_process import Up, environment, until
 COMPONENT = """
 import argparse, asyncio, os, sys, time
 from pathlib import Path
-from haru.cli.component import Component, Election, add_component_arguments, run_component
+from haru.cli.component import Component, Election, run_component
+from haru.cli.component_flags import add_component_arguments
 
 lease, blocked, until = float(sys.argv.pop()), float(sys.argv.pop()), sys.argv.pop()
 

@@ -46,7 +46,7 @@ def check(replayed: list[Replayed]) -> None:
 
 
 def test_decision_log_replays_to_equal_decisions(tmp_path: Path) -> None:
-    last = churned(tmp_path, 40, 64)[-1]
+    last = churned(tmp_path, 60, 64)[-1]
     replayed = again(last)
     assert len(replayed) > 30
     check(replayed)

@@ -121,7 +121,7 @@ def check_running_cluster(installed: Path, tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.startswith("haru is ready after "), (tmp_path / "log").read_text()
         missing = run(installed, "explain", "pod/none", "--kubeconfig", tmp_path / "kubeconfig", home=tmp_path)
-        assert (missing.returncode, missing.stderr) == (2, 'haru explain: pods "none" not found\n')
+        assert (missing.returncode, missing.stderr) == (2, 'haru explain: pods "none" not found in namespace default\n')
     finally:
         process.send_signal(signal.SIGTERM)
         status = process.wait(60)
