@@ -51,7 +51,17 @@ def workload(n: int) -> Obj:
     return named("scheduling.k8s.io/v1alpha2", "Workload", f"workload-{n}", "default", spec={"podGroupTemplates": []})
 
 
-MORE = {"Event": event, "Lease": lease, "ResourceClaimTemplate": template, "Workload": workload}
+def quota(n: int) -> Obj:
+    return named("v1", "ResourceQuota", f"quota-{n}", f"namespace-{n}", spec={"hard": {"pods": "10"}})
+
+
+MORE = {
+    "Event": event,
+    "Lease": lease,
+    "ResourceClaimTemplate": template,
+    "ResourceQuota": quota,
+    "Workload": workload,
+}
 
 
 def maker(kind: str) -> Callable[[int], Obj]:
