@@ -148,9 +148,11 @@ def placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: 
     remade = [pod for pod in pods if (pod.controller or {}).get("kind", "StatefulSet") != "StatefulSet"]
     if not remade:
         return 0
+    anywhere = _with_replacements(work, options, hypothesis.made_anew(snapshot, remade))
+    if not anywhere[1]:
+        return 0
     gone = [pod.key.path for pod in pods]
     first = work.decision(hypothesis.without_pods(snapshot, gone), options)
-    anywhere = _with_replacements(work, options, hypothesis.made_anew(snapshot, remade))
     # Which of equal places they take is chance: it may be just there.
     places = {member.node or "" for member in first.placed} if first is not None else ()
     there = _with_replacements(work, options, hypothesis.made_anew(snapshot, remade, places))
