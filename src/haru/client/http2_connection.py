@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from haru.client.http_connections import Exchange, Headers
 from haru.client.transport import Request, RequestHead
 from haru.event_loop import abort
 from haru.http2 import MAX_STREAMS, frames
 from haru.http2.alpn import HTTP2
 from haru.http2.frames import ErrorCode, FrameReader, Http2ConnectionError, Setting
 from haru.http2.literals import INDEXED_STATUS, literal, name_of
-
-if TYPE_CHECKING:
-    from haru.client.http_connections import Exchange
 
 _RECEIVE_BYTES: Final = 1 << 30
 _UPDATE_BYTES: Final = 1 << 20
@@ -51,28 +49,17 @@ class NotTakenError(ConnectionError):
     """Raised for a request that the server says it has not looked at: to send it again is as good as the first time."""
 
 
-class BlockHeaders(Mapping[str, str]):
-    """The headers of an answer; nothing is decompressed before somebody asks, as few do."""
+class BlockHeaders(Headers):
+    """The headers of an answer, as a block that is not decompressed before somebody asks."""
 
-    __slots__ = ("_block", "_decoded")
+    __slots__ = ("_block",)
 
     def __init__(self, block: bytes) -> None:
+        super().__init__()
         self._block = block
-        self._decoded: dict[str, str] | None = None
 
-    def _all(self) -> dict[str, str]:
-        if self._decoded is None:
-            self._decoded = {name: value for name, value in _fields(self._block) if name[:1] != ":"}
-        return self._decoded
-
-    def __getitem__(self, name: str) -> str:
-        return self._all()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all())
+    def _decode(self) -> dict[str, str]:
+        return {name: value for name, value in _fields(self._block) if name[:1] != ":"}
 
 
 def _fields(block: bytes) -> list[tuple[str, str]]:

@@ -64,9 +64,12 @@ class Headers(Mapping[str, str]):
 
     def _all(self) -> dict[str, str]:
         if self._decoded is None:
-            pairs = _pairs(self._raw) if isinstance(self._raw, bytes) else self._raw
-            self._decoded = {name.decode("latin-1").lower(): value.strip().decode("latin-1") for name, value in pairs}
+            self._decoded = self._decode()
         return self._decoded
+
+    def _decode(self) -> dict[str, str]:
+        pairs = _pairs(self._raw) if isinstance(self._raw, bytes) else self._raw
+        return {name.decode("latin-1").lower(): value.strip().decode("latin-1") for name, value in pairs}
 
     def __getitem__(self, name: str) -> str:
         return self._all()[name]
