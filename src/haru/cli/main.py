@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from haru import interrupts
+from haru import interrupts, open_files
 from haru.errors import HaruError
 from haru.version import __version__
 
@@ -108,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = importlib.import_module(f"haru.cli.{command}")
         if unknown:
             raise UsageError(_unknown(parser, command, unknown[0]))
-        if not _serves(module, options):
+        if _serves(module, options):
+            open_files.raise_limit()
+        else:
             interrupts.raise_again()
         status = int(module.run(options))
         sys.stdout.flush()
