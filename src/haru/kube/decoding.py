@@ -151,7 +151,7 @@ def _canonical_quantity(text: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _is_instant(text: str) -> bool:
     """Whether a text of the right form is a real date and time."""
     try:

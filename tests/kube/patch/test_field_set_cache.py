@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.kube.patch.fieldset import FieldSet, holds, joined, less, parsed, rendered, shares
+from haru.kube.patch.fieldset import FieldSet, holds, less, parsed, rendered, shares
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"', "i:0"])
 PATHS = st.lists(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=6)
@@ -20,7 +20,6 @@ def test_kept_operations_are_those_on_sets(one: FieldSet, other: FieldSet) -> No
     form: dict[str, Any] = deepcopy(one.to_fields_v1())
     for _ in range(2):
         assert less(one, other) == one - other
-        assert joined(one, other) == one | other
         assert rendered(one) == form
         assert parsed(form) == one
     assert one.to_fields_v1() == form

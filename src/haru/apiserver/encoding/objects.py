@@ -112,8 +112,8 @@ class Note:
     __slots__ = ("__weakref__", "fields", "labels", "obj", "read_by", "recent", "row")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
-        self.labels = labels
-        self.fields: dict[str, str] = {}
+        self.labels = labels or _NOTHING
+        self.fields: dict[str, str] | None = None
         self.obj: Obj | None = None
         self.recent: Obj | None = None
         self.read_by: object = None
@@ -316,6 +316,8 @@ class Selection:
         if reader is not None and not reader.is_whole(record):
             return field_value(self._kind, reader.read(record), path)
         note = note_of(record)
+        if note.fields is None:
+            note.fields = {}
         value = note.fields.get(path)
         if value is None:
             value = note.fields[path] = field_value(self._kind, recent(record), path)

@@ -71,7 +71,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def resource_of(path: str) -> str:
     """The resource of a path for metrics: only known resources, so that clients cannot add labels."""
     from haru.kube.kinds import lookup

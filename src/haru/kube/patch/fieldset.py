@@ -17,8 +17,11 @@ import orjson
 
 from haru.kube.meta import Obj
 
-KEPT_SETS = 1024
-"""Results that are kept of each operation."""
+KEPT_SETS = 128
+"""Results that are kept of each operation: of objects of one template, written at the same time.
+
+Most sets are of one object alone, as they name its address or its consumers: many would be kept for nothing.
+"""
 
 
 class FieldSet:
@@ -161,12 +164,6 @@ def less(fields: FieldSet, gone: FieldSet) -> FieldSet:
 @lru_cache(maxsize=KEPT_SETS)
 def _less(fields: FieldSet, gone: FieldSet) -> FieldSet:
     return fields - gone
-
-
-@lru_cache(maxsize=KEPT_SETS)
-def joined(fields: FieldSet, more: FieldSet) -> FieldSet:
-    """`fields | more`, likewise."""
-    return fields | more
 
 
 @lru_cache(maxsize=KEPT_SETS)

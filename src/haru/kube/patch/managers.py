@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
-from haru.kube.patch.fieldset import EMPTY, FieldSet, holds, joined, less, parsed, rendered, shares
+from haru.kube.patch.fieldset import EMPTY, FieldSet, holds, less, parsed, rendered, shares
 
 MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
@@ -130,7 +130,7 @@ def updated(entries: Sequence[Obj], owner: Owner, now: str, changed: FieldSet, r
     else:
         mine = less(parsed(mine_before["fieldsV1"]), removed)
         if changed:
-            mine_before, mine = {**mine_before, "time": now}, joined(mine, changed)
+            mine_before, mine = {**mine_before, "time": now}, mine | changed
         if mine:
             found.append({**mine_before, "fieldsV1": rendered(mine)})
     found.sort(key=_entry_order)
