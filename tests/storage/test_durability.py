@@ -352,6 +352,22 @@ async def test_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeypatc
     record = await backup.get("k/a")
     await backup.stop()
     assert record is not None and record.value == b"old"
+    assert open_to_others(tmp_path) == []
+
+
+def open_to_others(directory: Path) -> list[str]:
+    return [file.name for file in directory.iterdir() if file.stat().st_mode & 0o077]
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+async def test_others_cannot_read_the_file(tmp_path: Path, before: int | None) -> None:
+    path = tmp_path / "state.db"
+    for _ in range(1 if before is None else 2):
+        store = SqliteStore(str(path))
+        await store.start()
+        assert open_to_others(tmp_path) == []
+        await store.stop()
+        path.chmod(before or 0o600)
 
 
 async def test_foreign_file_is_refused_unchanged(tmp_path: Path) -> None:

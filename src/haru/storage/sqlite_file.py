@@ -7,6 +7,7 @@ newer one is refused, an older one is copied aside and then migrated.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,11 @@ COPY_SUFFIX = ".copy-"
 def open_database(path: str) -> sqlite3.Connection:
     """The connection, exclusively held, with the tables of the current schema."""
     try:
+        _make_new(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
-    except sqlite3.Error as error:
-        raise StoreError(f"store {path} can not be opened: {error}; check that the directory can be written") from error
+    except (OSError, sqlite3.Error) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        raise StoreError(f"store {path} can not be opened: {what}; check that the directory can be written") from error
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -35,7 +38,8 @@ def open_database(path: str) -> sqlite3.Connection:
         connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which this locking mode keeps after the commit
         connection.execute("COMMIT")
         _prepare(connection, path)
-    except sqlite3.Error as error:
+        _keep_others_out(path)
+    except (OSError, sqlite3.Error) as error:
         connection.close()
         if "locked" in str(error):
             raise StoreError(f"store {path} is open in another process; stop that one first") from error
@@ -48,6 +52,23 @@ def open_database(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make_new(path: str) -> None:
+    """Make the file, if it is not there, for its owner alone: it may have Secrets. Raises OSError.
+
+    One that is there is not opened: to close it would end the locks that this process has on it.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _keep_others_out(path: str) -> None:
+    """Leave a file that others can read to its owner; raises OSError."""
+    for file in (Path(path), Path(f"{path}-wal")):
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # somebody else's who lets us write
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
@@ -114,5 +135,6 @@ def copy_database(path: Path, to: Path) -> None:
 def _back_up(connection: sqlite3.Connection, path: str) -> None:
     """Copy the database aside, whole: the copy is a file of its own that can be opened as it is."""
     Path(path).unlink(missing_ok=True)
+    _make_new(path)
     with contextlib.closing(sqlite3.connect(path)) as copy:
         connection.backup(copy)
